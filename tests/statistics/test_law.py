@@ -1,6 +1,7 @@
 """The law of sizes: what it says of interactions that are not the same everywhere."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -74,3 +75,38 @@ def test_the_farther_from_the_corner_the_less_is_known():
 
     near, far = half_width({"width": 32, "depth": 64}), half_width(TARGET)
     assert far > near > half_width({"width": 16, "depth": 64})
+
+
+def test_beyond_the_sizes_the_slope_returns_to_zero():
+    """Between the nearest size and the straight line; nearer the line where it is long straight."""
+
+    def of_line(doublings):
+        depths = [{"width": 16, "depth": 4 * 2**i} for i in range(doublings + 1)]
+        law = law_of(-0.5 * np.arange(doublings + 1), depths)
+        value = predict(law, {"width": 16, "depth": 4 * 2 ** (doublings + 2)}).value
+        return (value + 0.5 * doublings) / -1.0  # 0 is the nearest size, 1 the straight line
+
+    short, long = of_line(2), of_line(6)
+    assert 0.2 < short < long < 0.95
+
+
+def test_a_law_that_saturates_is_held_where_a_straight_one_misses():
+    """Of batches: the best rate rises, and then no more. The line misses by over an octave."""
+    batches = [{"width": 16, "depth": 4 * 2**i} for i in range(6)]
+    best = 1.5 * (1 - 0.5 ** np.arange(9.0))
+    law = law_of(best[:6], batches)
+    for ahead in (1, 2, 3):
+        truth = best[5 + ahead]
+        interval = predict(law, {"width": 16, "depth": 4 * 2 ** (5 + ahead)}).estimate()
+        straight = law.weights({"width": 16, "depth": 4 * 2 ** (5 + ahead)}) @ law.values
+        assert interval.low <= truth <= interval.high
+        assert abs(interval.value - truth) < abs(straight - truth) / 3
+
+
+def test_the_interval_opens_with_distance():
+    halves = []
+    law = law_of([0.0, -0.2, -0.4, -0.6], STAR[:4])
+    for depth in (32, 64, 128, 256, 512):
+        interval = predict(law, {"width": 16, "depth": depth}).estimate()
+        halves.append(interval.high - interval.value)
+    assert all(near < far for near, far in pairwise(halves))

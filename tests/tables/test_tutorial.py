@@ -48,6 +48,6 @@ def test_each_command_does_what_the_page_says(command, tmp_path, monkeypatch, ca
     if "--out" in command:
         folder = tmp_path / "runs" / "fit"
         assert (folder / "report.html").stat().st_size > 10_000
-        assert "depth^−2.02" in said.out
+        assert "−2.01  [−2.16, −1.86]" in said.out
     if "--plot" in command:
         assert (tmp_path / "optima.svg").exists()

@@ -35,7 +35,7 @@ from depthmup.statistics.refusals import (
     refuse_probe,
 )
 
-VERSION = 4
+VERSION = 5
 """Of the statistics: raised when the same losses would give another certificate."""
 
 

@@ -24,7 +24,7 @@ from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.regression import PRIOR_FREEDOM, Regression
+from depthmup.statistics.regression import PRIOR_FREEDOM, line_of
 
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
@@ -68,10 +68,8 @@ def drifts(positions: Numbers, fitted: Optima) -> Drifts:
         >>> round(float(slope.value), 2), round(float(slope.half), 2)
         (-0.5, 0.22)
     """
-    x = np.asarray(positions, float)
-    # Centred, so that the slope's weights are exact.
-    line = Regression(fitted=fitted, design=np.column_stack([np.ones(len(x)), x - x.mean()]))
-    return Drifts(value=line.coefficients[..., 1], half=line.half(line.rows[1]))
+    line = line_of(positions, fitted)
+    return Drifts(value=line.value(line.rows[1]), half=line.half(line.rows[1]))
 
 
 def drift(
@@ -331,25 +329,18 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis: Axis) -> str:
-    """A sentence where minima drift otherwise than the centres of their valleys, else nothing.
+    """A sentence where the middle of the valley drifts otherwise than its minimum, else nothing.
 
     Said where valleys certainly grow more or less lopsided with size, by enough to matter: a third
-    of the tolerance per doubling.
-
-    Args:
-        trend: of the distance from centre to minimum, as ``asymmetry_trend`` measures it.
-        drift: of the centres.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        axis: along which sizes grow.
+    of the tolerance per doubling. ``trend`` is that of the distance from centre to minimum, as
+    ``asymmetry_trend`` measures it, and ``drift`` that of the minima.
     """
     certain = trend.known and trend.outside(0.0, 0.0)
     if not certain or not drift.known or abs(trend.value) < tolerance / 3:
         return ""
-    low, high = drift.value + trend.low, drift.value + trend.high
     return (
-        f" The valley changes its shape with {axis}. The drift is that of its middle; its lowest "
-        f"point moves by {_signed(drift.value + trend.value)} [{_signed(low)}, {_signed(high)}] "
-        "per doubling."
+        f" The valley changes its shape with {axis}. The drift is that of its lowest point; its "
+        f"middle moves by {_signed(drift.value - trend.value)} per doubling."
     )
 
 

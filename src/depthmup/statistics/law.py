@@ -1,39 +1,43 @@
-"""A law of sizes: log-linear, whose slopes may walk at random and whose axes may interact.
+"""A law of sizes: its slope along each axis changes with size, and axes may interact.
 
-    y(size) = c + sum_a s_a x_a + sum_{a<b} s_ab x_a x_b + residuals,   x_a = log2(size_a / base_a)
+    y(size) = c + sum_a int_0^{x_a} s_a(t) dt + sum_{a<b} s_ab x_a x_b + scatter,
+    x_a = log2(size_a / base_a)
 
-Only axes that were varied have a slope. Three things make a prediction wrong, and its interval
-holds them all:
+Each slope s_a is a stationary Gaussian process of mean 0 and standard deviation sigma, whose
+correlation over d doublings is exp(-d / ell) (Ornstein and Uhlenbeck's). Along the sizes measured
+it follows the data; beyond them it returns to 0 over ell doublings. So the law bends, and the
+prediction lies between the nearest size's value and the straight line: near the line where the
+sizes show one slope for many doublings, near the size where they do not. Three things make it
+wrong, and its interval holds them all:
 
 - **seeds**: the scatter of the law between seeds, by the jackknife with Student's t;
 - **what the fit of each size misses**, of known standard error (``statistics.optimum``);
-- **residuals** of the sizes themselves about a straight law, which more seeds do not cure. They are
-  a *scatter*, independent at each size, standard deviation tau; a *random walk* of each slope, a
-  Brownian motion in log2 size with standard deviation lambda after one octave: bends, whose error
-  grows with the distance as extrapolation errors do; and *interactions* s_ab of standard deviation
-  iota, which sizes on arms that meet at the base do not show at all, and which walk at random as
-  slopes do, with standard deviation iota after one octave of either axis.
+- **the law itself**: what slopes do between and beyond the sizes; a *scatter* of each size about
+  the law, standard deviation tau; and *interactions* s_ab of standard deviation iota, which sizes
+  on arms that meet at the base do not show at all, and which walk at random as sizes grow, with
+  standard deviation iota after one octave of either axis.
 
-Given tau, lambda and iota the prediction is the best linear one (universal kriging; with the random
-walk alone a cubic smoothing spline, continued): the last slopes count more than the first. None of
-the three is known. All are learned from the measured residuals, as far as these exceed the values'
-own errors, and averaged over with half-normal priors. With few sizes the priors decide much.
+Given sigma, ell, tau and iota the prediction is the best linear one (kriging with an unknown mean).
+None of the four is known. All are learned from the values, as far as these exceed their own errors,
+and averaged over with priors. With few sizes the priors decide much.
 
-The generalized covariance of the random walk is |x - x'|^3 / 12, valid for errors that leave the
-straight law itself out, as those of predictions do. An interaction is zero on the arms, so that
+The covariance of an integrated slope is that of Brownian motion with drift that forgets: with
+g(d) = 2 ell^2 (d / ell - 1 + exp(-d / ell)), the variance of its increment over d doublings,
+cov = sigma^2 (g(|x|) + g(|x'|) - g(|x - x'|)) / 2. An interaction is zero on the arms, so that
 its random walk begins there: twice integrated Brownian motion, min^2 (3 max - min) / 6, times the
 other axis (a smoothing spline's analysis of variance).
 
-*Source:* Wahba, Spline Models for Observational Data (1990), Section 1; Cressie, Statistics for
-Spatial Data (1993), Section 3.4; Gu, Smoothing Spline ANOVA Models (2013), Section 2.4.
+*Source:* Cressie, Statistics for Spatial Data (1993), Section 3.4, for kriging; Uhlenbeck and
+Ornstein (1930), Physical Review 36:823-841, for g; Gu, Smoothing Spline ANOVA Models (2013),
+Section 2.4, for interactions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -46,14 +50,19 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-SCATTER, RANDOM_WALK, INTERACTION = 0.05, 0.1, 0.07
-"""Scales of the half-normal priors of tau, lambda and iota, in octaves of learning rate.
+SLOPE, MEMORY, SCATTER, INTERACTION = 0.3, 2.0, 0.07, 0.07
+"""Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of
+log-normal ones, of standard deviations ``SPREADS`` in the logarithm, and scales of half-normal
+ones.
 
-Slopes that were measured change by 0.1 to 0.2 from one doubling to the next. Of 17 optima that the
-scales had not been set on, intervals held 59% with 0.05 for the random walk, and 94% with 0.1
-(docs/calibration.md).
+They were set on one public table, of 1,911 runs with one seed. On two others the 90% intervals of
+73 predictions, up to two doublings ahead, held 97%, with a root mean square error of 0.28 octaves,
+against 0.36 of the nearest size's own optimum (docs/statistics.md, ``benchmarks.held_out``).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
+
+SPREADS = (0.8, 1.0)
+"""Of log sigma and log ell about their medians."""
 
 DRAWS = 4_000
 """Their quantiles scatter by about 2%."""
@@ -145,31 +154,29 @@ class Law:
 
     @cached_property
     def contrasts(self) -> Array:
-        """A basis of what no straight law fits, (sizes, contrasts)."""
-        design = self.design(self.sizes)
-        return np.asarray(np.linalg.svd(design)[0][:, np.linalg.matrix_rank(design) :], float)
+        """A basis of differences between sizes, (sizes, sizes - 1)."""
+        return np.asarray(np.linalg.svd(np.ones((len(self.sizes), 1)))[0][:, 1:], float)
 
     @cached_property
-    def noise(self) -> Array:
-        """Covariance of the residuals in the contrasts that the values' own errors make."""
+    def of_seeds(self) -> float:
+        """Variance of one size's value between seeds, the mean over contrasts."""
         free = self.contrasts
-        known = free.T @ np.diag(self.known**2) @ free
         if not len(self.without) or not free.shape[1]:
-            return np.asarray(known)
-        variances = [self.seed_error(free[:, i])[0] ** 2 for i in range(free.shape[1])]
+            return 0.0
         # Few seeds show no covariances: the mean variance stands for all.
-        return np.asarray(known + np.eye(free.shape[1]) * float(np.mean(variances)))
+        return float(np.mean([self.seed_error(column)[0] ** 2 for column in free.T]))
 
     @cached_property
     def unknowns(self) -> "_Unknowns":
         """Draws of all that is unknown: quadrature with a fixed seed, not measurement."""
         rng = np.random.default_rng(self.stream)
         grid, weight = _posterior(self)
-        picks = rng.choice(len(weight), DRAWS, p=weight)
+        picks, inverse = np.unique(rng.choice(len(weight), DRAWS, p=weight), return_inverse=True)
         _, freedom = self.seed_error(np.full(len(self.sizes), 1 / len(self.sizes)))
         return _Unknowns(
-            grid=grid,
-            picks=picks,
+            grid=grid[picks],
+            picks=inverse,
+            precision=np.asarray(np.linalg.inv(_totals(self, grid[picks])), float),
             normal=rng.standard_normal(DRAWS),
             student=rng.standard_t(min(freedom, 1e6), DRAWS),
         )
@@ -177,10 +184,14 @@ class Law:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Unknowns:
-    """A grid of (tau, lambda, iota)^2 and draws from it, and of standard errors."""
+    """Points (sigma^2, ell, tau^2, iota^2), draws from them, and of standard errors.
 
-    grid: Array  # (points, 3)
+    ``precision`` is the inverse covariance of the differences between sizes at every point.
+    """
+
+    grid: Array  # (points, 4)
     picks: Index
+    precision: Array  # (points, contrasts, contrasts)
     normal: Array
     student: Array
 
@@ -217,8 +228,8 @@ class Prediction:
 def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
     """The law at a size (less that at another one), with draws of the truth.
 
-    The straight law's error there is e = w . residuals(sizes) - residual(size), and of it the
-    residuals r tell cov(e, r) var(r)^-1 r.
+    The mean of the values errs by e = mean - y(size), and of it the values' differences r tell
+    cov(e, r) var(r)^-1 r.
 
     Args:
         law: the fitted law.
@@ -232,47 +243,72 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
         >>> sizes = tuple({"depth": d} for d in (8, 16, 32, 64))
         >>> law = Law(base={"depth": 8}, sizes=sizes, values=np.array([0.0, 0.1, 0.2, 0.3]),
         ...     without=np.zeros((0, 4)), groups=[], known=np.full(4, 0.02))
-        >>> round(predict(law, {"depth": 256}).value, 2)
-        0.5
+        >>> round(predict(law, {"depth": 256}).value, 1)
+        0.4
     """
-    weights = law.weights(size) - (law.weights(minus) if minus else 0.0)
-    nodes = [*law.sizes, size, *([minus] if minus else [])]
-    signs = np.concatenate([weights, [-1.0], [1.0] * (minus is not None)])
     count, free, u = len(law.sizes), law.contrasts, law.unknowns
-    parts = _covariances(law, nodes)
-    known = np.zeros((len(nodes), len(nodes)))
-    known[np.arange(count), np.arange(count)] = law.known**2
-    # For each part: its covariance with the residuals, and its variance, of the error.
-    with_residual = np.stack([free.T @ (part @ signs)[:count] for part in parts])
-    variance = np.array([signs @ part @ signs for part in parts])
-    points, inverse = np.unique(u.picks, return_inverse=True)
-    grid = u.grid[points]
-    shared = grid @ with_residual + free.T @ (known @ signs)[:count]
-    residual = free.T @ law.values
-    known_part = np.zeros(len(points))
-    left = grid @ variance + signs @ known @ signs
-    if free.shape[1]:
-        solved = np.concatenate(
-            [
-                np.linalg.solve(_totals(law, grid[part]), shared[part][..., None])[..., 0]
-                for part in _parts(len(grid), len(residual))
-            ]
+    mean = np.full(count, 0.0 if minus else 1 / count)
+    signs = np.concatenate([mean, [-1.0], [1.0] * (minus is not None)])
+    own = np.zeros(len(signs))
+    own[:count] = law.known**2 + law.of_seeds
+    covariance = _Covariance.at(law, [*law.sizes, size, *([minus] if minus else [])])
+    # Of the error: its covariance with the differences, and its variance.
+    shared = covariance.of(u.grid, lambda part: (part @ signs)[:count] @ free)
+    shared = shared + (own * signs)[:count] @ free
+    variance = covariance.of(u.grid, lambda part: signs @ part @ signs) + float(own @ signs**2)
+    gains = np.einsum("pij,pj->pi", u.precision, shared)
+    weights = mean - gains @ free.T
+    variance = variance - (gains * shared).sum(-1)
+    # Of seeds, the jackknife and Student's t say more than a variance that counts as known.
+    left = np.maximum(variance - law.of_seeds * (weights**2).sum(-1), 0.0)
+    values = weights @ law.values
+    shares = np.bincount(u.picks) / len(u.picks)
+    error, _ = law.seed_error(shares @ weights)
+    spread = np.sqrt(left)[u.picks] * u.normal + error * u.student
+    return Prediction(value=float(shares @ values), draws=values[u.picks] + spread)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Covariance:
+    """Covariances at nodes for unit sigma, given ell, and for unit tau and iota."""
+
+    distances: Array
+    scatter: Array
+    products: Array
+
+    @staticmethod
+    def at(law: Law, nodes: Sequence[Size]) -> "_Covariance":
+        x, products = law.distances(nodes), law.products(nodes)
+        return _Covariance(
+            distances=x,
+            scatter=np.array([[float(a == b) for b in nodes] for a in nodes]),
+            products=products @ products.T + _walk_of_products(x),
         )
-        known_part = solved @ residual
-        left = left - (solved * shared).sum(-1)
-    straight = float(weights @ law.values)
-    error, _ = law.seed_error(weights)
-    spread = np.sqrt(np.maximum(left, 0.0))[inverse] * u.normal + error * u.student
-    draws = straight - known_part[inverse] + spread
-    return Prediction(value=straight - float(known_part[inverse].mean()), draws=draws)
+
+    def of(self, grid: Array, functional: Callable[[Array], Any]) -> Array:
+        """A linear functional of the covariance at every point of a grid, (points, ...)."""
+        lengths, which = np.unique(grid[:, 1], return_inverse=True)
+        slopes = np.stack([functional(_integrated(self.distances, ell)) for ell in lengths])
+        others = [np.asarray(functional(part)) for part in (self.scatter, self.products)]
+        sigma, tau, iota = (
+            grid[:, column].reshape(-1, *[1] * others[0].ndim) for column in (0, 2, 3)
+        )
+        return np.asarray(sigma * slopes[which] + tau * others[0] + iota * others[1])
 
 
-def _covariances(law: Law, nodes: Sequence[Size]) -> list[Array]:
-    """Of residuals at nodes for unit tau, lambda and iota."""
-    x, products = law.distances(nodes), law.products(nodes)
-    scatter = np.array([[float(a == b) for b in nodes] for a in nodes])
-    walk = (np.abs(x[:, None] - x[None]) ** 3 / 12).sum(-1)
-    return [scatter, walk, products @ products.T + _walk_of_products(x)]
+def _integrated(x: Array, ell: float) -> Array:
+    """Covariance of slopes of unit variance, integrated from the base and summed over axes."""
+
+    def variance(distance: Array) -> Array:
+        """Of an increment: g of the head of this file, without cancellation where d << ell."""
+        ratio = distance / ell
+        small = ratio**2 / 2 - ratio**3 / 6
+        return np.asarray(2 * ell**2 * np.where(ratio < 1e-3, small, np.expm1(-ratio) + ratio))
+
+    here = variance(np.abs(x))
+    return np.asarray(
+        (here[:, None] + here[None] - variance(np.abs(x[:, None] - x[None]))).sum(-1) / 2
+    )
 
 
 def _walk_of_products(x: Array) -> Array:
@@ -289,35 +325,43 @@ def _walk_of_products(x: Array) -> Array:
 
 
 def _totals(law: Law, grid: Array) -> Array:
-    """Covariances of the residuals in the contrasts, (points, contrasts, contrasts)."""
+    """Covariances of the differences between sizes, (points, contrasts, contrasts)."""
     free = law.contrasts
-    parts = np.stack([free.T @ part @ free for part in _covariances(law, law.sizes)])
-    return np.asarray(law.noise + np.einsum("gp,pij->gij", grid, parts))
+    own = free.T @ np.diag(law.known**2 + law.of_seeds) @ free
+    covariance = _Covariance.at(law, law.sizes)
+    return np.asarray(own + covariance.of(grid, lambda part: free.T @ part @ free))
 
 
-def _parts(points: int, contrasts: int) -> list[slice]:
+def _slices(points: int, contrasts: int) -> list[slice]:
     """Parts of a grid whose covariances take some 64 MB together, however many sizes there are."""
     step = max(1, 2**23 // max(contrasts, 1) ** 2)
     return [slice(start, start + step) for start in range(0, points, step)]
 
 
 def _posterior(law: Law) -> tuple[Array, Array]:
-    """A grid of squared (tau, lambda, iota) and its posterior weights, from the residuals."""
-    steps = np.exp(np.linspace(-4, 2.5, 21))
+    """A grid of (sigma^2, ell, tau^2, iota^2) and its posterior weights, from the differences."""
     together = law.products(law.sizes).shape[1] > 0
-    scales = law.scale * np.array([SCATTER, RANDOM_WALK, INTERACTION])
-    last = steps[::2] if together else np.zeros(1)
-    mesh = np.stack(np.meshgrid(steps, steps, last, indexing="ij"), -1).reshape(-1, 3)
-    # Half-normal densities on a logarithmic grid.
-    log = np.log(mesh[:, :2]).sum(-1) - 0.5 * (mesh**2).sum(-1)
-    log = log + (np.log(mesh[:, 2]) if together else 0.0)
-    grid = (mesh * scales) ** 2
-    residual = law.contrasts.T @ law.values
-    if len(residual):
-        for part in _parts(len(grid), len(residual)):
+    slopes = SLOPE * np.exp(np.linspace(-2.0, 3.0, 11))
+    lengths = MEMORY * 2.0 ** np.arange(-2, 6)
+    scatters = SCATTER * np.exp(np.linspace(-2.5, 1.5, 7))
+    products = INTERACTION * (np.exp(np.linspace(-4, 2.5, 11)) if together else np.zeros(1))
+    mesh = np.stack(np.meshgrid(slopes, lengths, scatters, products, indexing="ij"), -1).reshape(
+        -1, 4
+    )
+    # Log-normal densities, and half-normal ones on a logarithmic grid.
+    log = -0.5 * (np.log(mesh[:, 0] / SLOPE) / SPREADS[0]) ** 2
+    log -= 0.5 * (np.log(mesh[:, 1] / MEMORY) / SPREADS[1]) ** 2
+    log += np.log(mesh[:, 2]) - 0.5 * (mesh[:, 2] / SCATTER) ** 2
+    if together:
+        log += np.log(mesh[:, 3]) - 0.5 * (mesh[:, 3] / INTERACTION) ** 2
+    grid = mesh * [law.scale, 1.0, law.scale, law.scale]
+    grid[:, [0, 2, 3]] **= 2
+    differences = law.contrasts.T @ law.values
+    if len(differences):
+        for part in _slices(len(grid), len(differences)):
             total = _totals(law, grid[part])
-            right = np.broadcast_to(residual[:, None], (len(total), len(residual), 1))
+            right = np.broadcast_to(differences[:, None], (len(total), len(differences), 1))
             solved = np.linalg.solve(total, right)[..., 0]
-            log[part] -= 0.5 * (np.linalg.slogdet(total)[1] + residual @ solved.T)
+            log[part] -= 0.5 * (np.linalg.slogdet(total)[1] + differences @ solved.T)
     weight = np.exp(log - log.max())
     return grid, weight / weight.sum()

@@ -3,8 +3,8 @@
 Seeds are added until a verdict is reached, after 2, 3, 4, 6 and 8 of them. Whoever looks five
 times at a 95% interval and stops when it suits is wrong in 7 to 11% of cases. So the error of 5% is
 spent evenly over the looks: every look takes intervals of 99%, all of which hold the truth in 95%.
-The misfit of optima is not a matter of luck with seeds. It is the same at every look, and stays at
-95%.
+The misfit of optima, and how sizes scatter about their law, are no matter of luck with seeds. They
+are the same at every look, and stay at 95%.
 
 Six seeds or more say themselves how their slopes scatter (the jackknife's error, Student's t).
 Fewer hardly do: the t of two is 64, of four 5.8. For S of them at n sizes
@@ -27,7 +27,7 @@ import numpy as np
 from depthmup.statistics.drift import Drifts
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, student
 from depthmup.statistics.optimum import Optima
-from depthmup.statistics.regression import Regression
+from depthmup.statistics.regression import Regression, line_of
 
 LOOKS = (2, 3, 4, 6, 8)
 """Numbers of seeds after which intervals are looked at."""
@@ -75,12 +75,13 @@ def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Dr
 
 def looked_along(line: Regression, term: int, *, decides: bool = True) -> Drifts:
     """As ``looked_at``, of one term of a line, such as a slope shared by several slices."""
-    fitted = line.fitted
-    value, row = line.coefficients[..., term], line.rows[term]
+    fitted, row = line.fitted, line.rows[term]
+    value = line.value(row)
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
         return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))
     half = np.hypot(seeds_part(fitted, row, seeds, decides=decides), misfit_part(fitted, row))
+    half = np.hypot(half, np.hypot(line.scatter_part(row), line.shape_part(row)))
     return Drifts(value=value, half=np.where(shallow(fitted, seeds), math.inf, half))
 
 
@@ -101,12 +102,6 @@ def shallow(fitted: Optima, seeds: int, *, planned: int | None = None) -> Array:
         relative = np.where(np.isfinite(fitted.curvature), error / fitted.curvature, 0.0)
     pooled = np.sqrt((relative**2).mean(-1) * seeds / planned)
     return np.asarray(float(student(relative.shape[-1] * (planned - 1), SPENT)) * pooled >= 1)
-
-
-def line_of(positions: Numbers, fitted: Optima) -> Regression:
-    """The straight line through optima, centred, so that its second row is the slope's weights."""
-    x = np.asarray(positions, float)
-    return Regression(fitted=fitted, design=np.column_stack([np.ones(len(x)), x - x.mean()]))
 
 
 def misfit_part(fitted: Optima, row: Array) -> Array:

@@ -2,14 +2,27 @@
 
 A combination ``sum_i w_i k_i`` of the optima k_i has the variance
 
-    (t_{S-1} jackknife error over S seeds)^2 + (1.96)^2 sum_i w_i^2 misfit_i^2:
+    (t_{S-1} jackknife error over S seeds)^2 + (1.96)^2 sum_i w_i^2 misfit_i^2
+    + (t_{4+n-p} tau)^2 sum_i w_i^2 + (1.96)^2 (error of the shape)^2:
 
-what seeds scatter, and what the fit of each optimum misses and more seeds do not cure. With one
-seed the first part is unknown. What is left is how the optima scatter about their law, moderated by
-how points scatter about their curves: with v_i = scatter_i^2 + misfit_i^2 and n - p degrees of
-freedom about the law,
+what seeds scatter; what the fit of each optimum misses; how n sizes scatter about their law of p
+terms beyond both, which neither cures; and how far their valleys change shape. A law that bends
+smoothly is no scatter: where sizes are left to tell, a bend is one of the p terms. With v_i the
+variance of the first two,
 
-    s^2 = (4 mean_i v_i + |residuals|^2) / (4 + n - p),
+    tau^2 = max(0, |residuals|^2 - sum_i (1 - h_ii) v_i) / (n - p),   h the hat matrix.
+
+The *shape*: an optimum is the minimum of its valley, centre plus offset (``statistics.asymmetry``).
+Centres are sharp and offsets are not, so that a combination is that of the centres, plus what that
+of the offsets, d with standard error e, says beyond doubt. Valleys mostly keep their shape; where
+they do not, it may change fast. So of d the prior is a mixture of two normal ones, of standard
+deviations ``KEEPS`` and ``TURNS``, and its posterior's mean and variance are what is added.
+
+With one seed the first part is unknown. What is left is how the optima scatter about their law,
+moderated by how points scatter about their curves: with v_i = scatter_i^2 + misfit_i^2 and n - p
+degrees of freedom about the law,
+
+    s^2 = max((4 mean_i v_i + |residuals|^2) / (4 + n - p), |residuals|^2 / (n - p)),
     variance = s^2 max(sum_i w_i^2, sum_i w_i^2 v_i / mean_i v_i),
 
 with Student's t of 4 + n - p degrees of freedom. The maximum allows for sizes whose grid is coarser
@@ -17,18 +30,27 @@ than the others'. It cannot see a shift that all runs of the one seed share alon
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from depthmup.records import Estimate
-from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
+from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima
 
 PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of the scatter within curves beside that about the law."""
 
+
+KEEPS, TURNS, TURNING = 0.02, 0.25, 0.1
+"""Octaves per doubling by which offsets change where valleys keep their shape, and where they turn,
+and the share of valleys that turn. In 84 arms of two public tables offsets changed by 0.02 octaves
+per doubling beyond their errors, and by up to 0.26 in valleys made to turn."""
+
+OFFSET_SCATTER = 0.1
+"""Spacings of the grid by which offsets scatter from size to size, as a prior of weight
+``PRIOR_FREEDOM``. Simulated valleys that keep their shape: 0.01 to 0.3."""
 
 LAW_SCATTER = 0.1
 """Octaves by which optima scatter about a law of sizes, for their weights in it."""
@@ -46,12 +68,14 @@ class Regression:
             0.1 octaves is how far the optima of sizes scatter about a law.
         lenient: whether the scatter of sizes is taken where the seeds' is unknown, because leaving
             out one of them leaves nothing to measure.
+        bend: a column along which the law may bend, (sizes,): what it explains is no scatter.
     """
 
     fitted: Optima
     design: Array
     weighted: bool = False
     lenient: bool = False
+    bend: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -85,13 +109,15 @@ class Regression:
         """Optima less the law, (..., sizes)."""
         return np.asarray(self.fitted.centre - self.coefficients @ self.design.T)
 
-    def half(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
-        """Half-width of the interval of ``weights . optima``, (...,).
+    def value(self, weights: Array) -> Array:
+        """``weights . optima`` for weights that sum to zero, such as a slope's, (...,)."""
+        return np.asarray(self.fitted.centre @ weights + self.shape(weights)[0])
 
-        Args:
-            weights: one for each size.
-            confidence: of the interval.
-        """
+    def half(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
+        """Half-width of the interval of ``weights . optima``, (...,)."""
+        return np.hypot(self._of_centres(weights, confidence), self.shape_part(weights, confidence))
+
+    def _of_centres(self, weights: Array, confidence: float) -> Array:
         if self.fitted.curves.fewest_seeds < 2:
             return self._from_sizes(weights, confidence)
         without = np.einsum("...ns,n->...s", self.fitted.centre_without, weights)
@@ -100,9 +126,71 @@ class Regression:
         half = np.hypot(
             student(freedom, confidence) * error, float(student(math.inf, confidence)) * misfit
         )
+        half = np.hypot(half, self.scatter_part(weights, confidence))
         if not self.lenient:
             return np.asarray(half)
         return np.where(np.isfinite(half), half, self._from_sizes(weights, confidence))
+
+    @cached_property
+    def scatter(self) -> Array:
+        """tau, how sizes scatter about the law beyond their own errors, (...,); 0 if none is left.
+
+        *Source:* the moment estimate of DerSimonian and Laird (1986), Controlled Clinical Trials
+        7:177-188, for least squares.
+        """
+        bent = self._bent
+        if bent.freedom < 1:
+            return np.zeros(self.fitted.centre.shape[:-1])
+        error, _ = self.fitted.seed_error(self.fitted.centre_without)
+        # Few seeds do not show by how much the sizes' errors differ: their mean stands for all.
+        own = (error**2).mean(-1, keepdims=True) + self.fitted.misfit**2
+        hat = np.einsum("nt,...tn->...n", bent.design, bent.rows)
+        beyond = (bent.residuals**2).sum(-1) - ((1 - hat) * own).sum(-1)
+        return np.asarray(np.sqrt(np.maximum(beyond, 0.0) / bent.freedom))
+
+    @cached_property
+    def _bent(self) -> "Regression":
+        """The law that may bend, where sizes are left to show a scatter about it."""
+        if self.bend is None:
+            return self
+        design = np.column_stack([self.design, self.bend])
+        bent = replace(self, design=design, bend=None)
+        return bent if bent.freedom else self
+
+    def scatter_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
+        """What the scatter of sizes about their law adds to a half-width, in quadrature, (...,)."""
+        t = float(student(PRIOR_FREEDOM + self._bent.freedom, confidence))
+        spread = np.sqrt((np.asarray(weights) ** 2).sum(-1))
+        return np.asarray(np.nan_to_num(t * self.scatter * spread))
+
+    def shape(self, weights: Array) -> tuple[Array, Array]:
+        """What changing shapes add to ``weights . centres``: the mean and the variance, (...,)."""
+        offset = self.fitted.sides.offset
+        known = np.asarray(np.isfinite(offset).all(-1))
+        offset = np.where(known[..., None], offset, 0.0)
+        # Weights that do not sum to zero are of levels, whose offset is the asymmetry.
+        contrast = weights - weights.mean(-1, keepdims=True)
+        law = np.einsum("...n,...tn,mt->...m", offset, self.rows, self.design)
+        prior = (OFFSET_SCATTER * self.fitted.spacing) ** 2
+        scatter = PRIOR_FREEDOM * prior.mean(-1) + ((offset - law) ** 2).sum(-1)
+        error = scatter / (PRIOR_FREEDOM + self.freedom) * (contrast**2).sum(-1)
+        moved = (offset * contrast).sum(-1)
+        parts = []
+        for share, deviation in ((1 - TURNING, KEEPS), (TURNING, TURNS)):
+            total = deviation**2 + error
+            density = share * np.exp(-(moved**2) / (2 * total)) / np.sqrt(total)
+            gain = deviation**2 / total
+            parts.append((density, gain * moved, gain * error))
+        density, means, variances = (np.stack(part) for part in zip(*parts, strict=True))
+        density = density / density.sum(0)
+        mean = (density * means).sum(0)
+        variance = (density * (variances + means**2)).sum(0) - mean**2
+        # Where some valley has no sides nothing is seen of their change, and little is expected.
+        return np.where(known, mean, 0.0), np.where(known, variance, KEEPS**2)
+
+    def shape_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
+        """What changing shapes add to a half-width, in quadrature, (...,)."""
+        return np.asarray(float(student(math.inf, confidence)) * np.sqrt(self.shape(weights)[1]))
 
     def _from_sizes(self, weights: Array, confidence: float) -> Array:
         """The half-width from the scatter of sizes, for one seed."""
@@ -119,6 +207,9 @@ class Regression:
             # A size with a coarse grid may carry the slope: its error must not be averaged away.
             spread = np.maximum(float(weights @ weights), of_sizes)
         variance = (PRIOR_FREEDOM * prior + about) / freedom
+        if self.freedom:
+            # Sizes that scatter more than their curves explain are not moderated by these.
+            variance = np.maximum(variance, about / self.freedom)
         return np.asarray(student(freedom, confidence) * np.sqrt(variance * spread))
 
     def estimate(self, term: int, *, scale: float = 1.0, unit: str = "") -> Estimate:
@@ -150,5 +241,12 @@ class Regression:
         determined = np.allclose(row @ self.design, np.eye(self.design.shape[1])[term], atol=1e-6)
         if not determined:
             return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-        value = float(self.fitted.centre @ row)
+        value = float(self.value(row))
         return around(scale * value, abs(scale) * float(self.half(row)), unit)
+
+
+def line_of(positions: Numbers, fitted: Optima) -> Regression:
+    """The straight line through optima, centred, so that its second row is the slope's weights."""
+    x = np.asarray(positions, float)
+    x = x - x.mean()
+    return Regression(fitted=fitted, design=np.column_stack([np.ones(len(x)), x]), bend=x**2)

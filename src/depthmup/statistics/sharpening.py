@@ -13,10 +13,11 @@ import numpy as np
 
 from depthmup.records import Verdict
 from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import SPENT, line_of, looked_at, seeds_part, shallow
+from depthmup.statistics.looks import SPENT, looked_at, seeds_part, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
+from depthmup.statistics.regression import line_of
 from depthmup.statistics.search import Ask, Done, Round
 from depthmup.statistics.standing import Standing
 

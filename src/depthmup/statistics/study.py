@@ -229,6 +229,7 @@ class Along:
             design=np.column_stack(columns),
             weighted=uneven and not self.runs.sought,
             lenient=not self.runs.sought,
+            bend=self._positions**2,
         )
 
     def drift(self, tuned: Tuned) -> Estimate:

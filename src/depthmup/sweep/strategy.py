@@ -29,7 +29,8 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import drift_unit
-from depthmup.statistics.looks import line_of, misfit_part, seeds_part
+from depthmup.statistics.looks import misfit_part, seeds_part
+from depthmup.statistics.regression import line_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.store import Store
@@ -280,10 +281,12 @@ def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) ->
         )
         if fitted is None or len(sizes) < 2 or (seeds := fitted.curves.fewest_seeds) < 2:
             continue
-        row = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted).rows[1]
+        line = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted)
+        row = line.rows[1]
         half = math.hypot(
             float(seeds_part(fitted, row, seeds, planned=2 * seeds)),
             float(misfit_part(fitted, row)),
+            float(line.scatter_part(row)),
         )
         told.append(f"±{half:.3f} along {axis}")
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
