@@ -31,6 +31,7 @@ from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.reports.findings import ROWS, Whole, prediction_rows
 from depthmup.reports.tables import text
+from depthmup.statistics.groups import AcrossGroups, across_groups
 from depthmup.statistics.study import Runs
 from depthmup.sweep import (
     MAIN_STORE,
@@ -194,6 +195,22 @@ class Report:
             ValueError: the axis was not measured.
         """
         return self.finding(group, axis).drift
+
+    def across_groups(self, axis: Axis | None = None) -> AcrossGroups:
+        """The drift of all variants together, such as the groups of a table, by random effects.
+
+        Args:
+            axis: by default the first that was measured.
+
+        Returns:
+            The mean with its interval, how groups scatter, and where a new group's drift would lie;
+            unknown with fewer than three.
+
+        Example:
+            ``depthmup.fit("runs.csv", axes=["rank"], lr="lr", loss="loss",
+            by="model").across_groups()``
+        """
+        return across_groups([transfer.drift for transfer in self.study(axis).headline.transfers])
 
     @property
     def verdict(self) -> Verdict:

@@ -348,3 +348,26 @@ def test_the_table_that_ships(tmp_path):
         assert isinstance(report.frame(kind), pd.DataFrame)
     assert len(report.frame("optima")) == 15
     assert "<svg" in report._repr_html_()
+
+
+def test_many_undecided_groups_get_one_answer():
+    """Each of twelve models is undecided; together they drift, and the report says so first."""
+    rng = np.random.default_rng(2)
+    rows = [
+        (f"model {m}", rank, 2.0**k, float(np.exp(0.1 * (k + 4 - 0.35 * np.log2(rank) - at) ** 2)))
+        for m in range(12)
+        for rank in (1, 4, 16)
+        for at in [0.5 * rng.standard_normal()]
+        for k in np.arange(-9.0, 5.0)
+    ]
+    table = pd.DataFrame(rows, columns=["model", "rank", "lr", "loss"])
+    report = depthmup.fit(table, axes=["rank"], lr="lr", loss="loss", by="model")
+    alone = [report.finding(name).verdict for name in report.schemes]
+    assert sum(verdict is Verdict.UNDECIDED for verdict in alone) > 6
+    together = report.across_groups("rank")
+    assert together.mean.low > 0.15
+    assert together.mean.low < 0.35 < together.mean.high
+    first = report.study("rank").notes[0].text
+    assert first.startswith("All 12 groups together: the best learning rate moves by +")
+    assert "it drifts" in first
+    assert first[:60] in str(report)

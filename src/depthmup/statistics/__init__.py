@@ -25,6 +25,7 @@ from depthmup.statistics.exponents import (
     moderated,
     slope_weights,
 )
+from depthmup.statistics.groups import AcrossGroups, across_groups
 from depthmup.statistics.intervals import (
     CONFIDENCE,
     Array,
@@ -54,6 +55,7 @@ __all__ = [
     "CONFIDENCE",
     "LOOKS",
     "TOLERANCE",
+    "AcrossGroups",
     "Array",
     "Ask",
     "Curves",
@@ -65,6 +67,7 @@ __all__ = [
     "Search",
     "Size",
     "Slope",
+    "across_groups",
     "around",
     "calibrate",
     "centre_error",

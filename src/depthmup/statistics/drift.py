@@ -273,7 +273,7 @@ def judge(
         )
 
     failed = at(Place.FAILED)
-    span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
+    span = f"[{signed(drift.low)}, {signed(drift.high)}]"
     fails = f" At {axis} {failed} no {tuned.name} trains." if failed else ""
     source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
     low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
@@ -293,7 +293,7 @@ def judge(
         source += f" At {axis} {edges} it lies at an edge of the grid: a bound, which agrees."
     if math.isinf(drift.high - drift.low):
         return Verdict.UNDECIDED, (
-            f"The drift of {_signed(drift.value)} octaves per doubling of {axis} has no bounds: "
+            f"The drift of {signed(drift.value)} octaves per doubling of {axis} has no bounds: "
             f"seeds scatter more than {tuned.the} matters around some optimum. Use more seeds, a "
             f"longer window, or a wider spacing of {tuned.plural}.{fails}"
         )
@@ -308,12 +308,12 @@ def judge(
         known = [o.size[axis] for o in optima if o.place is Place.INTERIOR]
         the = f"Up to {axis} {max(known):.10g} the" if known else "The"
         return Verdict.TRANSFERS, (
-            f"{the} optimum moves by {_signed(drift.value)} octaves per doubling of {axis}, "
+            f"{the} optimum moves by {signed(drift.value)} octaves per doubling of {axis}, "
             f"95% interval {span}, inside ±{tolerance:g}.{source}"
         )
     if failed:
         return Verdict.UNDECIDED, (
-            f"Where it trains, the optimum moves by {_signed(drift.value)} octaves per doubling of "
+            f"Where it trains, the optimum moves by {signed(drift.value)} octaves per doubling of "
             f"{axis}, 95% interval {span}.{source}{fails}"
         )
     return Verdict.UNDECIDED, (
@@ -340,15 +340,15 @@ def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis:
         return ""
     return (
         f" The valley changes its shape with {axis}. The drift is that of its lowest point; its "
-        f"middle moves by {_signed(drift.value - trend.value)} per doubling."
+        f"middle moves by {signed(drift.value - trend.value)} per doubling."
     )
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     """Two decimals with a sign, as print sets it.
 
     Example:
-        >>> _signed(-0.031), _signed(0.2), _signed(-0.001)
+        >>> signed(-0.031), signed(0.2), signed(-0.001)
         ('−0.03', '+0.20', '0.00')
     """
     text = f"{value:+.2f}".replace("-", "−")

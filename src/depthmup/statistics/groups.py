@@ -25,7 +25,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from depthmup.records import UNKNOWN, Estimate
+from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Tuned
+from depthmup.statistics.drift import signed
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 
 FEWEST_GROUPS = 3
@@ -35,8 +36,12 @@ BETWEEN = 0.3
 """Scale of tau's half-normal prior, octaves per doubling."""
 
 
+WORTH_A_NOTE = 5
+"""Groups of a table from which on a report says what they show together."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pooled:
+class AcrossGroups:
     """What groups say together.
 
     Attributes:
@@ -52,7 +57,7 @@ class Pooled:
     groups: int
 
 
-def pooled(estimates: Sequence[Estimate]) -> Pooled:
+def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     """The mean of groups' slopes, and where a new group's would lie.
 
     Args:
@@ -64,14 +69,14 @@ def pooled(estimates: Sequence[Estimate]) -> Pooled:
 
     Example:
         >>> groups = [around(value, 0.2) for value in (0.1, 0.2, 0.3, 0.2, 0.2)]
-        >>> together = pooled(groups)
+        >>> together = across_groups(groups)
         >>> round(together.mean.value, 2), round(together.mean.high - together.mean.value, 2)
         (0.2, 0.09)
     """
     used = [e for e in estimates if e.known and 0 < e.high - e.low < math.inf]
     unit = used[0].unit if used else ""
     if len(used) < FEWEST_GROUPS:
-        return Pooled(mean=UNKNOWN, scatter=math.nan, new_group=UNKNOWN, groups=len(used))
+        return AcrossGroups(mean=UNKNOWN, scatter=math.nan, new_group=UNKNOWN, groups=len(used))
     y = np.array([e.value for e in used])
     variance = np.array([((e.high - e.low) / 2 / float(student(math.inf))) ** 2 for e in used])
     taus, share = _posterior(y, variance)
@@ -86,7 +91,7 @@ def pooled(estimates: Sequence[Estimate]) -> Pooled:
         return float(share @ (2 * ndtr(-half / deviations))) - (1 - CONFIDENCE)
 
     new = brentq(beyond, 0.0, 10 * float(deviations.max()))
-    return Pooled(
+    return AcrossGroups(
         mean=around(mean, float(student(freedom)) * error, unit),
         scatter=math.sqrt(between),
         new_group=around(mean, new, unit),
@@ -104,3 +109,31 @@ def _posterior(y: Array, variance: Array) -> tuple[Array, Array]:
     log = 0.5 * (np.log(weight).sum(-1) - np.log(total) - squares) - 0.5 * (taus / BETWEEN) ** 2
     share = np.exp(log - log.max())
     return taus, share / share.sum()
+
+
+def across_groups_sentence(
+    together: AcrossGroups, *, tolerance: float, axis: Axis, tuned: Tuned = LEARNING_RATE
+) -> str:
+    """What all groups show along an axis, with the verdict of their mean.
+
+    Example:
+        >>> together = across_groups([around(v, 0.2) for v in (0.3, 0.4, 0.35, 0.3, 0.4)])
+        >>> print(across_groups_sentence(together, tolerance=0.15, axis="rank"))
+        All 5 groups together: the best learning rate moves by +0.35 octaves per doubling of rank, \
+95% interval [+0.29, +0.41]: it drifts. A new group's lies in [+0.17, +0.53].
+    """
+    mean, new = together.mean, together.new_group
+    verdict = "undecided"
+    if mean.outside(-tolerance, tolerance):
+        verdict = "it drifts"
+    elif mean.inside(-tolerance, tolerance):
+        verdict = "it transfers"
+    return (
+        f"All {together.groups} groups together: the best {tuned.name} moves by "
+        f"{signed(mean.value)} octaves per doubling of {axis}, 95% interval {_span(mean)}: "
+        f"{verdict}. A new group's lies in {_span(new)}."
+    )
+
+
+def _span(estimate: Estimate) -> str:
+    return f"[{signed(estimate.low)}, {signed(estimate.high)}]"

@@ -16,6 +16,7 @@ from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
 from depthmup.statistics import Curves
+from depthmup.statistics.groups import WORTH_A_NOTE, across_groups, across_groups_sentence
 from depthmup.statistics.study import Runs, far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
@@ -136,7 +137,7 @@ def answered(
             environment={"depthmup": __version__, "fit": VERSION},
             # What is said of all axes stands in the first.
             laws=() if i else tuple(law for law, _ in laws if law is not None),
-            notes=study.notes if i else (*notes, *study.notes),
+            notes=(*_together(study, question), *(() if i else notes), *study.notes),
         )
         for i, study in enumerate(studies)
     ]
@@ -271,6 +272,16 @@ def _study(
         rules=tuple(rules),
         notes=tuple(notes),
     )
+
+
+def _together(study: Study, question: Question) -> tuple[Note, ...]:
+    """What all groups of a table show together along the study's axis, where they are many."""
+    together = across_groups([transfer.drift for transfer in study.headline.transfers])
+    if not question.columns.by or together.groups < WORTH_A_NOTE:
+        return ()
+    tolerance, tuned = question.tolerance, question.tuned
+    text = across_groups_sentence(together, tolerance=tolerance, axis=study.axis, tuned=tuned)
+    return (Note(text=text),)
 
 
 def _fixed(group: Cleaned, axis: str, question: Question) -> str:
