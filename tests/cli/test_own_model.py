@@ -43,7 +43,7 @@ def test_summary_page_and_report(folder, capsys):
     assert [s["axis"] for s in found["schemes"]] == ["depth", "width"]
     assert found["config"]["settings"] == {"own_init": "fan_in"}
     page = (out / "report.html").read_text()
-    assert "To measure this again" in page
+    assert "To make this page again" in page
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["target"] == {"width": 64, "depth": 16}
     assert certificate["refusals"]

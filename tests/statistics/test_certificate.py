@@ -275,8 +275,8 @@ class TestPrediction:
             assert abs(4 * slope) / 2 < abs(move) < abs(4 * slope)
             expected = math.expm1(0.15 * move**2)
             assert certificate.base_regret.value == approx(expected, rel=0.1, abs=0.003)
-            # 0.15 times the square of half an octave, which is the law's and the asymmetry's.
-            assert certificate.penalty.high < 0.04
+            # 0.15 times the square of 0.6 octaves, which are the law's and the asymmetry's.
+            assert certificate.penalty.high < 0.15 * 0.6**2
 
     def test_robustness_is_the_exponent_of_the_curvature(self):
         losses = simulated(np.random.default_rng(0), line(), softer=0.4, **QUIET)
