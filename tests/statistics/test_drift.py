@@ -21,6 +21,7 @@ from depthmup.statistics import (
     measured,
     optima,
 )
+from depthmup.statistics.regression import KEEPS, OFFSET_SCATTER
 
 universal = settings(max_examples=40, deadline=None)
 
@@ -156,7 +157,10 @@ class TestOneSeed:
 
 class TestWidth:
     def test_it_is_what_seeds_scatter_beside_what_the_fit_misses(self):
-        """half^2 = (t_{S-1} error)^2 + (1.96 w . misfit)^2: the first part grows with noise."""
+        """half^2 = (t_{S-1} error)^2 + 1.96^2 (w . misfit)^2 + 1.96^2 shape^2: the first grows.
+
+        Without noise no shape is seen to change, and the prior of offsets alone leaves it open.
+        """
         rng = np.random.default_rng(1)
 
         def half(wobble, rates=HALF):
@@ -168,7 +172,9 @@ class TestWidth:
             return float(np.median(widths))
 
         weights = (np.arange(5) - 2) / 10
-        floor = 1.96 * 0.08 * 0.5 * np.linalg.norm(weights)
+        seen = 4 / (4 + 3) * (OFFSET_SCATTER * 0.5) ** 2 * (weights @ weights)
+        shape = KEEPS**2 * seen / (KEEPS**2 + seen)
+        floor = 1.96 * np.hypot(0.08 * 0.5 * np.linalg.norm(weights), np.sqrt(shape))
         still, quiet, loud = half(0.0), half(0.02), half(0.1)
         assert still == approx(floor, rel=0.05)
         assert (quiet**2 - floor**2) ** 0.5 == approx((loud**2 - floor**2) ** 0.5 / 5, rel=0.5)

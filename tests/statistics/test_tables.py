@@ -27,7 +27,8 @@ class TestRegression:
     def test_a_line_is_the_drift(self):
         fitted = valleys((-5, -4.6, -4.4, -3.9), seeds=3, noise=0.01)
         x = np.arange(4.0)
-        line = Regression(fitted=fitted, design=np.column_stack([np.ones(4), x]))
+        bend = (x - x.mean()) ** 2
+        line = Regression(fitted=fitted, design=np.column_stack([np.ones(4), x]), bend=bend)
         drift = drifts(x, fitted)
         assert line.estimate(1).value == approx(float(drift.value), abs=1e-12)
         assert line.estimate(1).high - line.estimate(1).value == approx(float(drift.half))

@@ -164,7 +164,8 @@ def test_the_best_value_is_found_and_followed(what, tmp_path):
         assert depthmup.report.load_report(store).studies[0].tuned == what
     [certificate] = report.certificates
     assert certificate.tuned == what
-    assert certificate.value.value == approx(2.0**-5.2, rel=0.1)
+    # The law goes on from the last size, less far than the straight line does.
+    assert certificate.value.low <= 2.0**-5.2 < certificate.value.value < 2.0**-4.6
     assert {what.column} <= {*report.frame("points")} & {*report.frame("optima")}
 
 
