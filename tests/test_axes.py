@@ -473,7 +473,7 @@ def test_a_corner_for_each_pair_of_axes_along_which_the_target_grows():
 def law(size):
     """Minus a half along the batch, plus a tenth along depth, and an interaction of the two."""
     batch, depth = log2(size["batch"] / 32), log2(size["depth"] / 4)
-    return -7 + 0.5 * batch + 0.1 * depth - 0.06 * batch * depth
+    return -7 + 0.5 * batch + 0.1 * depth - 0.08 * batch * depth
 
 
 def obeying(trial):
@@ -495,13 +495,13 @@ def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
     assert certificate.issued
     truth = law(certificate.target)
     assert certificate.predicted.low < truth < certificate.predicted.high
-    # Without the interaction the law would be 5 octaves x 3 octaves x 0.06 = 0.9 higher.
-    assert certificate.predicted.value == approx(truth, abs=0.3)
+    # Without the interaction the law would be 5 octaves x 3 octaves x 0.08 = 1.2 higher.
+    assert certificate.predicted.value == approx(truth, abs=0.4)
     # The report says which drift depends on what, and which does not.
     along_depth = report.finding(axis="depth")
     assert [*along_depth.interactions] == ["batch", "tokens"]
     batch, tokens = along_depth.interactions.values()
-    assert batch.value == approx(-0.06, abs=0.02)
+    assert batch.value == approx(-0.08, abs=0.02)
     assert batch.high < 0 < tokens.high
     assert report.finding(axis="batch").interactions["depth"].value == approx(batch.value)
     assert (
