@@ -64,7 +64,7 @@ def test_an_axis_that_is_not_known_is_measured_like_any_other(tmp_path):
     assert "experts" in page
     with Store(tmp_path / "results.sqlite") as store:
         again = depthmup.report.load_report(store)
-    assert again.finding() == report.finding()
+    assert repr(again.finding()) == repr(report.finding())  # NaN is not equal to itself
     assert Trial.from_json(next(iter(report.records)).to_json()) in report.records
 
 
@@ -118,7 +118,7 @@ def test_batch_and_steps_are_axes():
     assert design.axes == ("batch", "steps")
     assert seen == {16, 64}
     frame = report.frame("trials")
-    assert {*zip(frame["batch"], frame["planned_steps"], strict=True)} == {
+    assert {*zip(frame["batch"], frame["steps"], strict=True)} == {
         (16, 10),
         (16, 20),
         (64, 10),

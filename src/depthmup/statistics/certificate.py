@@ -91,7 +91,7 @@ def calibrate(
         >>> certificate = calibrate(sizes=[{"depth": d} for d in (8, 16, 32, 64)], log2_lrs=lrs,
         ...     losses=losses, target={"depth": 256})
         >>> certificate.issued, round(certificate.predicted.value, 1)
-        (True, -3.5)
+        (True, -3.4)
 
     *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
     (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are

@@ -66,7 +66,7 @@ def drifts(positions: Numbers, fitted: Optima) -> Drifts:
         >>> losses = [np.exp(0.1 * (rates[:, None] - best - seeds) ** 2) for best in (-3, -3.5)]
         >>> slope = drifts([3, 4], optima(Curves.of(rates, losses)))
         >>> round(float(slope.value), 2), round(float(slope.half), 2)
-        (-0.5, 0.22)
+        (-0.5, 0.23)
     """
     line = line_of(positions, fitted)
     return Drifts(value=line.value(line.rows[1]), half=line.half(line.rows[1]))
