@@ -134,7 +134,7 @@ def _trained(path: Path) -> dict[str, Any]:
     about = {"sweep": SWEEP.to_dict(), "tolerance": 0.15, "command": [], "environment": {}}
     with Store(path) as store:
         run(SWEEP.runs, store=store, executor=InProcess(), about=about)
-        [(text, _, _)] = store._session_rows()
+        [(text,)] = store._db.execute("SELECT about FROM sessions").fetchall()
         store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return json.loads(text)
 

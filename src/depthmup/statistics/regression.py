@@ -48,7 +48,7 @@ KEEPS, TURNS, TURNING = 0.02, 0.25, 0.1
 and the share of valleys that turn. In 84 arms of two public tables offsets changed by 0.02 octaves
 per doubling beyond their errors, and by up to 0.26 in valleys made to turn."""
 
-OFFSET_SCATTER = 0.1
+OFFSET_SCATTER = 0.2
 """Spacings of the grid by which offsets scatter from size to size, as a prior of weight
 ``PRIOR_FREEDOM``. Simulated valleys that keep their shape: 0.01 to 0.3."""
 
@@ -173,12 +173,13 @@ class Regression:
         law = np.einsum("...n,...tn,mt->...m", offset, self.rows, self.design)
         prior = (OFFSET_SCATTER * self.fitted.spacing) ** 2
         scatter = PRIOR_FREEDOM * prior.mean(-1) + ((offset - law) ** 2).sum(-1)
-        error = scatter / (PRIOR_FREEDOM + self.freedom) * (contrast**2).sum(-1)
+        freedom = PRIOR_FREEDOM + self.freedom
+        error = scatter / freedom * (contrast**2).sum(-1)
         moved = (offset * contrast).sum(-1)
         parts = []
         for share, deviation in ((1 - TURNING, KEEPS), (TURNING, TURNS)):
             total = deviation**2 + error
-            density = share * np.exp(-(moved**2) / (2 * total)) / np.sqrt(total)
+            density = share * (1 + moved**2 / total / freedom) ** (-(freedom + 1) / 2) / np.sqrt(total)
             gain = deviation**2 / total
             parts.append((density, gain * moved, gain * error))
         density, means, variances = (np.stack(part) for part in zip(*parts, strict=True))
