@@ -72,6 +72,8 @@ def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
         >>> together = across_groups(groups)
         >>> round(together.mean.value, 2), round(together.mean.high - together.mean.value, 2)
         (0.2, 0.09)
+
+    *Source:* Hartung and Knapp (2001), Statistics in Medicine 20:1771-1782.
     """
     used = [e for e in estimates if e.known and 0 < e.high - e.low < math.inf]
     unit = used[0].unit if used else ""
