@@ -569,11 +569,7 @@ def _as_text(value: Any) -> Any:
 
 
 def read_report(file: Path) -> Report:
-    """The report of a table, from the file that ``save`` wrote; its excluded rows are beside it.
-
-    Raises:
-        StoreError: there is no such file, or it is no report.
-    """
+    """The report of a table, from the file that ``save`` wrote; its excluded rows are beside it."""
     if not file.is_file():
         raise StoreError(
             f"Expected a folder of `depthmup transfer` or `depthmup fit`, with {MAIN_STORE} or "
@@ -604,17 +600,7 @@ def read_report(file: Path) -> Report:
 
 
 def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None = None) -> Report:
-    """The report of a sweep from the runs in a store.
-
-    Args:
-        store: of finished runs.
-        sweep: which measurement; by default the one that was stored last.
-        train: trains the few steps at the target that certificates need; without it, those in the
-            store are used.
-
-    Raises:
-        StoreError: no such measurement was started, or runs are missing.
-    """
+    """The report of a sweep from the runs in a store."""
     sessions = [s for s in store.sessions() if "sweep" in s]
     if sweep is not None:
         sessions = [s for s in sessions if s["sweep"] == sweep.to_dict()]
@@ -657,9 +643,6 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
 def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
     """The runs that the last measurement on a store needs next, why, or why there are none, and
     what it tunes.
-
-    Raises:
-        StoreError: no measurement was started.
     """
     sessions = [session for session in store.sessions() if "sweep" in session]
     if not sessions:
@@ -684,11 +667,7 @@ def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
 
 
 def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchState:
-    """The rounds of a sweep whose learning rates were found as it went.
-
-    Raises:
-        StoreError: the next round is not trained yet, and no budget of seconds ended the search.
-    """
+    """The rounds of a sweep whose learning rates were found as it went."""
     state = advance(_begun(sweep, session), store)
     if state.done:
         return state
@@ -707,9 +686,6 @@ def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchS
 def _check_size(sweep: Sweep, store: Store) -> None:
     """Refuse a grid most of which a store cannot hold, without listing its runs: a text of a
     kilobyte may describe ten million.
-
-    Raises:
-        StoreError: at least ``LISTED`` runs are missing.
     """
     design = sweep.design
     of_variant = len(design.all_sizes) * len(design.log2_values) * design.seeds

@@ -8,14 +8,7 @@ from depthmup.cli.interrupts import interruptible, status_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb.
-
-    Args:
-        arguments: the words of the command line; by default those of this process.
-
-    Returns:
-        The exit status, of which ``refusals`` has a table.
-    """
+    """Run one verb."""
     # One thread per process unless asked otherwise: two pools on the same cores crawl.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -8,14 +8,7 @@ from depthmup.records.printable import printable
 
 
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
-    """A size, by axis, from the words of an option.
-
-    Example:
-        >>> parse_size(["depth=64", "width=1024"], option="--target")
-        {'depth': 64, 'width': 1024}
-        >>> parse_size(["1024x64"], option="--target")
-        {'width': 1024, 'depth': 64}
-    """
+    """A size, by axis, from the words of an option."""
     values: dict[str, int] = {}
     for word in (part for text in words for part in text.replace(",", " ").split()):
         name, equals, value = word.partition("=")

@@ -17,11 +17,6 @@ def with_commas(words: Sequence[str], options: type) -> list[str]:
 
     Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
     one scheme.
-
-    Example:
-        >>> from depthmup.cli.transfer import Options
-        >>> with_commas(["--depths", "8,16,32", "--schemes", "sp,mup", "3/4,1/4"], Options)
-        ['--depths', '8', '16', '32', '--schemes', 'sp', 'mup', '3/4,1/4']
     """
     lists = _lists(options)
     split: list[str] = []

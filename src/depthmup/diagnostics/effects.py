@@ -205,12 +205,6 @@ def independent_inputs(x: Tensor) -> float:
     more by 1/B if they are B vectors over and over:
 
         1/B = 1/T + max(mean squared cosine - 1/n, 0).
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> few = torch.randn(4, 256, generator=generator)
-        >>> 3 < independent_inputs(few.repeat(64, 1)) < 5
-        True
     """
     rows = x.detach().reshape(-1, x.shape[-1]).float()
     count = len(rows)

@@ -239,10 +239,6 @@ def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, i
 
     Both slopes follow from half of the grid, without the networks that are wide and deep, which
     take most of the time.
-
-    Example:
-        >>> staircase((16, 32, 64), (2, 4, 8))
-        [(16, 2), (16, 4), (16, 8), (32, 2), (32, 4), (64, 2)]
     """
     across, down = max(len(widths) - 1, 1), max(len(depths) - 1, 1)
     return [

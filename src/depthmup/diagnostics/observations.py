@@ -94,12 +94,6 @@ def labels_of(
     every run of its class, are the repeated layers; a run of one child of another class is named by
     its place among the runs, from the nearer end, which no depth changes. Where no run is longer
     than one (layers between activations), all children are taken for layers, unless they are three.
-
-    Example:
-        >>> layers = [nn.Linear(2, 4), nn.GELU(), nn.GELU(), nn.Linear(4, 1)]
-        >>> labels = labels_of(nn.Sequential(*layers))
-        >>> labels("0.weight"), labels("1"), labels("3.weight")
-        ('0.weight', '*', '-1.weight')
     """
     children: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in unwrapped(model).named_modules():

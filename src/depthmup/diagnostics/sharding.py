@@ -15,12 +15,7 @@ from torch.distributed.tensor import DTensor
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor without its gradient, and from all processes if it is sharded.
-
-    Example:
-        >>> whole(nn.Parameter(torch.ones(2))).requires_grad
-        False
-    """
+    """The tensor without its gradient, and from all processes if it is sharded."""
     values = tensor.detach()
     return values.full_tensor() if isinstance(values, DTensor) else values
 

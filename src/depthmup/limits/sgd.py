@@ -124,10 +124,6 @@ def update_weights(
     no momentum it is ``lr`` below the diagonal. Decay multiplies a weight by ``1 - lr[t] decay``
     before it moves, and with it what it carries from the past.
 
-    Example:
-        >>> update_weights([1.0, 0.5], 2, momentum=0.9)[2]
-        array([1.45, 0.5 ])
-
     *Source:* heavy-ball SGD as ``torch.optim.SGD`` computes it (no dampening, no Nesterov),
     unrolled, with the decoupled decay of ``torch.optim.AdamW``. The paper has a constant rate and
     neither momentum nor decay.

@@ -44,11 +44,7 @@ def load_functions(model: str, *, batch: str = "batch", loss: str = "") -> dict[
 
 
 def find_function(reference: str) -> Callable[..., Any]:
-    """The function that ``module:function`` or ``path/to/file.py:function`` names.
-
-    Raises:
-        ValueError: it does not exist.
-    """
+    """The function that ``module:function`` or ``path/to/file.py:function`` names."""
     where, colon, name = reference.rpartition(":")
     if not (colon and where and name):
         raise ValueError(
@@ -61,12 +57,7 @@ def find_function(reference: str) -> Callable[..., Any]:
 
 
 def size(text: str) -> tuple[int, int]:
-    """Width and depth from text such as ``1024x32``.
-
-    Example:
-        >>> size("1024x32")
-        (1024, 32)
-    """
+    """Width and depth from text such as ``1024x32``."""
     width, _, depth = text.lower().partition("x")
     if not (width.isdecimal() and depth.isdecimal() and int(width) and int(depth)):
         raise ValueError(f"Expected a size as WIDTHxDEPTH, such as 1024x32; got {text!r}.")

@@ -163,11 +163,7 @@ class Functions:
 
 @lru_cache(maxsize=16)
 def resolved(model: Model) -> Functions:
-    """The functions of a model; references are imported once per process.
-
-    Raises:
-        TypeError: a factory in place of a model.
-    """
+    """The functions of a model; references are imported once per process."""
     if not isinstance(model, Model):
         raise TypeError(
             f"Expected a depthmup.Model(make, batch=batch); got {type(model).__name__}."
@@ -181,11 +177,7 @@ def resolved(model: Model) -> Functions:
 
 
 def by_reference(model: Model) -> Model:
-    """The model with references instead of functions, which can be sent to other processes.
-
-    Raises:
-        ValueError: one of its functions cannot be imported by other processes; says why.
-    """
+    """The model with references instead of functions, which can be sent to other processes."""
     references: dict[str, Any] = {
         name: value if isinstance(value, str) else _reference(value)
         for name, value in model.functions.items()

@@ -20,46 +20,20 @@ _Parameters = Mapping[str, inspect.Parameter]
 
 
 def network_at(own: Functions, size: Mapping[Axis, int]) -> Any:
-    """What the factory makes of a size.
-
-    Args:
-        own: the model's functions.
-        size: a value for every axis.
-
-    Example:
-        >>> from depthmup.model import Model, resolved
-        >>> def make(width, depth, experts=1):
-        ...     return f"{width} x {depth} x {experts}"
-        >>> model = resolved(Model(make, batch=lambda generator: None, version="1"))
-        >>> network_at(model, {"experts": 8, "depth": 2, "width": 64, "batch": 32})
-        '64 x 2 x 8'
-    """
+    """What the factory makes of a size."""
     names = _of_make(own, size)
     by_position = [size[axis] for axis in size_order(size) if axis in _unnamed(own, size)]
     return own.make(*by_position, **{axis: size[axis] for axis in names})
 
 
 def batches_at(own: Functions, size: Mapping[Axis, int]) -> Callable[[Any], Any]:
-    """The function that draws a batch of a size from a generator.
-
-    Args:
-        own: the model's functions.
-        size: a value for every axis.
-    """
+    """The function that draws a batch of a size from a generator."""
     given = {name: size[axis] for name, axis in _of_batch(own, size).items()}
     return partial(own.batch, **given) if given else own.batch
 
 
 def check_axes(own: Functions, axes: Iterable[Axis]) -> None:
-    """Refuse axes of which the model takes no notice, and arguments that no axis gives.
-
-    Args:
-        own: the model's functions; ``train`` is given whole sizes and takes what it likes.
-        axes: of the sizes.
-
-    Raises:
-        ValueError: which axis, and what to do.
-    """
+    """Refuse axes of which the model takes no notice, and arguments that no axis gives."""
     if own.train is not None:
         return
     size = dict.fromkeys(axes, 1)

@@ -28,21 +28,6 @@ def clip_grad_norm_(
 
         norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
 
-    Args:
-        plan: of the model.
-        model: with gradients.
-        max_norm: the largest norm.
-        norm_type: p.
-        strict: False for a part of the model, such as a pipeline stage, or one with adapters, whose
-            own parameters count as they are.
-        group: the processes that hold the other stages of a pipeline; the norm is that of all.
-
-    Returns:
-        The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
-
-    Raises:
-        PlanMismatch: this is not the model of the plan.
-
     Example:
         >>> import torch, depthmup
         >>> from depthmup.models import ResidualMLP

@@ -87,11 +87,7 @@ def _plain(value: Any) -> Any:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The fields of the plan in a file; a large one is not even read.
-
-    Raises:
-        PlanDocumentError: the file holds no plan of this version.
-    """
+    """The fields of the plan in a file; a large one is not even read."""
     if path.stat().st_size > LARGEST:
         raise PlanDocumentError(
             f"Expected a plan of at most {LARGEST:,} bytes; {path} has {path.stat().st_size:,}."

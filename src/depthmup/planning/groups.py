@@ -70,24 +70,6 @@ def param_groups(
 
     For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
     set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
-
-    Args:
-        plan: made for an optimizer of all parameters.
-        model: of the plan.
-        lr: the learning rate at the base.
-        weight_decay: at the base.
-        eps: epsilon at the base. Adafactor's is a pair, as in torch: what is added to squares, and
-            the smallest size of a weight that steps are proportional to.
-        betas: at the base; needed where a scheme or a rule of the run moves them.
-        decoupled: whether lr * weight_decay * w is subtracted from the weight.
-        independent_decay: the optimizer subtracts ``weight_decay * w`` and not
-            ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
-        vector_weight_decay: of gains and biases (usually 0); ``weight_decay`` unless given.
-        options: copied into every group.
-
-    Raises:
-        ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
-            optimizer of matrices alone, which needs ``muon_groups``.
     """
     if plan.family.matrices_only:
         raise ValueError(
@@ -146,22 +128,6 @@ def muon_groups(
     With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"`` is
     ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP, AdaMuon,
     MuonH) takes the place of Muon.
-
-    Args:
-        plan: made for an optimizer of matrices.
-        model: of the plan.
-        lr: Muon's, at the base.
-        adamw_lr: AdamW's, at the base.
-        weight_decay: Muon's.
-        adamw_weight_decay: AdamW's; ``weight_decay`` unless given.
-        vector_weight_decay: of gains and biases; ``adamw_weight_decay`` unless given.
-        eps: AdamW's epsilon at the base.
-        matrix_eps: the epsilon of an optimizer in the place of Muon, if it is to be scaled.
-        betas: AdamW's, at the base.
-        independent_decay: as in ``param_groups``, for both.
-
-    Raises:
-        ValueError: an optimizer of all parameters, which needs ``param_groups``; decay on a sphere.
     """
     if not plan.family.matrices_only:
         raise ValueError(

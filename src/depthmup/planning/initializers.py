@@ -66,14 +66,7 @@ class Drawn:
 
 
 class Recorder:
-    """Sees every initializer that is called inside it, and remembers what it wrote.
-
-    Example:
-        >>> with Recorder() as recorder, torch.device("meta"):
-        ...     layer = nn.Linear(16, 4)
-        >>> round(recorder.drawn(layer)["bias"].rms, 6) == round((3 * 16) ** -0.5, 6)
-        True
-    """
+    """Sees every initializer that is called inside it, and remembers what it wrote."""
 
     def __init__(self) -> None:
         self._contents: dict[int, tuple[StorageWeakRef, list[Piece]]] = {}
@@ -368,10 +361,6 @@ def by_default(model: nn.Module) -> dict[str, Drawn]:
 
     Runs on copies without values. Where an outer module resets what an inner one has, the outer one
     counts; parameters that have several owners are left out.
-
-    Example:
-        >>> by_default(nn.Sequential(nn.Linear(16, 4)))["0.bias"].rms < 16**-0.5
-        True
     """
     owners: dict[int, int] = {}
     for module in model.modules():

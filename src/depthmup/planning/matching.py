@@ -33,14 +33,7 @@ class Match:
 
 
 def match_models(model: nn.Module, base: nn.Module) -> Match:
-    """Match every parameter of ``model`` with one of ``base``.
-
-    Example:
-        >>> deep = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)))
-        >>> base = nn.Sequential(*(nn.Linear(2, 2) for _ in range(2)))
-        >>> match_models(deep, base).parameters["3.weight"]
-        '1.weight'
-    """
+    """Match every parameter of ``model`` with one of ``base``."""
     matcher = _Matcher()
     matcher.walk(inner(model), inner(base), "", "")
     return Match(

@@ -42,28 +42,6 @@ def rescale(
     parameters that the plan does not know stay as they are. The rates in the groups are those that
     are right at the base.
 
-    Args:
-        plan: of the model.
-        model: whose parameters the groups hold.
-        optimizer: one that was just built, changed in place: its groups get the keys ``lr_factor``
-            and ``lr_origin``. Or groups that one will be built from: they are copied, and get no
-            new key, because some optimizers refuse keys that they do not know.
-        defaults: ``lr``, ``weight_decay`` and ``eps`` of groups (not of an optimizer) that do not
-            have their own.
-        independent_decay: whether the optimizer subtracts ``weight_decay * w``, and not
-            ``lr * weight_decay * w``.
-        strict: whether the model must have all parameters of the plan and no others; False for a
-            part of it, such as a pipeline stage, and for a model with adapters (PEFT), whose own
-            parameters keep the rates that they have.
-
-    Returns:
-        The groups, which an optimizer already has.
-
-    Raises:
-        PlanMismatch: this is not the plan's model, or none of its parameters is in a group.
-        ValueError: the groups were rescaled before, have a scheduler already, lack a rate, belong
-            to an optimizer of another family than the plan's, or couple their decay.
-
     Example:
         >>> import torch, depthmup
         >>> from depthmup.models import ResidualMLP

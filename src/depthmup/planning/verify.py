@@ -61,19 +61,6 @@ def verify(
     optimizer beside the groups is not ignored; that explicit multipliers are attached; and that the
     plan initialized the model. With a scheduler, its next ``steps`` steps are tried on a copy.
 
-    Args:
-        plan: of the model.
-        model: as it will be trained.
-        optimizer: one, or all that train the model.
-        scheduler: of the optimizer; it is not changed.
-        steps: how many steps of the scheduler to try, usually all.
-        initialized_by_plan: False where weights come from a checkpoint and ``initialize`` was not
-            called.
-        strict: False for a part of the model, such as a pipeline stage, or one with adapters.
-
-    Raises:
-        PlanMismatch: with every problem that was found, and what to do about each.
-
     Example:
         >>> import torch, depthmup
         >>> from depthmup.models import ResidualMLP
@@ -117,19 +104,6 @@ def watch(
 
     Hooks of ``optimizer.step`` verify, so this works in any trainer, without a callback of its own;
     each takes microseconds per group.
-
-    Args:
-        plan: of the model.
-        model: as it will be trained.
-        optimizer: one, or all that train the model.
-        at: numbers of the steps before which to verify, the first being 1.
-        strict: as in ``verify``.
-
-    Returns:
-        Handles whose ``remove()`` ends the watch.
-
-    Raises:
-        PlanMismatch: now, or from ``optimizer.step()`` when a schedule has erased the ratios.
     """
     verify(plan, model, optimizer, initialized_by_plan=False, strict=strict)
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)

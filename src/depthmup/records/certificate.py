@@ -288,11 +288,7 @@ class Change:
 
 
 def compare(first: Certificate, second: Certificate) -> Change:
-    """The change from one certificate to another of the same code and target.
-
-    Raises:
-        ValueError: they come from different code, aim at different targets, or one was refused.
-    """
+    """The change from one certificate to another of the same code and target."""
     if dict(first.code) != dict(second.code):
         differ = sorted(
             k for k in {*first.code, *second.code} if first.code.get(k) != second.code.get(k)
@@ -362,10 +358,6 @@ def size_name(size: Mapping[str, float]) -> str:
 
 def size_names(sizes: Sequence[Mapping[str, float]], among: Sequence[Mapping[str, float]]) -> str:
     """Sizes by what tells them from the others among which they are.
-
-    Args:
-        sizes: to be named.
-        among: all sizes, these included.
 
     Example:
         >>> among = [{"width": 64, "batch": b} for b in (8, 16, 32)]

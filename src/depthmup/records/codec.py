@@ -27,15 +27,7 @@ only fill memory."""
 
 
 def parse(text: str, what: str) -> Any:
-    """The value of a JSON text.
-
-    Args:
-        text: the text.
-        what: what it should be, with its article, for messages.
-
-    Raises:
-        ValueError: it is not JSON, too long, or nested too deeply.
-    """
+    """The value of a JSON text."""
     if len(text) > LARGEST:
         raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
     try:
@@ -111,19 +103,6 @@ def decode(kind: type[T], raw: Any, where: str) -> T:
 
     A float may be a number, null (NaN) or "Infinity" and "-Infinity"; an enumeration is one of its
     values; a tuple is a list. Texts are made printable.
-
-    Args:
-        kind: a dataclass of plain types, enumerations, tuples, mappings and other dataclasses.
-        raw: what ``json.loads`` gave.
-        where: what the value is called in messages.
-
-    Raises:
-        ValueError: the first field that does not fit, and what was expected there.
-
-    Example:
-        >>> from depthmup.records import Estimate
-        >>> decode(Estimate, {"value": 1, "low": None, "high": "Infinity"}, "slope")
-        Estimate(value=1.0, low=nan, high=inf, unit='')
     """
     value: T = _value(kind, raw, where)
     return value

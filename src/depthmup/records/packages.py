@@ -32,14 +32,6 @@ def installed(*packages: str) -> bool:
 def need(what: str, *packages: str) -> None:
     """Refuse work whose packages are not installed, before it begins.
 
-    Args:
-        what: the work, to begin a sentence with.
-        packages: which it needs, by the names that are imported.
-
-    Raises:
-        ModuleNotFoundError: with the command that installs them.
-        ValueError: Python runs without docstrings, and the work needs them.
-
     Example:
         >>> need("A page", "json")
         >>> need("A page", "vl_convert_of_nobody")
@@ -59,13 +51,6 @@ def need(what: str, *packages: str) -> None:
 
 def without(what: str, package: str) -> str:
     """The sentence that says what is missing, and how to install it.
-
-    Args:
-        what: needs the package.
-        package: by the name that is imported.
-
-    Returns:
-        A sentence or two.
 
     Example:
         >>> without("A chart", "altair")

@@ -238,12 +238,7 @@ _DIGITS: tuple[tuple[float, ...], ...] = (
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Positions moved apart to at least ``gap`` in the same order, by as little as possible.
-
-    Example:
-        >>> [round(p, 3) for p in spread([0.5, 0.9, 0.5], 0.1)]
-        [0.45, 0.9, 0.55]
-    """
+    """Positions moved apart to at least ``gap`` in the same order, by as little as possible."""
     order = sorted(range(len(positions)), key=lambda i: (positions[i], i))
     # Blocks of labels that touch: (indices, centre). A block that would overlap the one before is
     # merged with it around the mean of all labels' centres, the least squares of their shifts.

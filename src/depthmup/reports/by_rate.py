@@ -32,17 +32,6 @@ def against_rate(
     A row of points has ``rate``, ``loss``, the interval's ends ``band_low`` and ``band_high``, the
     height ``mark`` of its size in the margin and how many seeds ``diverged``; one of optima has
     ``rate``, ``loss`` and the interval of its rate.
-
-    Args:
-        x: the axis of the value tuned.
-        y: the axis of losses.
-        points: mean losses.
-        optima: the lowest point of each curve.
-        by: the column of the sizes.
-        colours: of the sizes.
-        reference: the size whose optimum is drawn across; none unless given.
-        tips, optimum_tips: of the points and of the optima.
-        legend, title, subtitle, description, height, window: of the chart.
     """
     lost = f"!isValid(datum.loss) || datum.loss > {y.high!r}"
     clip: dict[str, Any] = {"clip": True}

@@ -34,21 +34,6 @@ def against_size(
     A row has its place ``x``, ``value``, and the ends of its interval, ``band_low`` and
     ``band_high``, clipped to the axis; a ``mark``, which has a shape; and where its line is to be
     labelled, the ``words`` with their places ``label_x`` and ``label``.
-
-    Args:
-        x: the axis of sizes.
-        y: the axis of values.
-        points: what was measured.
-        by: the column of the series.
-        colours: of the series.
-        shapes: of the marks.
-        tips: of the points.
-        lines: rows that are joined; the points unless given.
-        bands: rows of a grey band, with ``least`` and ``most``.
-        dashed: rows of a dashed line, with ``centre``.
-        aims: predicted values, which are diamonds.
-        failed: rows of crosses, where nothing trains.
-        title, subtitle, description, height, window: of the chart.
     """
     joined = points if lines is None else lines
     place: dict[str, Any] = {"x": "x", "y": "value", "by": by}

@@ -91,13 +91,7 @@ ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
 
 
 def cost(estimate: Estimate) -> str:
-    """A price in nats.
-
-    Example:
-        >>> cost(Estimate(value=0.012, low=0.0, high=0.03)), cost(Estimate(
-        ...     value=math.inf, low=1.0, high=math.inf))
-        ('0.012 nats [0.000, 0.030]', 'more than 1.000 nats: it may diverge')
-    """
+    """A price in nats."""
     if math.isnan(estimate.value):
         return "–"
     if math.isinf(estimate.value):

@@ -20,13 +20,6 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
 
     Over the dimension that the exponent is not of, geometric means are taken; all seeds are divided
     by one number, so that their scatter is seen.
-
-    Args:
-        check: with its sizes.
-        exponent: of the observable, along its axis.
-
-    Returns:
-        Rows with ``size``, ``value`` and ``seed``; none where the record has no sizes.
     """
     cells: dict[tuple[int, int], list[float]] = {}
     # A further axis is varied at the smallest width and depth, and these at its smallest value.

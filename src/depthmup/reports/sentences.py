@@ -59,12 +59,7 @@ def rate(value: float) -> str:
 
 
 def significant(value: float) -> str:
-    """A loss: three decimals, or three significant digits where decimals would hide it.
-
-    Example:
-        >>> significant(0.1432), significant(2700.4), significant(0.00021)
-        ('0.143', '2.7e+03', '0.00021')
-    """
+    """A loss: three decimals, or three significant digits where decimals would hide it."""
     if not math.isfinite(value) or value == 0 or 0.001 <= abs(value) < 1000:
         return number(value, 3)
     return f"{value:.3g}".replace("-", "−", 1) if value < 0 else f"{value:.3g}"
@@ -232,13 +227,6 @@ def _join(names: list[str]) -> str:
 
 def folded(title: str, columns: int = 16) -> str:
     """A title in lines for a label of a chart, which is cut where it is longer than its room.
-
-    Args:
-        title: of a scheme.
-        columns: of the widest line; a longer word is broken.
-
-    Returns:
-        The lines, joined by line breaks.
 
     Example:
         >>> folded("CompleteP, every multiplier 0.5")

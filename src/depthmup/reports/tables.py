@@ -64,15 +64,7 @@ def table(study: Study) -> "Table":
 
 
 def text(*studies: Study, certificates: Sequence[Certificate] = ()) -> str:
-    """Everything that a report says, as text for logs and pipes.
-
-    Args:
-        studies: one for each axis.
-        certificates: of the target.
-
-    Returns:
-        Lines of text, without what a terminal would take for a command.
-    """
+    """Everything that a report says, as text for logs and pipes."""
     parts = [plain_table(study) for study in studies]
     parts += ["\n".join(_beyond(study)) for study in studies if _beyond(study)]
     for certificate in certificates:

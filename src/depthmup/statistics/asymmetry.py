@@ -76,18 +76,7 @@ def sides_of(
     lowest: Index,
     alone: Flags,
 ) -> Sides:
-    """Fit the two sides of every valley.
-
-    Args:
-        log2_lrs, log_losses: (..., sizes, rates).
-        centre, bandwidth, spacing: of the tapered parabola, (..., sizes).
-        neighbours: indices of the learning rates before and after the lowest one.
-        lowest: its index.
-        alone: where there is no parabola, and the lowest point is all that is known.
-
-    Returns:
-        The sides. Where ``alone``, the lowest point itself.
-    """
+    """Fit the two sides of every valley."""
     shape, rates = lowest.shape, log_losses.shape[-1]
     x, y = (np.reshape(a, (-1, rates)) for a in (log2_lrs, log_losses))
     at = np.take_along_axis(x, lowest.reshape(-1, 1), -1)[:, 0]
@@ -121,20 +110,8 @@ def sides_of(
 def asymmetry_trend(positions: Numbers, offset: Array) -> Estimate:
     """How fast minima move away from their centres with size: by so much more do they drift.
 
-    Least squares, with Student's 95% interval from the scatter about the line.
-
-    Args:
-        positions: log2 of the sizes, (sizes,).
-        offset: ``Sides.offset`` of one experiment, (sizes,).
-
-    Returns:
-        Octaves per doubling; unknown with fewer than four sizes that have an offset, as the
-        interval of three is too wide to tell anything.
-
-    Example:
-        >>> trend = asymmetry_trend([3, 4, 5, 6, 7], np.array([-0.5, -0.41, -0.29, -0.2, -0.1]))
-        >>> round(trend.value, 3), round(trend.low, 2), round(trend.high, 2)
-        (0.101, 0.09, 0.11)
+    Least squares, with Student's 95% interval from the scatter about the line. Unknown with fewer
+    than four sizes that have an offset: the interval of three is too wide to tell anything.
     """
     known = np.isfinite(offset)
     if known.sum() < 4:
@@ -229,16 +206,6 @@ def excess(
 
     The valley's two sides between the neighbours of the lowest point, straight lines between the
     other points, on beyond the grid's ends; infinite from the last rate before a divergence.
-
-    Args:
-        log2_lrs, log_losses: of one size, (rates,); NaN where nothing was tried.
-        lowest: index of the lowest point.
-        optimum: log2 learning rate from which octaves are counted.
-        sides: level, power, left and right of the valley; NaN where it has none.
-        octaves: log2 learning rate minus the optimum's.
-
-    Raises:
-        ValueError: the curve has no optimum inside its grid.
 
     Example:
         >>> x = np.arange(-3.0, 4.0)

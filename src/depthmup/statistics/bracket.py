@@ -167,10 +167,6 @@ class Bracket:
     def next_rates(self, centre: float, *, first: bool = False) -> tuple[float, ...]:
         """The rates to try next to close the bracket; none where it is closed, or given up.
 
-        Args:
-            centre: log2 rate at which the search of a size without runs starts.
-            first: whether this is the first size, which is scanned.
-
         Example:
             >>> walk = Bracket(losses={-1.0: [1.0], 0.0: [0.9], 1.0: [0.8]})
             >>> walk.next_rates(0.0), Bracket(losses={}).next_rates(-3.0)
@@ -206,10 +202,6 @@ def second_valley(rates: Array, log_losses: Array) -> tuple[float, float] | None
 
     A second valley counts if it is at least half as deep, from the barrier between them, as the
     first, and deeper than noise.
-
-    Args:
-        rates: log2 learning rates, increasing.
-        log_losses: averages there; infinite ones are no part of a valley.
 
     Example:
         >>> second_valley(np.arange(5.0), np.array([0.5, 0.1, 0.4, 0.0, 0.6]))

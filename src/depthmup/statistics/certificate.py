@@ -56,42 +56,10 @@ def calibrate(
 ) -> Certificate:
     """A certificate of the best learning rate at a target size, or a refusal with its reasons.
 
-    Args:
-        sizes: values by axis, the same axes for all, such as ``{"width": 64, "depth": 8}``.
-        log2_lrs: increasing, for all sizes or a list for each; ``rate_unit * 2**log2_lr`` is the
-            learning rate at the base, which schemes scale.
-        losses: for each size positive losses (learning rates, seeds); infinite where a run
-            diverged, NaN where it was not made. Seeds share their data, order and initialization
-            over sizes.
-        target: the size to predict for.
-        base: the size from which learning rates are transferred; the smallest unless given.
-        early: like ``losses``, for a window in the middle of training.
-        chance: the loss of guessing.
-        probe: what the probe of the target showed.
-        one_seed: whether one seed is enough. The scatter of points about their curves then stands
-            for that of seeds, and a shift that all runs of the one seed share is not seen.
-        refusals: reasons against a certificate that the losses alone do not show.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        about: further fields of ``Certificate``: title, scheme, measure, rate_unit, tuned (if not
-            the learning rate, what the values are of), model (the fingerprint of the code that was
-            trained), config, environment.
-
-    Returns:
-        The certificate; a refused one predicts nothing and says why.
-
-    Raises:
-        ValueError: losses or sizes that are not positive, sizes that stand twice, arrays of the
-            wrong shape.
-
-    Example:
-        >>> lrs = np.arange(-6.0, 1.0)
-        >>> seeds = np.array([-0.01, 0.0, 0.01])
-        >>> losses = [np.exp(0.1 * (lrs[:, None] - best - seeds) ** 2)
-        ...     for best in (-3.0, -3.1, -3.2, -3.3)]
-        >>> certificate = calibrate(sizes=[{"depth": d} for d in (8, 16, 32, 64)], log2_lrs=lrs,
-        ...     losses=losses, target={"depth": 256})
-        >>> certificate.issued, round(certificate.predicted.value, 1)
-        (True, -3.4)
+    Losses are (learning rates, seeds) of each size: infinite where a run diverged, NaN where it was
+    not made; ``early`` are the same for a window in the middle of training. Seeds share their data,
+    order and initialization over sizes. With ``one_seed`` the scatter of points about their curves
+    stands for that of seeds, and a shift that all runs of the one seed share is not seen.
 
     *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
     (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
@@ -172,16 +140,7 @@ def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimu
 
 
 def check_asked(log2_lrs: Sequence[float], target: Size, tuned: Tuned = LEARNING_RATE) -> None:
-    """Refuse, before anything is trained, what no measurement could be calibrated for.
-
-    Raises:
-        ValueError: fewer than two values, or a target that is no size.
-
-    Args:
-        log2_lrs: log2 of the values that would be trained.
-        target: a value for every axis.
-        tuned: what is tuned, for messages.
-    """
+    """Refuse, before anything is trained, what no measurement could be calibrated for."""
     _check_size("target", target)
     if len(log2_lrs) < 2:
         raise ValueError(

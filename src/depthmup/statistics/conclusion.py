@@ -49,20 +49,7 @@ def conclude(
     tolerance: float,
     tuned: Tuned = LEARNING_RATE,
 ) -> dict[str, Any]:
-    """Everything that an issued certificate says.
-
-    Args:
-        laws: of the optimum, the curvature and the best loss.
-        fitted: the optima of the sizes measured.
-        sizes: where they were measured, values by axis.
-        base: the size from which learning rates are transferred.
-        target: the size to predict for.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        tuned: whose best values the optima are.
-
-    Returns:
-        The fields of an issued ``Certificate``, by name.
-    """
+    """Everything that an issued certificate says."""
     asymmetry = float(fitted.sides.asymmetry)
 
     def optimum(size: Size) -> Prediction:

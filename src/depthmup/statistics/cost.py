@@ -37,26 +37,7 @@ def cost(
 ) -> Estimate:
     """Loss at one size, that far from its optimum, minus its best loss.
 
-    Args:
-        fitted: the optima.
-        size: whose valley; its optimum lies inside its grid.
-        octaves: log2 of the value that is used, over the best one.
-        error: standard error of that distance.
-        confidence: of the interval.
-
-    Returns:
-        Nats. The interval is that of the distance: the valley itself is taken as measured. Infinite
-        where training diverges.
-
-    Raises:
-        ValueError: no such size, or its optimum is not inside the grid.
-
-    Example:
-        >>> from depthmup.statistics import Curves, optima
-        >>> rates = np.arange(-3.0, 4.0)
-        >>> fitted = optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]]))
-        >>> round(cost(fitted, 0, 1.0, 0.0).value, 3)
-        0.105
+    The interval is that of the distance: the valley itself is taken as measured.
     """
     if not 0 <= size < len(fitted.centre):
         raise ValueError(f"Expected one of {len(fitted.centre)} sizes; got another index.")

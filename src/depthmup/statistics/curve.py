@@ -34,17 +34,6 @@ class Curves:
     def of(log2_lrs: Sequence[Any] | Array | Index, losses: Sequence[Any] | Array) -> "Curves":
         """Curves from one grid of learning rates for all sizes, or from one for each.
 
-        Args:
-            log2_lrs: increasing log2 learning rates, or such a list for each size.
-            losses: for each size an array (learning rates, seeds).
-
-        Returns:
-            The curves, filled up with NaN where sizes differ in their rates or seeds.
-
-        Raises:
-            ValueError: losses that are not positive, or not one for each learning rate; learning
-                rates that do not increase, or lists of them that are not one for each size.
-
         Example:
             >>> ragged = Curves.of([[-2, -1, 0], [-1, 0]], [np.ones((3, 2)), np.ones((2, 1))])
             >>> ragged.losses.shape, int(np.isnan(ragged.losses).sum())

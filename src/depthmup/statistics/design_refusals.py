@@ -24,18 +24,7 @@ def refuse_design(
     *,
     tuned: Tuned = LEARNING_RATE,
 ) -> list[Refusal]:
-    """Too few sizes, or a target too far away or beside the sizes measured.
-
-    Args:
-        sizes: values by axis of the sizes measured.
-        base: the size from which the best value is transferred.
-        target: the size to predict for.
-        laws: the fitted laws; None where the measurements allow none.
-        tuned: whose best values are predicted.
-
-    Returns:
-        The reasons; empty where the sizes can certify the target.
-    """
+    """Too few sizes, or a target too far away or beside the sizes measured."""
     varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
     refusals = _too_few(sizes, varied, laws)
     for axis in base:

@@ -51,23 +51,7 @@ class Drifts:
 
 
 def drifts(positions: Numbers, fitted: Optima) -> Drifts:
-    """The least-squares slope of optima against positions, with its interval.
-
-    Args:
-        positions: log2 of the sizes, (sizes,).
-        fitted: the optima, (..., sizes).
-
-    Returns:
-        Arrays of the leading shape.
-
-    Example:
-        >>> rates = np.arange(-6.0, 2.0)
-        >>> seeds = np.array([-0.02, 0.0, 0.02])
-        >>> losses = [np.exp(0.1 * (rates[:, None] - best - seeds) ** 2) for best in (-3, -3.5)]
-        >>> slope = drifts([3, 4], optima(Curves.of(rates, losses)))
-        >>> round(float(slope.value), 2), round(float(slope.half), 2)
-        (-0.5, 0.23)
-    """
+    """The least-squares slope of optima against positions, with its interval."""
     line = line_of(positions, fitted)
     return Drifts(value=line.value(line.rows[1]), half=line.half(line.rows[1]))
 
@@ -79,18 +63,7 @@ def drift(
     *,
     axis: Axis = "depth",
 ) -> Estimate:
-    """How the optimum moves along an axis, in octaves per doubling: 0 means transfer.
-
-    Args:
-        sizes: of curves whose optimum is inside their grid.
-        log2_lrs: of all sizes, or a list for each.
-        losses: for each size (learning rates, seeds); infinite where a run diverged, NaN where it
-            was not made.
-        axis: what grows, for the unit.
-
-    Returns:
-        The drift with its 95% interval; unknown with fewer than two sizes.
-    """
+    """How the optimum moves along an axis, in octaves per doubling: 0 means transfer."""
     unit = drift_unit(axis)
     if len(sizes) < 2:
         return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
@@ -142,16 +115,7 @@ def _optimum(
 
 
 def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
-    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry.
-
-    Args:
-        fitted: the optima of one scheme.
-        size: index of the size.
-        confidence: of the interval.
-
-    Returns:
-        log2 learning rate; at an edge of the grid the interval is open towards the outside.
-    """
+    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry."""
     value = float(fitted.at[size])
     if fitted.lowest[size] in (fitted.first[size], fitted.last[size]):
         low_edge = fitted.lowest[size] == fitted.first[size]
@@ -176,13 +140,7 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
 
 
 def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
-    """One size's best loss; the interval is that of its logarithm.
-
-    Args:
-        fitted: the optima of one scheme.
-        size: index of the size.
-        confidence: of the interval.
-    """
+    """One size's best loss; the interval is that of its logarithm."""
     error, freedom = fitted.seed_error(fitted.log_loss_without[size])
     half = float(student(freedom, confidence) * error)
     log = float(fitted.log_loss[size])
@@ -192,24 +150,10 @@ def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
 
 
 def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
-    """Loss at a size with another's best learning rate, minus its own best loss.
-
-    Args:
-        fitted: the optima of one scheme.
-        base, target: indices of the sizes; both optima are inside the grid.
-
-    Returns:
-        Nats, with a 95% jackknife interval over seeds; infinite if the target diverges there.
-    """
+    """Loss at a size with another's best learning rate, minus its own best loss."""
 
     def of(gap: float, log_losses: Array, level: float) -> float:
-        """Excess loss in nats, from the target's averages: all seeds', or those without one.
-
-        Args:
-            gap: log2 of the base's best learning rate over the target's.
-            log_losses: log of the target's average loss at every learning rate.
-            level: log of its best loss.
-        """
+        """Excess loss in nats, from the target's averages: all seeds', or those without one."""
         above = fitted.excess(target, gap, log_losses=log_losses, level=level)
         return float(np.exp(level) * np.expm1(above))
 
@@ -249,18 +193,6 @@ def judge(
     Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
     Drifts: it is all outside. Undecided: anything else. An optimum at an edge of its grid is a
     bound: where the drift does not put it there, nothing is decided.
-
-    Args:
-        optima: of every size, with where on its grid each lies.
-        drift: octaves per doubling, with its interval.
-        seeds: how many there are; with one the sentence says so.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        axis: along which sizes grow.
-        tuned: whose best values the optima are.
-        bounds: indices of the optima at an edge that agree with the drift (``study.agreeing``).
-
-    Returns:
-        The verdict and the sentence.
 
     *Source:* an interval inside a margin shows equivalence: Schuirmann (1987), Journal of
     Pharmacokinetics and Biopharmaceutics 15:657-680.

@@ -60,19 +60,6 @@ class AcrossGroups:
 def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     """The mean of groups' slopes, and where a new group's would lie.
 
-    Args:
-        estimates: one for each group, with 95% intervals; those that are unknown or without bounds
-            are left out.
-
-    Returns:
-        The pooled slope; unknown with fewer than three groups.
-
-    Example:
-        >>> groups = [around(value, 0.2) for value in (0.1, 0.2, 0.3, 0.2, 0.2)]
-        >>> together = across_groups(groups)
-        >>> round(together.mean.value, 2), round(together.mean.high - together.mean.value, 2)
-        (0.2, 0.09)
-
     *Source:* Hartung and Knapp (2001), Statistics in Medicine 20:1771-1782.
     """
     used = [e for e in estimates if e.known and 0 < e.high - e.low < math.inf]

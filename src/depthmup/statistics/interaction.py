@@ -22,24 +22,7 @@ Size = Mapping[Axis, float]
 
 
 def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:
-    """The sizes that tell how two axes interact: those that grow along both, and their arms.
-
-    Args:
-        sizes: that were measured.
-        base: where the arms meet.
-        axes: the two.
-
-    Returns:
-        The sizes; none if none grows along both.
-
-    Example:
-        >>> base = {"depth": 4, "batch": 8}
-        >>> sizes = [base, {**base, "depth": 8}, {**base, "batch": 16}, {"depth": 8, "batch": 16}]
-        >>> crossed(sizes, base, ("depth", "batch")) == tuple(sizes)
-        True
-        >>> crossed(sizes[:3], base, ("depth", "batch"))
-        ()
-    """
+    """The sizes that tell how two axes interact: those that grow along both, and their arms."""
     measured = {tuple(sorted(size.items())) for size in sizes}
     one, other = axes
 
@@ -59,28 +42,7 @@ def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple
 def interaction(
     fitted: Optima, sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]
 ) -> Estimate:
-    """How much the drift along one axis changes per doubling of the other.
-
-    Args:
-        fitted: the optima of these sizes.
-        sizes: as ``crossed`` gives them.
-        base: where the arms meet.
-        axes: the two.
-
-    Returns:
-        Octaves per doubling of both, with a 95% interval; unknown where an optimum lies at the
-        edge of what was tried.
-
-    Example:
-        >>> from depthmup.statistics import Curves, optima
-        >>> rates, base = np.arange(-6.0, 2.0), {"depth": 4, "batch": 8}
-        >>> sizes = [{"depth": d, "batch": b} for d in (4, 8) for b in (8, 16)]
-        >>> best = (-2.0, -2.0, -2.5, -2.25)  # half an octave lower at depth 8, a quarter with 16
-        >>> losses = [np.exp(0.1 * (rates - at) ** 2)[:, None] for at in best]
-        >>> fitted = optima(Curves.of(rates, losses))
-        >>> round(interaction(fitted, sizes, base, ("depth", "batch")).value, 2)
-        0.25
-    """
+    """How much the drift along one axis changes per doubling of the other."""
     if not sizes or set(fitted.places()) != {Place.INTERIOR}:
         return UNKNOWN
     law = Regression(fitted=fitted, design=_design(sizes, base, axes))
@@ -99,19 +61,7 @@ def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array
 
 
 def interaction_sentence(axis: Axis, other: Axis, change: Estimate) -> str:
-    """What an interaction says of the drift along one axis, to stand behind a verdict's reason.
-
-    Args:
-        axis: along which the drift is.
-        other: which may change it.
-        change: the interaction.
-
-    Example:
-        >>> print(interaction_sentence("depth", "steps",
-        ...     Estimate(value=-0.07, low=-0.09, high=-0.05)).strip())
-        The drift with depth depends on steps: per doubling of steps it \
-changes by −0.07 [−0.09, −0.05].
-    """
+    """What an interaction says of the drift along one axis, to stand behind a verdict's reason."""
     if not change.known:
         return f" Whether the drift with {axis} depends on {other} was not measured."
     numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")

@@ -26,10 +26,6 @@ CONFIDENCE = 0.95
 def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
     """Half-width of Student's two-sided interval in standard errors.
 
-    Example:
-        >>> round(float(student(3)), 2), round(float(student(float("inf"))), 2)
-        (3.18, 1.96)
-
     *Source:* Student (1908), Biometrika 6:1-25.
     """
     freedom = np.minimum(np.asarray(freedom, float), 1e9)  # stdtrit takes no infinity
@@ -37,13 +33,7 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
 
 
 def around(value: float, half: float, unit: str = "") -> Estimate:
-    """The interval ``value +- half``.
-
-    Args:
-        value: the middle.
-        half: the half-width.
-        unit: of both.
-    """
+    """The interval ``value +- half``."""
     return Estimate(value=value, low=value - half, high=value + half, unit=unit)
 
 
@@ -54,19 +44,6 @@ def exact(value: float) -> Estimate:
 
 def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
     """The mean of values of independent seeds, with Student's interval.
-
-    Args:
-        values: one for each seed.
-        unit: of the values.
-        confidence: of the interval.
-
-    Returns:
-        The mean; unknown where a value is not finite, unbounded where there is one alone.
-
-    Example:
-        >>> average = mean([1.0, 2.0, 3.0])
-        >>> average.value, round(average.high - average.value, 2)
-        (2.0, 2.48)
 
     *Source:* Student (1908), Biometrika 6:1-25.
     """
@@ -83,10 +60,6 @@ def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDE
 def geometric_mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
     """The geometric mean of positive values, with Student's interval of the logarithm.
 
-    Example:
-        >>> round(geometric_mean([1.0, 4.0]).value, 6)
-        2.0
-
     *Source:* Student (1908), Biometrika 6:1-25.
     """
     log = mean([float(v) for v in np.log(np.asarray(values, float))], confidence=confidence)
@@ -102,14 +75,6 @@ def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tu
     contributes V_g = (m_g - 1) / m_g * sum (t_s - mean t)^2; the freedom of their sum is
     Satterthwaite's, (sum V_g)^2 / sum (V_g^2 / (m_g - 1)). A seed without a fellow shows no scatter
     of its own; it is taken to contribute what the others do on average.
-
-    Args:
-        without: the statistic without each seed, (..., seeds).
-        groups: indices of seeds, one array for each group; one group of all unless given.
-
-    Returns:
-        Two arrays of the leading shape. Infinite error where no group has two seeds, and where
-        leaving out a seed leaves nothing to measure.
 
     *Source:* Miller (1974), Biometrika 61:1-15, for groups that are left out one by one;
     Satterthwaite (1946), Biometrics Bulletin 2:110-114, for the degrees of freedom of a sum.
@@ -153,16 +118,6 @@ def jackknife(
     the statistic is; unbounded where a seed decides whether the statistic exists, and with one
     seed.
 
-    Args:
-        statistic: a function of losses.
-        losses: (..., seeds).
-        unit: of the statistic.
-        confidence: of the interval.
-
-    Example:
-        >>> jackknife(lambda some: some.mean(), np.array([1.0, 2.0, 3.0])).value
-        2.0
-
     *Source:* Tukey (1958), Annals of Mathematical Statistics 29:614; Miller (1974), Biometrika
     61:1-15.
     """
@@ -181,19 +136,6 @@ def jackknife(
 def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
     """The share of independent trials that succeed, with the interval of Clopper and Pearson.
 
-    Args:
-        count: trials that succeeded.
-        trials: all of them.
-        confidence: of the interval.
-
-    Example:
-        >>> none, every = share(0, 6), share(6, 6)
-        >>> round(none.high, 3), round(every.low, 3)
-        (0.459, 0.541)
-
-    Raises:
-        ValueError: no trials, or more successes than trials.
-
     *Source:* Clopper and Pearson (1934), Biometrika 26:404-413.
     """
     if not 0 <= count <= trials or trials < 1:
@@ -210,10 +152,6 @@ def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:
     """How far means over runs are from what is expected, in their standard errors.
 
     ``values`` are (runs, ...), which scatter; ``expected`` is of one run's shape.
-
-    Example:
-        >>> round(float(standard_errors([1.0, 2.0, 3.0], 1.0)), 6)    # the error is 1 / sqrt(3)
-        1.732051
     """
     runs = np.asarray(values, float)
     errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
@@ -226,10 +164,6 @@ def surprising(runs: int, tests: int = 1) -> float:
 
     The two-sided 95% point of Student's t; for several numbers together Bonferroni's.
 
-    Example:
-        >>> surprising(24), surprising(24, tests=5)
-        (2.07, 2.81)
-
     *Source:* Dunn (1961), Journal of the American Statistical Association 56:52-64, for several
     numbers together.
     """
@@ -238,11 +172,6 @@ def surprising(runs: int, tests: int = 1) -> float:
 
 def p_beyond(excess: float, error: float, freedom: float) -> float:
     """One-sided p-value of Student's test that a quantity exceeds a margin by this much.
-
-    Args:
-        excess: how far the estimate lies beyond the margin; negative inside it.
-        error: its standard error.
-        freedom: degrees of freedom of the error.
 
     Example:
         >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)

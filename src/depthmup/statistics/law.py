@@ -204,23 +204,12 @@ class Prediction:
     draws: Array
 
     def estimate(self, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
-        """The interval around the value that holds this share of the draws.
-
-        Args:
-            unit: of the value.
-            confidence: the share of the draws.
-        """
+        """The interval around the value that holds this share of the draws."""
         half = float(np.quantile(np.abs(self.draws - self.value), confidence))
         return Estimate(value=self.value, low=self.value - half, high=self.value + half, unit=unit)
 
     def shifted(self, by: float, error: float, stream: int) -> "Prediction":
-        """The prediction of this plus something of known value and standard error.
-
-        Args:
-            by: the value that is added.
-            error: its standard error.
-            stream: numbers the draws: additions of different numbers err independently.
-        """
+        """The prediction plus a value of known standard error; other streams err independently."""
         normal = np.random.default_rng([stream, 1]).standard_normal(len(self.draws))
         return Prediction(value=self.value + by, draws=self.draws + by + error * normal)
 
@@ -230,21 +219,6 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
 
     The mean of the values errs by e = mean - y(size), and of it the values' differences r tell
     cov(e, r) var(r)^-1 r.
-
-    Args:
-        law: the fitted law.
-        size: where to predict.
-        minus: predict the difference from the law there.
-
-    Returns:
-        The value and draws around it.
-
-    Example:
-        >>> sizes = tuple({"depth": d} for d in (8, 16, 32, 64))
-        >>> law = Law(base={"depth": 8}, sizes=sizes, values=np.array([0.0, 0.1, 0.2, 0.3]),
-        ...     without=np.zeros((0, 4)), groups=[], known=np.full(4, 0.02))
-        >>> round(predict(law, {"depth": 256}).value, 1)
-        0.4
     """
     count, free, u = len(law.sizes), law.contrasts, law.unknowns
     mean = np.full(count, 0.0 if minus else 1 / count)

@@ -30,26 +30,11 @@ def volume(size: Size) -> float:
 
 
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss.
-
-    Args:
-        fitted: the optima of the sizes.
-        sizes: values by axis.
-        base: from which distances are counted.
-    """
-
+    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
     alone = fitted.curves.fewest_seeds < 2
 
     def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
-        """One law of the sizes.
-
-        Args:
-            values: at every size, (sizes,).
-            without: the same without each seed, (sizes, seeds); unused with a single seed.
-            known: standard errors that seeds do not show, (sizes,).
-            stream: numbers the law's draws, so that the three err independently.
-            scale: of what is measured, against octaves of learning rate.
-        """
+        """One law of the sizes; of different streams, laws err independently."""
         return Law(
             base=base,
             sizes=tuple(sizes),

@@ -45,19 +45,7 @@ class Levels:
 
 
 def levels_of(log2_lrs: Array, log_losses: Array, best: Array) -> Levels:
-    """The levels of sizes that share the shape of their valley.
-
-    Args:
-        log2_lrs: rates that were tried, (sizes, rates); NaN where a size has fewer.
-        log_losses: there; infinite where a run diverged.
-        best: log2 of every size's best rate, by a law of all; NaN where it is not known.
-
-    Example:
-        >>> x = np.tile(np.arange(-3.0, 4.0), (4, 1))
-        >>> level = np.array([1.0, 0.9, 0.8, 1.1])
-        >>> levels_of(x, level[:, None] + 0.1 * np.abs(x), np.zeros(4)).level.round(3).tolist()
-        [1.0, 0.9, 0.8, 1.1]
-    """
+    """The levels of sizes that share the shape of their valley."""
     u = log2_lrs - best[:, None]
     with np.errstate(invalid="ignore"):
         there = np.isfinite(log_losses) & (np.abs(u) <= REACH)

@@ -49,25 +49,6 @@ most often nothing (docs/adaptive.md). Simulated verdicts hold up to 0.08.
 def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Drifts:
     """The slope of optima, with an interval that may be looked at after any of ``LOOKS``.
 
-    Args:
-        positions: log2 of the sizes, (sizes,).
-        fitted: the optima, (..., sizes).
-        decides: whether one stops when the interval decides, so that the error is spent over the
-            looks. Who stops when it is narrow enough, wherever it lies, has chosen nothing.
-
-    Returns:
-        Arrays of the leading shape: an interval that is true although one stops when it decides,
-        infinite where the curvature of some valley is not above zero beyond the seeds' scatter.
-        With one seed, the interval from the scatter of sizes.
-
-    Example:
-        >>> from depthmup.statistics import Curves, drifts, optima
-        >>> rates, seeds = np.arange(-6.0, 2.0), np.linspace(0.98, 1.02, 6)
-        >>> losses = [np.exp(0.1 * (rates[:, None] - b * seeds) ** 2) for b in (-3, -3.5, -4)]
-        >>> fitted = optima(Curves.of(rates, losses))
-        >>> bool(looked_at([3, 4, 5], fitted).half > drifts([3, 4, 5], fitted).half)
-        True
-
     *Source:* spending of error over looks: Lan and DeMets (1983), Biometrika 70:659-663.
     """
     return looked_along(line_of(positions, fitted), 1, decides=decides)
@@ -90,11 +71,6 @@ def shallow(fitted: Optima, seeds: int, *, planned: int | None = None) -> Array:
 
     The lowest of a few points on a flat curve is wherever noise puts it, and their scatter about it
     says nothing of where it might have been.
-
-    Args:
-        fitted: the optima, of two seeds or more.
-        seeds: number of seeds.
-        planned: the number of seeds for which it is predicted; by default ``seeds``.
     """
     planned = planned or seeds
     error, _ = fitted.seed_error(fitted.curvature_without)
@@ -113,18 +89,7 @@ def misfit_part(fitted: Optima, row: Array) -> Array:
 def seeds_part(
     fitted: Optima, row: Array, seeds: int, *, planned: int | None = None, decides: bool = True
 ) -> Array:
-    """What seeds leave of a slope's half-width, (...,).
-
-    Args:
-        fitted: the optima, of two seeds or more.
-        row: weights of the optima in the slope, (sizes,).
-        seeds: number of seeds.
-        planned: the number of seeds for which the half-width is predicted; by default ``seeds``.
-        decides: as in ``looked_at``.
-
-    Returns:
-        Half-widths at one look.
-    """
+    """What seeds leave of a slope's half-width, (...,)."""
     planned = planned or seeds
     shrink = math.sqrt(seeds / planned)
     error, freedom = fitted.seed_error(np.einsum("...ns,n->...s", fitted.centre_without, row))

@@ -45,13 +45,6 @@ def steep_of(x: Array, y: Array, error: Array, lowest: Index, bandwidth: Array) 
     other side has two points or more. Where it has one, a parabola's may be any number, and so may
     that of a valley with one flat side: three points cannot tell them apart, and the larger error
     is taken. Squares are averaged over what seeds leave open of the other side's rise.
-
-    Args:
-        x: log2 learning rates, (..., rates).
-        y: log losses there; infinite where a run diverged, NaN where there is none.
-        error: standard errors of how far points rise above the lowest one, (..., rates).
-        lowest: index of the lowest point of every curve.
-        bandwidth: octaves that a parabola's weights reach.
     """
     u, finite = x - at_index(x, lowest)[..., None], np.isfinite(y)
     low = np.where(finite.any(-1), at_index(np.where(finite, y, 0.0), lowest), 0.0)
@@ -77,12 +70,6 @@ def rise_errors(log_losses: Array, y: Array, lowest: Index, near: Flags) -> Arra
 
     A variance is that of the differences from the lowest point: of all points of a curve or of all
     curves of an experiment, whichever is larger. Zero with one seed.
-
-    Args:
-        log_losses: (..., sizes, rates, seeds), infinite or NaN where there is none.
-        y: their averages over seeds.
-        lowest: index of the lowest point of every curve.
-        near: the points that count.
     """
     index = np.broadcast_to(lowest[..., None, None], (*lowest.shape, 1, log_losses.shape[-1]))
     with np.errstate(invalid="ignore"):
@@ -110,21 +97,7 @@ def misfit_of(
     alone: Flags,
     steep: Array,
 ) -> Array:
-    """The standard error that the fit itself has; see the module's docstring.
-
-    Args:
-        x: log2 learning rates, (..., rates).
-        y: log losses there.
-        tried: where there is a learning rate.
-        at: log2 learning rate of the lowest point.
-        spacing: octaves between learning rates around it.
-        bandwidth: octaves that the parabola's weights reach.
-        alone: where there is no parabola, and the lowest point is all that is known.
-        steep: what a steep side adds, in spacings (``steep_of``).
-
-    Returns:
-        Octaves, one for each curve.
-    """
+    """The standard error that the fit itself has; see the module's docstring."""
     here, unknown = at[..., None], tried & ~np.isfinite(y)
     # The first learning rate on each side that says nothing: it diverged, or the grid has ended.
     low = np.where(unknown & (x < here), x, -math.inf).max(-1)

@@ -40,25 +40,7 @@ from four seeds it was measured how often they hold (docs/calibration.md)."""
 
 
 def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
-    """The runs that tell most next.
-
-    Args:
-        search: what is searched.
-        losses: of each size by log2 learning rate, so far; by seed, infinite where a run diverged
-            and NaN where it was not made.
-
-    Returns:
-        Runs that are not among the losses, or why no more are needed.
-
-    Example:
-        >>> search = Search(sizes=({"depth": 4}, {"depth": 8}), costs=(1.0, 2.0),
-        ...     base={"depth": 4}, axes=("depth",), start=-6.0)
-        >>> [ask.log2_lr for ask in next_round(search, [{}, {}]).asks]
-        [-10.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0]
-
-    Raises:
-        ValueError: losses of another number of sizes.
-    """
+    """The runs that tell most next."""
     if len(losses) != len(search.sizes):
         raise ValueError(
             f"Expected losses of each of the {len(search.sizes)} sizes; got {len(losses)}. Give an "
@@ -237,12 +219,7 @@ class _Climb:
 
 
 def walk(search: Search, losses: list[dict[float, list[float]]]) -> Iterator[Round | Done]:
-    """The rounds of a search, each after the losses of the one before were put in, to its end.
-
-    Args:
-        search: what is searched.
-        losses: of each size, to which the caller adds.
-    """
+    """The rounds of a search, each after the losses of the one before were put in, to its end."""
     while True:
         step = next_round(search, losses)
         yield step

@@ -176,14 +176,6 @@ class Optima:
     ) -> Array:
         """Log loss above one size's minimum, that far from its optimum: what a wrong rate costs.
 
-        Args:
-            size: which curve, of one experiment.
-            octaves: log2 learning rate minus the optimum's.
-            log_losses, level: other seeds' averages at the same learning rates, and their minimum.
-
-        Raises:
-            ValueError: no such size, or its optimum is not inside the grid.
-
         Example:
             >>> rates = np.arange(-3.0, 4.0)
             >>> fitted = optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]]))
@@ -221,21 +213,7 @@ class Optima:
 
 
 def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
-    """Fit every curve.
-
-    Args:
-        curves: of one scheme; leading axes are independent experiments.
-        chance: the loss of guessing; a size fails where no learning rate ends below it.
-
-    Returns:
-        The optima. Where nothing is finite, numbers are NaN.
-
-    Example:
-        >>> rates = np.arange(-5.0, 2.0)
-        >>> losses = [np.exp(0.1 * (rates - best) ** 2)[:, None] for best in (-2.3, -2.0)]
-        >>> optima(Curves.of(rates, losses)).at.round(2).tolist()
-        [-2.3, -2.0]
-    """
+    """Fit every curve."""
     x, y = np.nan_to_num(curves.log2_lrs), curves.averages()
     tried, finite, index = ~np.isnan(y), np.isfinite(y), np.arange(y.shape[-1])
     lowest = np.where(finite, y, math.inf).argmin(-1)

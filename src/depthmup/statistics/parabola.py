@@ -29,15 +29,6 @@ def weights_of(x: Array, finite: Flags, centre: Array, bandwidth: Array) -> tupl
     """Weights of log losses in the tapered parabola's slope and bend at a centre, (..., rates).
 
     With u from the centre, slope and bend solve the weighted normal equations of 1, u and u^2.
-
-    Args:
-        x: log2 learning rates, (..., rates).
-        finite: where there is a finite loss.
-        centre: of the weights, (...,).
-        bandwidth: octaves that they reach.
-
-    Returns:
-        The rows (slope, bend); both zero where fewer than three points count.
     """
     u = x - centre[..., None]
     weight = tricube(u / bandwidth[..., None]) * finite
@@ -53,29 +44,14 @@ def weights_of(x: Array, finite: Flags, centre: Array, bandwidth: Array) -> tupl
 
 
 def vertex(slope: Array, bend: Array, reach: Array) -> Array:
-    """Where slope u + bend u^2 is lowest within a reach; at an end where it does not bend up.
-
-    Args:
-        slope: at u = 0.
-        bend: coefficient of u^2.
-        reach: how far from 0 the result may lie.
-    """
+    """Where slope u + bend u^2 is lowest within a reach; at an end where it does not bend up."""
     with np.errstate(divide="ignore", invalid="ignore"):
         at = np.where(bend > 0, -slope / (2 * bend), -np.sign(slope) * reach)
     return np.asarray(np.clip(at, -reach, reach))
 
 
 def centre_of(x: Array, y: Array, start: Array, spacing: Array, bandwidth: Array) -> Array:
-    """The fixed point: weights centred where their own parabola has its vertex.
-
-    Args:
-        x: log2 learning rates, (..., rates).
-        y: log losses there.
-        start: where the search begins: the lowest point.
-        spacing: octaves between learning rates there; the centre stays that near, or within an
-            octave.
-        bandwidth: octaves that the weights reach.
-    """
+    """The fixed point: weights centred where their own parabola has its vertex."""
     finite = np.isfinite(y)
     values = np.where(finite, y, 0.0)
     # Half an octave at most in one pass, so that no pass leaves the points behind.

@@ -49,27 +49,7 @@ class Pooled:
 
 
 def pooled_law(positions: Array, size: Index, log2_rate: Array, log_loss: Array) -> Pooled | None:
-    """The law of optima from runs of sizes whose curves are too sparse for optima of their own.
-
-    Args:
-        positions: s, (sizes, axes).
-        size: number of every run's size.
-        log2_rate, log_loss: of every run, finite.
-
-    Returns:
-        The law; None where runs are too few, or the valley they show does not bend up.
-
-    Raises:
-        ValueError: no runs, or runs of sizes that are not there.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> size = np.repeat(np.arange(16), 2)
-        >>> s, x = np.arange(16.0)[:, None] / 4, rng.uniform(-7, -4, 32)
-        >>> y = 1 + 0.1 * (x + 4 + 0.5 * s[size, 0]) ** 2
-        >>> round(pooled_law(s, size, x, y).exponents[0].value, 6)
-        -0.5
-    """
+    """The law of optima from runs of sizes whose curves are too sparse for optima of their own."""
     if not (0 < len(log2_rate) == len(log_loss) == len(size) and size.max() < len(positions)):
         raise ValueError(
             f"Expected runs, each with a rate, a loss and one of {len(positions)} sizes; got "

@@ -40,17 +40,7 @@ def refuse_measurements(
     one_seed: bool = False,
     tuned: Tuned = LEARNING_RATE,
 ) -> list[Refusal]:
-    """What is wrong with the measurements, size by size; one seed is, unless it is enough.
-
-    Args:
-        measured: the optimum of every size.
-        fitted: the fits behind them.
-        one_seed: whether one seed is enough.
-        tuned: whose best values the optima are.
-
-    Returns:
-        The reasons; empty where the measurements can carry a law.
-    """
+    """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
     refusals = []
 
     def named(which: Sequence[Optimum]) -> str:

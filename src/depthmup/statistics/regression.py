@@ -179,7 +179,9 @@ class Regression:
         parts = []
         for share, deviation in ((1 - TURNING, KEEPS), (TURNING, TURNS)):
             total = deviation**2 + error
-            density = share * (1 + moved**2 / total / freedom) ** (-(freedom + 1) / 2) / np.sqrt(total)
+            density = (
+                share * (1 + moved**2 / total / freedom) ** (-(freedom + 1) / 2) / np.sqrt(total)
+            )
             gain = deviation**2 / total
             parts.append((density, gain * moved, gain * error))
         density, means, variances = (np.stack(part) for part in zip(*parts, strict=True))
@@ -217,14 +219,6 @@ class Regression:
         """One coefficient of one experiment, times a scale, with its 95% interval.
 
         Unknown where the sizes do not determine it.
-
-        Args:
-            term: index of the design's column.
-            scale: multiplies the coefficient.
-            unit: of the result.
-
-        Raises:
-            ValueError: the design has no such column.
 
         Example:
             >>> from depthmup.statistics import Curves, optima

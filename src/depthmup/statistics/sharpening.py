@@ -109,11 +109,7 @@ class Sharpening:
         return self._best_step(need, half)[0]
 
     def decisive(self, most: float) -> Round | None:
-        """Runs that are expected to decide "drifts" at the sizes measured, if there are any.
-
-        Args:
-            most: what they may cost: a larger size would tell more, for so much.
-        """
+        """Runs that are expected to decide "drifts" at the sizes measured, if there are any."""
         standing, search = self.standing, self.standing.search
         slope = looked_at(self._positions, self.fitted)
         value, half, (low, high) = float(slope.value), float(slope.half), search.edges

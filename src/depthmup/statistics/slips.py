@@ -50,13 +50,7 @@ class Slip:
 
 
 def law_of_rates(positions: Array, optima: Array, spacing: Array) -> Trend | None:
-    """What most optima say of all: those of coarse grids count less, as they are known less well.
-
-    Args:
-        positions: log2 of the sizes, (sizes, axes).
-        optima: log2 rates; NaN where there is none.
-        spacing: of the grids around the lowest point, in octaves.
-    """
+    """The trend of most optima; those of coarse grids count less, as they are less precise."""
     return trend_of(positions, optima, least=RATE_SCATTER, errors=np.maximum(spacing, 1.0))
 
 
@@ -71,18 +65,6 @@ def slipped_rates(
     """Sizes whose rates are octaves off the law of all others' optima: rates of another unit.
 
     A size without an optimum is off if all rates that were tried there are.
-
-    Args:
-        positions: log2 of the sizes, (sizes, axes).
-        optima: log2 rates; NaN where there is none.
-        low, high: the smallest and largest log2 rate that was tried; NaN where too few were.
-        spacing: of the grids around the lowest point: an optimum is known no better.
-        well: sizes of which a run trained as well as others; by ``trained``.
-
-    Example:
-        >>> x, best = np.arange(6.0)[:, None], np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6])
-        >>> slipped_rates(x, best, best - 3, best + 3, np.ones(6))[0].size
-        3
     """
     law = law_of_rates(positions, optima, spacing)
     if law is None:
@@ -100,22 +82,7 @@ def slipped_rates(
 def slipped_losses(
     positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
 ) -> list[Slip]:
-    """Sizes whose losses are off the trend of all others by a factor between known units.
-
-    Args:
-        positions: log2 of the sizes, (sizes, axes).
-        log2_lrs: rates that were tried, (sizes, rates); NaN where a size has fewer.
-        log_losses: there; infinite where a run diverged.
-        optima: log2 rates; NaN where there is none.
-        spacing: of the grids around the lowest point, in octaves.
-
-    Example:
-        >>> x, rates = np.arange(6.0)[:, None], np.tile(np.arange(-3.0, 4.0), (6, 1))
-        >>> trend = np.array([1.1, 1.05, 1.0 + 0.3665, 0.96, 0.92, 0.9])
-        >>> losses = trend[:, None] + 0.07 * rates**2
-        >>> [s.size for s in slipped_losses(x, rates, losses, np.zeros(6), np.ones(6))]
-        [2]
-    """
+    """Sizes whose losses are off the trend of all others by a factor between known units."""
     levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
     agreed = agreeing(levels, NEAR_FACTOR)
     values = np.where(agreed, levels.level, math.nan)
@@ -133,11 +100,7 @@ def slipped_losses(
 def trained(
     positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
 ) -> Flags:
-    """Sizes with a run that ends near the trend of all levels: its rate cannot be far off.
-
-    Args:
-        positions, log2_lrs, log_losses, optima, spacing: as for ``slipped_losses``.
-    """
+    """Sizes with a run that ends near the trend of all levels: its rate cannot be far off."""
     levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
     trend = trend_of(positions, levels.level, least=LOSS_SCATTER)
     if trend is None:

@@ -52,15 +52,7 @@ class Standing:
         return optima(curves_of([self.losses[i] for i in sizes], chance=self.search.chance))
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
-        """What some sizes along an axis show; "transfers" takes all of them.
-
-        Args:
-            axis: along which the sizes differ.
-            sizes: their indices.
-
-        Returns:
-            ``DRIFTS`` or ``TRANSFERS`` where the interval of the slope decides, else ``UNDECIDED``.
-        """
+        """What some sizes along an axis show; "transfers" takes all of them."""
         slope = looked_at(self.positions(axis, sizes), self.fitted(sizes))
         drift, (low, high) = around(float(slope.value), float(slope.half)), self.search.edges
         if drift.outside(low, high):
@@ -69,12 +61,7 @@ class Standing:
         return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
-        """log2 of sizes along an axis.
-
-        Args:
-            axis: width, depth or another.
-            sizes: their indices.
-        """
+        """log2 of sizes along an axis."""
         return np.log2([self.search.sizes[i][axis] for i in sizes])
 
     def named(self, i: int) -> str:
@@ -84,16 +71,7 @@ class Standing:
         return ", ".join(f"{axis} {sizes[i][axis]}" for axis in varied or base)
 
     def missing(self, i: int, rates: Sequence[float] | Array, seeds: int) -> tuple[Ask, ...]:
-        """The missing ones of the first seeds at some rates.
-
-        Args:
-            i: index of the size.
-            rates: log2 of the learning rates.
-            seeds: how many seeds, from 0, each rate should have.
-
-        Returns:
-            A run for every rate and seed that has no loss yet.
-        """
+        """The missing ones of the first seeds at some rates."""
         asks = []
         for k in map(float, rates):
             row = np.asarray(self.losses[i].get(k, ()), float)
@@ -105,15 +83,7 @@ class Standing:
         return tuple(asks)
 
     def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
-        """Runs that fill a size's bracket with rates so many times closer, out to its ends.
-
-        Args:
-            i: index of the size.
-            halvings: how often the spacing of its rates is halved.
-
-        Returns:
-            The missing runs, with the number of seeds that is looked at now.
-        """
+        """Runs that fill a size's bracket with rates so many times closer, out to its ends."""
         bracket = self.brackets[i]
         step = bracket.spacing / 2**halvings
         reach = round(STEP / step)
@@ -134,21 +104,7 @@ class Standing:
 
 
 def curves_of(losses: Sequence[Losses], *, chance: float = math.inf) -> Curves:
-    """The curves that are fitted: the rates of every size's bracket, with the seeds that all have.
-
-    Args:
-        losses: of each size by log2 learning rate.
-        chance: the loss of guessing.
-
-    Returns:
-        The curves; a size whose bracket is not closed has all its rates.
-
-    Example:
-        >>> curves_of([{-2.0: [1.4], -1.0: [1.1, 1.2], 0.0: [1.0, 1.1], 1.0: [1.2, 1.1]}]).losses
-        array([[[1.1, 1.2],
-                [1. , 1.1],
-                [1.2, 1.1]]])
-    """
+    """The curves to fit: the rates of every size's bracket, with the seeds that all have."""
     grids, values = [], []
     for of_size in losses:
         bracket = Bracket(losses=of_size, chance=chance)

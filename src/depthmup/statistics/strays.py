@@ -33,12 +33,7 @@ CUT = 0.01
 
 
 def beyond_sense(log2_rate: Array) -> Flags:
-    """Runs whose rate lies alone, far beyond all others.
-
-    Example:
-        >>> beyond_sense(np.array([-9.0, -8.0, -7.0] * 20 + [3.3])).sum()
-        np.int64(1)
-    """
+    """Runs whose rate lies alone, far beyond all others."""
     beyond = np.zeros(len(log2_rate), bool)
     if len(log2_rate) < 2:
         return beyond
@@ -62,16 +57,6 @@ def impossible(size: Index, log_loss: Array, positions: Array | None = None) -> 
     noticed; a size stands out from its third best by what is usual for the median size. Losses may
     fall by factors from size to size: below the floor, a run must also be a factor of two below
     the trend of third best runs over sizes.
-
-    Args:
-        size: number of every run's size.
-        log_loss: of every run; infinite where it is known to have failed.
-        positions: log2 of the sizes, (sizes, axes), for the trend.
-
-    Example:
-        >>> losses = np.log(np.array([2.5, 2.2, 2.4, 2.3, 2.0, 2.2, 2.1, 1.9, 3e-4]))
-        >>> impossible(np.repeat([0, 1, 2], 3), losses).nonzero()[0].tolist()
-        [8]
     """
     order = np.lexsort((log_loss, size))
     s, y = size[order], log_loss[order]
@@ -102,18 +87,7 @@ def impossible(size: Index, log_loss: Array, positions: Array | None = None) -> 
 
 
 def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
-    """Finite runs that diverged all the same; only rates above their size's best one can.
-
-    Args:
-        size: number of every run's size.
-        log2_rate: of every run.
-        log_loss: of every run; infinite or NaN where it is known to have failed.
-
-    Example:
-        >>> rates = np.array([-3.0, -2.0, -1.0, 0.0])
-        >>> far_above(np.zeros(4, int), rates, np.log([2.6, 2.4, 2.5, 1e4])).tolist()
-        [False, False, False, True]
-    """
+    """Finite runs that diverged all the same; only rates above their size's best one can."""
     count = int(size.max(initial=0)) + 1
     finite = np.isfinite(log_loss)
     best = np.full(count, math.inf)

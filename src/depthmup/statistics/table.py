@@ -34,10 +34,6 @@ def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
 
     Sorted values belong to one cluster as long as each is within the closeness of its first. Where
     clusters are not clearly apart the values are left as they are.
-
-    Example:
-        >>> merged(np.array([1000.0, 1001.0, 1000.0, 2000.0])).tolist()
-        [1000.0, 1000.0, 1000.0, 2000.0]
     """
     distinct, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
     if len(distinct) < 2 or (distinct[1:] > distinct[:-1] * (1 + closeness)).all():
@@ -57,9 +53,6 @@ def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
 def sizes_of(values: Array) -> tuple[Array, Index]:
     """The distinct sizes (sizes, axes) in increasing order, and every run's number.
 
-    Args:
-        values: (runs, axes).
-
     Example:
         >>> sizes, number = sizes_of(np.array([[8.0], [4.0], [8.0]]))
         >>> sizes.ravel().tolist(), number.tolist()
@@ -70,12 +63,7 @@ def sizes_of(values: Array) -> tuple[Array, Index]:
 
 
 def slices(sizes: Array, axis: int) -> list[Index]:
-    """Indices of sizes that differ along one axis alone, slice by slice, in increasing order.
-
-    Example:
-        >>> [s.tolist() for s in slices(np.array([[1, 4], [1, 8], [2, 4], [2, 8], [2, 16]]), 1)]
-        [[0, 1], [2, 3, 4]]
-    """
+    """Indices of sizes that differ along one axis alone, slice by slice, in increasing order."""
     others = np.delete(sizes, axis, axis=1)
     _, group = np.unique(others, axis=0, return_inverse=True)
     group = group.reshape(-1)
@@ -88,12 +76,7 @@ def slices(sizes: Array, axis: int) -> list[Index]:
 
 
 def confounded(sizes: Array, axes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Axes that vary, but never alone: sets of axes that always change together.
-
-    Example:
-        >>> confounded(np.array([[1, 4, 7], [2, 8, 7], [4, 16, 7]]), ["width", "depth", "batch"])
-        [('width', 'depth')]
-    """
+    """Axes that vary, but never alone: sets of axes that always change together."""
     varied = [a for a in range(len(axes)) if len(np.unique(sizes[:, a])) > 1]
     sets: list[tuple[str, ...]] = []
     for axis in varied:
@@ -128,24 +111,10 @@ class Cells:
 
 
 def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: int) -> Cells:
-    """Curves of all sizes from runs in any order.
+    """Curves of all sizes from runs in any order; a seed of -1 is not known.
 
-    Args:
-        size: number of every run's size, 0 to count - 1.
-        log2_rate: of every run.
-        loss: positive; infinite where a run diverged.
-        seed: every run's seed, numbered; -1 where none is said.
-        count: of sizes.
-
-    Returns:
-        Curves with as many columns as there are seeds. Seeds that were trained at less than half of
-        their size's rates say nothing as columns: runs are then repeats, numbered in their order.
-
-    Example:
-        >>> cells = curves_of(np.zeros(4, int), np.array([-2.0, -1.0, -2.0, -1.0]),
-        ...     np.array([2.0, 3.0, 2.2, 3.1]), np.array([0, 0, 1, 1]), 1)
-        >>> cells.curves.losses.shape, cells.seeds
-        ((1, 2, 2), 2)
+    Seeds that were trained at less than half of their size's rates mean nothing as columns: runs
+    are then repeats, numbered in their order.
     """
     point, points, x = _points(size, log2_rate)
     column, columns, shared = _columns(size, point, seed, points)

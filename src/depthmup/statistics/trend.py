@@ -44,24 +44,10 @@ def trend_of(
     errors: Array | None = None,
     curved: bool = False,
 ) -> Trend | None:
-    """The plane through most sizes, by least absolute deviations.
+    """The plane through most sizes, by least absolute deviations; None of too few sizes.
 
-    Args:
-        positions: log2 of the sizes, (sizes, axes).
-        values: one for each size; NaN where it is not known.
-        least: the smallest scatter that is believed.
-        errors: how well each value is known, up to a factor; all alike unless given.
-        curved: whether to add a square of the total size, as losses flatten towards their floor; a
-            bend needs sizes to spare, or it follows what is off.
-
-    Returns:
-        The trend; None where too few sizes are known to say what is usual.
-
-    Example:
-        >>> x = np.arange(7.0)[:, None]
-        >>> trend = trend_of(x, np.array([0.0, 1.0, 2.0, 9.0, 4.0, 5.0, 6.1]), least=0.1)
-        >>> np.abs(trend.expected - np.arange(7.0)).max() < 0.05
-        np.True_
+    ``curved`` adds a square of the total size, as losses flatten towards their floor. A bend needs
+    sizes to spare, or it follows what is off.
     """
     known = np.isfinite(values)
     x = positions[:, np.ptp(positions[known], axis=0) > 0] if known.any() else positions
@@ -81,13 +67,7 @@ def trend_of(
 
 
 def least_absolute(design: Array, values: Array, *, close: float = CLOSE) -> Array:
-    """Coefficients of least absolute deviations, by iteratively reweighted least squares.
-
-    Args:
-        design: (values, coefficients).
-        values: what they explain.
-        close: a residual below which a value's weight grows no further.
-    """
+    """Coefficients of least absolute deviations, by iteratively reweighted least squares."""
     weights = np.ones(len(values))
     coefficients = np.asarray(np.zeros(design.shape[1]), float)
     for _ in range(PASSES):

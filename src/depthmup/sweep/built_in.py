@@ -299,22 +299,7 @@ def along_depth(
     optimizer: str = "adam",
     **settings: Any,
 ) -> Sweep:
-    """A sweep of residual MLPs along depth, at learning rates in units of muP's.
-
-    Args:
-        base_depth: at which all schemes agree.
-        depths: of the networks, the base's among them.
-        log2_lrs: log2 learning rates, in units of ``rate_unit``: 1 / width for Adam.
-        width: of all networks.
-        optimizer: by name.
-        settings: fields of ``BuiltIn`` and of ``Design``.
-
-    Example:
-        >>> sweep = along_depth(width=16, base_depth=2, depths=(2, 4), log2_lrs=(-2.0,),
-        ...                     schemes="depth-mup", activation="relu", seeds=2, steps=10)
-        >>> sweep.design.log2_lrs, sweep.model.activation
-        ((-6.0,), 'relu')
-    """
+    """A sweep of residual MLPs along depth, at learning rates in units of muP's."""
     model = {f.name: settings.pop(f.name) for f in fields(BuiltIn) if f.name in settings}
     unit = rate_unit(optimizer, width)
     return Sweep(

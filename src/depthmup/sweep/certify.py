@@ -30,17 +30,7 @@ def certificate(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> Certificate:
-    """One variant's certificate for a target, judged by the last window of training.
-
-    Args:
-        sweep: whose runs are done.
-        records: of its runs.
-        variant: whose learning rate is predicted.
-        target: a value for every axis.
-        probe: of the target, if one was trained.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        config, environment: how it was run, and on what.
-    """
+    """One variant's certificate for a target, judged by the last window of training."""
     late = slice(sweep.design.steps - sweep.design.window, sweep.design.steps)
     asked = question(sweep.design, [variant])
     early = early_window(sweep.design.steps, sweep.design.window)
@@ -143,17 +133,7 @@ def certify(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
-    """Every variant's certificate, checked by a probe of the target.
-
-    Args:
-        sweep: whose runs are done.
-        store: of its runs and of the probes.
-        records: of its runs.
-        target: a value for every axis.
-        train: trains missing probes; without it, only those in the store are used.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        config, environment: how it was run, and on what.
-    """
+    """Every variant's certificate, checked by a probe of the target."""
     # Whether a scheme breaks down is a matter of the network: the run of the base shows it, and its
     # losses can be compared with those of the other networks.
     base = sweep.design.base
@@ -164,13 +144,7 @@ def certify(
         def of(
             size: Size = target, probe: Probe | None = None, variant: Variant = variant
         ) -> Certificate:
-            """The variant's certificate at a size.
-
-            Args:
-                size: the target unless given.
-                probe: of the target, which may withdraw the certificate; none unless given.
-                variant: whose certificate it is.
-            """
+            """The variant's certificate at a size."""
             return certificate(
                 sweep,
                 records,

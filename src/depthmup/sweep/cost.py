@@ -98,17 +98,7 @@ def order(group: Sequence[Cell], *, stacked: bool = True) -> int:
 def check_memory(
     groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True, device: str = "cpu"
 ) -> None:
-    """Refuse a sweep that would not fit into memory, before it starts.
-
-    Args:
-        groups: cells that are trained by one job each.
-        workers: number of jobs at the same time.
-        stacked: whether a group is trained as one stack (see ``memory``).
-        device: on which the networks are trained.
-
-    Raises:
-        ValueError: the largest groups at the same time need more memory than is available.
-    """
+    """Refuse a sweep that would not fit into memory, before it starts."""
     sizes = (memory(group, stacked=stacked) + order(group, stacked=stacked) for group in groups)
     largest = sorted(sizes, reverse=True)[:workers]
     per_worker = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)

@@ -53,15 +53,7 @@ class Custom:
         """Nothing: what axes a model takes, its functions say (``model.check_axes``)."""
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
-        """The run of a variant at a size. At the base all schemes agree, so one run serves all.
-
-        Args:
-            design: whose steps and settings hold.
-            variant: scheme, optimizer, multiplier and decay.
-            size: a value for every axis.
-            log2_lr: log2 of the value at the base of what is tuned.
-            seed: from 0.
-        """
+        """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
         chosen = hyperparameters(design, variant, log2_lr)
         axes = set(design.base)
         # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
@@ -106,15 +98,7 @@ class Custom:
         )
 
     def with_costs(self, cost: Callable[[Size], float] | None, design: Design) -> "Custom":
-        """The model with what a person's own function says of every size.
-
-        Args:
-            cost: of a run of a size, in units of its own; None for parameters times steps.
-            design: whose sizes are asked about.
-
-        Raises:
-            ValueError: the function does not return a positive number.
-        """
+        """The model with what a person's own function says of every size."""
         if cost is None:
             return self
         costs = []
@@ -129,13 +113,7 @@ class Custom:
         return replace(self, costs=tuple(costs))
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
-        """The base's loss before training, a geometric mean over seeds: what training must beat.
-
-        Args:
-            sweep: whose records these are.
-            records: of its runs, by their descriptions.
-            variant: one of the design's.
-        """
+        """The base's loss before training, a geometric mean over seeds: what training must beat."""
         of_rates = sweep.points(variant, [sweep.design.base])[0]
         first = [records[trial].losses[:1] for trial in (of_rates[0] if of_rates else ())]
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]

@@ -130,11 +130,6 @@ def training(
     """Jobs that train cells, the longest first; cells of one shape are stacked.
 
     Neighbouring learning rates share a job, as they tend to diverge together.
-
-    Args:
-        cells: to be trained.
-        members: most cells of a job.
-        placement: device and engine.
     """
     placement = placement or Placement()
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)

@@ -14,14 +14,6 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
     """Mean losses over the steps of a window, (sizes, learning rates, seeds).
 
     Infinite where a run diverged before the window's end.
-
-    Args:
-        points: runs by size, learning rate and seed.
-        store: which holds them.
-        window: of steps.
-
-    Raises:
-        StoreError: some are missing.
     """
     runs = [run for of_rates in points for of_seeds in of_rates for run in of_seeds]
     records = store.records(runs)
@@ -37,27 +29,13 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
 
 
 def loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
-    """The mean loss of a run over the window that is ``window`` in a run of so many steps.
-
-    Args:
-        run: of its own number of steps.
-        record: which it left.
-        window: of steps.
-        steps: of a run that the window counts.
-    """
+    """The mean loss of a run over the window that is ``window`` in a run of so many steps."""
     own = stretched(window, run.steps / steps)
     return record.mean_loss(own.start, own.stop)
 
 
 def positive_loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
-    """``loss_over``, of which curves are compared by the logarithm.
-
-    Args:
-        run, record, window, steps: as there.
-
-    Raises:
-        ValueError: the mean loss is not positive.
-    """
+    """``loss_over``, of which curves are compared by the logarithm."""
     loss = loss_over(run, record, window, steps=steps)
     if not loss > 0:
         raise ValueError(

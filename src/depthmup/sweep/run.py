@@ -149,33 +149,6 @@ def run(
 
     Each result is stored as soon as it is ready, so whatever stops this call, the next one
     continues from there. A job that fails does not stop the others.
-
-    Args:
-        asked: runs or tasks.
-        store: of results.
-        executor: does the jobs.
-        jobs: makes jobs of what is missing, by default training jobs of cells. Its errors are
-            raised before anything is done or stored.
-        tell: called with the progress.
-        about: what the store notes about this session.
-
-    Returns:
-        The number of results that were missing.
-
-    Raises:
-        WorkerError: jobs failed; after all others are done, with the first one's traceback.
-
-    Example:
-        >>> import tempfile
-        >>> from depthmup.sweep import BuiltIn, Design, InProcess, Sweep
-        >>> design = Design(base={"width": 64, "depth": 2}, lrs=[0.002], schemes="depth-mup",
-        ...                 optimizers="adam", seeds=1, steps=2)
-        >>> sweep = Sweep(model=BuiltIn(), design=design)
-        >>> with Store(tempfile.mkdtemp() + "/results.sqlite") as store:
-        ...     first = run(sweep.runs, store=store, executor=InProcess())
-        ...     again = run(sweep.runs, store=store, executor=InProcess())
-        >>> first, again
-        (1, 0)
     """
     missing = store.missing(asked)
     todo = jobs(missing)

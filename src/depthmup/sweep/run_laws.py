@@ -12,14 +12,7 @@ from depthmup.sweep.design import Design, Size
 
 
 def ratios_at(design: Design, size: Size) -> Ratios:
-    """A size as multiples of the base; the duration is in tokens, which are batch times steps.
-
-    Example:
-        >>> design = Design(base={"depth": 4, "batch": 32, "steps": 100}, batch=(32, 128))
-        >>> ratios = ratios_at(design, {"depth": 4, "batch": 128, "steps": 100})
-        >>> ratios.batch, ratios.duration
-        (4.0, 4.0)
-    """
+    """A size as multiples of the base; the duration is in tokens, which are batch times steps."""
     of = {axis: size[axis] / design.base[axis] for axis in size}
     batch = of.get("batch", 1.0)
     steps = design.steps_at(size) / design.steps

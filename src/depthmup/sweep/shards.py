@@ -18,23 +18,14 @@ COPIES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shard:
-    """The ``index``-th of ``count`` shares, counted from 1.
-
-    Example:
-        >>> Shard.parse("2/8").store_name
-        'results.shard-2-of-8.sqlite'
-    """
+    """The ``index``-th of ``count`` shares, counted from 1."""
 
     index: int
     count: int
 
     @staticmethod
     def parse(text: str) -> "Shard":
-        """A share as i/k.
-
-        Raises:
-            ValueError: the text is not of this form.
-        """
+        """A share as i/k."""
         index, _, count = text.partition("/")
         if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
             raise ValueError(
@@ -60,11 +51,6 @@ def share(
     run, and their numbers of runs of any size by at most one, so that the missing runs of a sweep
     are shared evenly too. Shares depend only on what is asked for, so that shards may start at any
     time, and repeatedly.
-
-    Args:
-        asked: all runs of the sweep.
-        shard: which share.
-        jobs: makes jobs of runs, whose work is divided.
     """
     works = {key: job.work / len(job.keys) for job in jobs(list(asked)) for key in job.keys}
     dealt = sorted(works, key=lambda key: -works[key])
@@ -79,14 +65,7 @@ def share_left(
     jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
     held_by: Path,
 ) -> list[Any]:
-    """A shard's share without the runs in the store that all shards started from.
-
-    Args:
-        asked: all runs of the sweep.
-        shard: which share.
-        jobs: makes jobs of runs, whose work is divided.
-        held_by: path of the store that all shards started from.
-    """
+    """A shard's share without the runs in the store that all shards started from."""
     mine = share(asked, shard, jobs=jobs)
     if not held_by.exists():
         return mine
@@ -100,9 +79,6 @@ def snapshot(path: Path) -> Iterator[Store]:
 
     A copy, because SQLite writes beside what it reads, and because its locks do not work between
     machines that share a folder over a network.
-
-    Raises:
-        StoreError: there is no store, or it cannot be read.
     """
     if not path.is_file():
         raise StoreError(
@@ -152,10 +128,6 @@ def _state(file: Path, log: Path) -> object:
 
 
 def merge(paths: Sequence[Path], *, into: Store) -> int:
-    """Join stores, all of them or none, and return the number of new results.
-
-    Raises:
-        StoreError: a store is missing or cannot be read, or two of them contradict each other.
-    """
+    """Join stores, all of them or none, and return the number of new results."""
     with ExitStack() as stack:
         return into.absorb([stack.enter_context(snapshot(path)) for path in paths])

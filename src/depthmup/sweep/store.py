@@ -89,15 +89,6 @@ class Store:
     Opening creates the file; ``snapshot`` opens a store that is there, to read it. A stored record
     is never replaced unless it is damaged: every row has a checksum, and a row that does not match
     its own counts as missing, with a warning that names it, so that the run is repeated.
-
-    Raises:
-        StoreError: the file is not a store, is damaged, or has another schema version.
-
-    Example:
-        >>> import tempfile
-        >>> with Store(Path(tempfile.mkdtemp()) / "results.sqlite") as store:
-        ...     len(store)
-        0
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -185,11 +176,7 @@ class Store:
         return status.st_dev, status.st_ino
 
     def check_present(self) -> None:
-        """Stop if the file is gone: what is added to a deleted file is lost.
-
-        Raises:
-            StoreError: it was deleted, moved or replaced since it was opened.
-        """
+        """Stop if the file is gone: what is added to a deleted file is lost."""
         if self._identity() != self._file:
             raise StoreError(
                 f"The store {self.path} was deleted, moved or replaced while it was written to. "
@@ -238,11 +225,7 @@ class Store:
         return count
 
     def add(self, result: Record[Any] | Measurement) -> None:
-        """Store a result in its own transaction, unless an undamaged one is stored already.
-
-        Raises:
-            ValueError: no run can have left this record.
-        """
+        """Store a result in its own transaction, unless an undamaged one is stored already."""
         if isinstance(result, Measurement):
             self._insert("measurements", measurement_row(result))
         else:
@@ -263,11 +246,7 @@ class Store:
     def get(self, asked: R) -> Record[R] | None: ...
 
     def get(self, asked: Asked) -> Record[Any] | Measurement | None:
-        """The record of a run or the measurement of a task; None if it is missing or damaged.
-
-        Raises:
-            StoreError: another configuration is stored under this key.
-        """
+        """The record of a run or the measurement of a task; None if it is missing or damaged."""
         result: Record[Any] | Measurement | None
         [(_, result)] = self._results([asked])
         return result
@@ -328,11 +307,7 @@ class Store:
         return [item for item, result in self._results(asked) if result is None]
 
     def records(self, asked: Iterable[R]) -> dict[R, Record[R]]:
-        """The record of every run.
-
-        Raises:
-            StoreError: some are missing; says how many.
-        """
+        """The record of every run."""
         results = list(self._results(asked))
         complete = {run: record for run, record in results if record is not None}
         if lacking := sum(record is None for _, record in results):
@@ -351,12 +326,7 @@ class Store:
         return cursor.lastrowid
 
     def update_session(self, session: int, seconds: float) -> None:
-        """Store how long a session has worked so far.
-
-        Args:
-            session: its number in the store.
-            seconds: that it has worked so far.
-        """
+        """Store how long a session has worked so far."""
         with self._explained():
             self._db.execute(_UPDATE_SESSION, (float(seconds), float(seconds), session))
 
@@ -400,9 +370,6 @@ class Store:
         Results of different sweeps do not conflict, as each has its own key. Sessions are copied
         too, so that a page can be made; one that is known already is not counted twice. Damaged
         results, and sessions that this version cannot read, are skipped with a warning.
-
-        Raises:
-            StoreError: two stores hold different results under one key. Nothing was changed.
         """
         before = len(self)
         with self._explained():

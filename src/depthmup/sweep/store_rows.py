@@ -31,10 +31,6 @@ def checksum(*values: Value) -> bytes:
     """The checksum of a row, in the order of its columns.
 
     Every value is preceded by its type and length, so that different rows are different texts.
-
-    Example:
-        >>> checksum("ab", "c") == checksum("a", "bc")
-        False
     """
     accumulated = hashlib.sha256()
     for value in values:
@@ -51,10 +47,6 @@ def impossible(status: Status, losses: "array[float]") -> str | None:
     A finished run has losses, and like those of a diverged run they are finite. No loss is
     negative, since curves are compared by the logarithm of the loss. A failed run may have left
     the loss by which it failed, infinite or NaN.
-
-    Example:
-        >>> impossible(Status.FINISHED, array("f"))
-        'it finished without a loss'
     """
     if not losses:
         return "it finished without a loss" if status is Status.FINISHED else None

@@ -91,16 +91,7 @@ def begin(
     whole: bool = False,
     window: slice | None = None,
 ) -> SearchState:
-    """The search before anything is trained.
-
-    Args:
-        sweep: whose learning rates are found as it goes.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        complete: whether all sizes are wanted, as for a prediction.
-        region: of the drift, (low, high): what decides in the place of the tolerance.
-        whole: whether all sizes are measured, whatever the smaller ones say.
-        window: steps over which losses are averaged; the last of training unless given.
-    """
+    """The search before anything is trained."""
     return SearchState(
         sweep=replace(sweep, asked={}),
         tolerance=tolerance,
@@ -112,13 +103,7 @@ def begin(
 
 
 def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
-    """The search that begins with the runs of a grid, all of which a store holds.
-
-    Args:
-        state: before anything is trained.
-        grid: the same sweep with a grid of rates.
-        store: of its runs.
-    """
+    """The search that begins with the runs of a grid, all of which a store holds."""
     records, sizes = store.records(grid.runs), state.sweep.design.all_sizes
     asked: dict[tuple[str, int], Mapping[float, int]] = {}
     losses: dict[str, Sequence[Mapping[float, Sequence[float]]]] = {}
@@ -144,16 +129,7 @@ def _loss(state: SearchState, run: Any, record: Record[Any]) -> float:
 
 
 def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> SearchState:
-    """Replay the rounds that a store has the records of, up to the first that it has not.
-
-    Args:
-        state: so far.
-        store: of runs.
-        rounds: most that are replayed.
-
-    Returns:
-        The state with what is to be trained next, or with the reasons why nothing is.
-    """
+    """Replay the rounds that a store has the records of, up to the first that it has not."""
     while rounds > 0:
         state, steps = _steps(state)
         if not steps:

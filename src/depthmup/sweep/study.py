@@ -24,11 +24,7 @@ def losses_over(
     sizes: Sequence[Size],
     window: slice,
 ) -> Losses:
-    """The losses of a variant at some sizes, over the steps of a window.
-
-    Raises:
-        ValueError: a mean loss is not positive.
-    """
+    """The losses of a variant at some sizes, over the steps of a window."""
     log2_lrs = tuple(sorted({k for size in sizes for k in sweep.rates(variant, size)}))
     values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
     return Losses(
@@ -95,16 +91,6 @@ def studies(
     """Judge a sweep whose runs are done: a study for each axis.
 
     Windows tile training from its end, unless ``steps`` gives others; the last is the headline.
-
-    Args:
-        sweep: whose runs are done.
-        records: of its runs.
-        title: of the page; by default the model's.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-        config, environment: how it was run and on what, in values that JSON has.
-        search: how learning rates were found, if they were.
-        steps: of the windows, in steps of the base.
-        notes: what a reader must know of the runs.
     """
     design = sweep.design
     of_windows = [

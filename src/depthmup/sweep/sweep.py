@@ -54,34 +54,16 @@ class Sweepable(Protocol):
         """The fingerprint of the model's code; empty for networks of this package."""
 
     def check(self, design: Design) -> None:
-        """Refuse a design that cannot be run.
-
-        Raises:
-            ValueError: what was expected.
-        """
+        """Refuse a design that cannot be run."""
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
-        """The full description of one run.
-
-        Args:
-            design: of the sweep.
-            variant: how to train.
-            size: a value for every axis.
-            log2_lr: of the learning rate at the base, or of what is tuned instead.
-            seed: of the repetition.
-        """
+        """The full description of one run."""
 
     def work(self, run: Any) -> float:
         """Parameters times steps, to which a run's time is proportional."""
 
     def chance(self, sweep: "Sweep", records: Records, variant: Variant) -> float:
-        """The loss of a uniform guess, which a size must beat to count as trained.
-
-        Args:
-            sweep: whose records these are.
-            records: of its runs, by their descriptions.
-            variant: one of the design's.
-        """
+        """The loss of a uniform guess, which a size must beat to count as trained."""
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold, with its ``kind``."""
@@ -164,24 +146,14 @@ class Sweep:
         return tuple(unique)
 
     def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Any, ...]]]:
-        """The runs of a variant by size, learning rate and seed; ragged where rates are found.
-
-        Args:
-            variant: one of the design's.
-            sizes: those that are wanted.
-        """
+        """The runs of a variant by size, learning rate and seed; ragged where rates are found."""
         return [
             [self.curve(variant, size, log2_lr) for log2_lr in self.rates(variant, size)]
             for size in sizes
         ]
 
     def rates(self, variant: Variant, size: Size) -> tuple[float, ...]:
-        """The log2 values of what is tuned, of a variant at a size, increasing.
-
-        Args:
-            variant: one of the design's.
-            size: a value for every axis.
-        """
+        """The log2 values of what is tuned, of a variant at a size, increasing."""
         if self.design.auto is None:
             return self.design.log2_values
         return tuple(sorted(self._asked(variant, size)))
@@ -191,13 +163,7 @@ class Sweep:
         return self.asked.get((variant.name, sizes.index(size)), {}) if size in sizes else {}
 
     def curve(self, variant: Variant, size: Size, log2_lr: float) -> tuple[Any, ...]:
-        """The runs of one point of a curve, one for each seed.
-
-        Args:
-            variant: one of the design's.
-            size: a value for every axis.
-            log2_lr: log2 of the value at the base of what is tuned.
-        """
+        """The runs of one point of a curve, one for each seed."""
         seeds = self.design.seeds
         if self.design.auto is not None:
             seeds = self._asked(variant, size).get(log2_lr, 0)
@@ -212,23 +178,11 @@ class Sweep:
         return {}
 
     def run(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
-        """The run of a variant at a size.
-
-        Args:
-            variant: one of the design's.
-            size: a value for every axis.
-            log2_lr: log2 of the value at the base of what is tuned.
-            seed: from 0.
-        """
+        """The run of a variant at a size."""
         return self.model.run(self.design, variant, size, log2_lr, seed)
 
     def chance(self, records: Records, variant: Variant) -> float:
-        """The loss of a uniform guess.
-
-        Args:
-            records: of the base's runs, where the loss before training says it.
-            variant: one of the design's.
-        """
+        """The loss of a uniform guess."""
         return self.model.chance(self, records, variant)
 
     def probed(self, variant: Variant) -> "Probed":
@@ -244,13 +198,7 @@ class Probed:
     variant: Variant
 
     def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
-        """The run of ``STEPS`` steps of a size.
-
-        Args:
-            size: a value for every axis.
-            log2_lr: log2 of the learning rate at the base.
-            seed: from 0.
-        """
+        """The run of ``STEPS`` steps of a size."""
         whole = {axis: int(value) for axis, value in size.items()}
         return replace(self.sweep.run(self.variant, whole, log2_lr, seed), steps=STEPS)
 

@@ -238,16 +238,7 @@ class MLflow(Tracker):
 
 
 def described(run: Any) -> dict[str, Any]:
-    """A run's size, rate and seed by plain names, its key, and the whole of it as ``run``.
-
-    Example:
-        >>> from depthmup.records import Trial
-        >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
-        ...               base={"width": 64, "depth": 4}, scheme="sp",
-        ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
-        >>> described(trial)["depth"], described(trial)["run"]["base"]["depth"]
-        (8, 4)
-    """
+    """A run's size, rate and seed by plain names, its key, and the whole of it as ``run``."""
     return {**run.row, "steps": run.steps, "key": run.key, "run": json.loads(run.to_json())}
 
 
@@ -274,16 +265,7 @@ _SHORT = {"width": "w", "depth": "d"}
 
 
 def run_name(run: Any) -> str:
-    """A run's folder: its size, learning rate and seed, and the start of its key.
-
-    Example:
-        >>> from depthmup.records import Trial
-        >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
-        ...               base={"width": 64, "depth": 4}, scheme="sp",
-        ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
-        >>> run_name(trial)[:-8]
-        'w64-d8-lr0.01-s2-'
-    """
+    """A run's folder: its size, learning rate and seed, and the start of its key."""
     size = run.size if isinstance(run, Trial) else {a: run.row[a] for a in ("width", "depth")}
     lengths = "-".join(f"{_SHORT.get(axis, axis)}{value}" for axis, value in size.items())
     return f"{lengths}-lr{run.row['lr']:.4g}-s{run.seed}-{run.key[:8]}"

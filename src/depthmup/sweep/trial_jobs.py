@@ -65,14 +65,7 @@ class TrainTrial:
 def trial_jobs(
     trials: Iterable[Trial], model: "Model", *, device: str = "cpu", threads: int = 1
 ) -> list[TrainTrial]:
-    """A job for each trial, the longest first.
-
-    Args:
-        trials: to be trained.
-        model: whose trials these are.
-        device: to train on.
-        threads: CPU threads of a job.
-    """
+    """A job for each trial, the longest first."""
     jobs = [
         TrainTrial(trial=trial, model=model, device=device, threads=threads) for trial in trials
     ]
@@ -131,15 +124,7 @@ def together(
     members: int = 12,
     cost: float = 1.0,
 ) -> list[TrainTogether]:
-    """Jobs of trials that can be stacked, in the order of their first trials.
-
-    Args:
-        trials: to be trained.
-        model: whose trials these are.
-        device: to train on.
-        members: most trials of a job.
-        cost: work of a step per ``Trial.step_work``, in the unit of all jobs.
-    """
+    """Jobs of trials that can be stacked, in the order of their first trials."""
     alike: dict[Trial, list[Trial]] = defaultdict(list)
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)

@@ -28,15 +28,7 @@ class Hyperparameters:
 
 
 def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hyperparameters:
-    """A variant's hyperparameters at the base, with one value of what is tuned.
-
-    Example:
-        >>> design = Design(base={"depth": 4}, tune="weight_decay", lrs=2.0**-8,
-        ...                 schemes="mup", optimizers="adamw")
-        >>> chosen = hyperparameters(design, design.variant(), -3.0)
-        >>> chosen.log2_lr, chosen.weight_decay
-        (-8.0, 0.125)
-    """
+    """A variant's hyperparameters at the base, with one value of what is tuned."""
     settings = {k: v for k, v in design.settings.items() if k != INIT_SCALE}
     chosen = Hyperparameters(
         log2_lr=log2_value if design.tune.is_learning_rate else design.log2_lrs[0],
@@ -71,14 +63,7 @@ def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
 
 
 def law_of(what: Tuned, variant: Variant) -> Power:
-    """How a variant moves what is tuned with size, inside residual branches.
-
-    Example:
-        >>> from depthmup.records import tuned
-        >>> design = Design(base={"depth": 4}, schemes="depth-mup", optimizers="adamw")
-        >>> print(law_of(tuned("multiplier"), design.variant()))
-        r^-1/2
-    """
+    """How a variant moves what is tuned with size, inside residual branches."""
     of_run: Power = getattr(variant.run_laws, what.law, Power())
     if what.law == "branch":
         return variant.scheme.branch

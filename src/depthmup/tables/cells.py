@@ -20,16 +20,7 @@ _DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan"})
 
 
 def to_codes(chunk: "pd.DataFrame", name: str, known: dict[str, int]) -> Index:
-    """Numbers of a column's texts, counted on from those that are known.
-
-    Args:
-        chunk: rows of the table.
-        name: of the column; where the chunk lacks it, all its cells count as empty.
-        known: number by text, of all chunks so far; new texts are added to it.
-
-    Returns:
-        A number for every row, (rows,).
-    """
+    """Numbers of a column's texts, counted on from those that are known."""
     import pandas as pd
 
     if name not in chunk:
@@ -58,14 +49,6 @@ def _label(value: Any) -> str:
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
     """A column's numbers, and where NaN does not say whether it is missing or diverged.
-
-    Args:
-        column: a pandas Series.
-        name: of the column, for errors.
-        first_row: number of its first row in the table, for errors.
-
-    Raises:
-        ValueError: a cell that is no number, with its row.
 
     Example:
         >>> import pandas as pd

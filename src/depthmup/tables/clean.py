@@ -49,12 +49,7 @@ def clean(
     chance: float,
     keep: frozenset[Defect],
 ) -> Cleaned:
-    """One group's runs, and what was wrong with its rows; ``keep`` are defects that stay.
-
-    Raises:
-        ValueError: no run is left, there is one size or one rate, runs of one size differ in a
-            setting that was not named.
-    """
+    """One group's runs, and what was wrong with its rows; ``keep`` are defects that stay."""
     words = tuned.name
     rows = Rows(table=table, columns=columns, name=name, keep=keep)
     defects.numbers(rows, words)

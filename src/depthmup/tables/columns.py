@@ -91,16 +91,7 @@ def own_columns(names: Sequence[str]) -> Columns | None:
 
 
 def checked(columns: Columns, names: Sequence[str]) -> Columns:
-    """The columns, each of which the table has and none of which has two meanings.
-
-    Args:
-        columns: as named.
-        names: of the table's columns.
-
-    Raises:
-        ValueError: a column that is not there, stands for two things, or stands there twice; axes
-            or a column that were not named, with what looks like them.
-    """
+    """The columns, each of which the table has and none of which has two meanings."""
     checked_once(names)
     if not columns.axes:
         # Whoever names nothing yet is best helped by all that can be named.
@@ -224,11 +215,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
-    """Names with their columns, all of them texts.
-
-    Raises:
-        ValueError: one of them is none.
-    """
+    """Names with their columns, all of them texts."""
     for name, column in named.items():
         if not (isinstance(name, str) and isinstance(column, str) and name and column):
             raise ValueError(
@@ -239,10 +226,6 @@ def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Refuse a tolerance that is no positive number.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Refuse a tolerance that is no positive number."""
     if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
         raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")

@@ -22,12 +22,7 @@ COUNT_OFF = 0.05
 
 
 def numbers(rows: Rows, tuned: str) -> None:
-    """Sizes, rates or losses that are missing or cannot be.
-
-    Args:
-        rows: of the group.
-        tuned: the tuned hyperparameter in words.
-    """
+    """Sizes, rates or losses that are missing or cannot be."""
     cells, columns, loss = rows.table.numbers, rows.columns, rows.loss
     named = {**{axis: cells[column] for axis, column in columns.axes.items()}, tuned: rows.rate}
     if columns.steps:
@@ -53,12 +48,7 @@ def numbers(rows: Rows, tuned: str) -> None:
 
 
 def repeats(rows: Rows, size: Index) -> None:
-    """Rows that stand twice, and runs that do with different losses.
-
-    Args:
-        rows: of the group.
-        size: number of every row's size.
-    """
+    """Rows that stand twice, and runs that do with different losses."""
     rate, loss = rows.rate, rows.loss
     key = np.column_stack([size, rate, rows.seed])
     run, repeated = _recurring(key)
@@ -93,12 +83,7 @@ def _digits(value: float) -> int:
 
 
 def strays(rows: Rows, tuned: str) -> None:
-    """Rates beyond sense, and losses far below all others.
-
-    Args:
-        rows: of the group.
-        tuned: the tuned hyperparameter in words.
-    """
+    """Rates beyond sense, and losses far below all others."""
     sizes, size = rows.sizes()
     rate, loss = np.log2(rows.rate), rows.loss
     reasons = [f"{tuned} {2.0**r:.3g} lies alone" for r in rate]
@@ -131,11 +116,7 @@ def tokens(rows: Rows) -> None:
 
 
 def steps(rows: Rows) -> None:
-    """Runs that were cut short.
-
-    Raises:
-        ValueError: most runs of a size differ in their steps.
-    """
+    """Runs that were cut short."""
     if not rows.counts_steps:
         return
     size = rows.sizes()[1]
@@ -177,13 +158,7 @@ def unsaid(rows: Rows) -> None:
 
 
 def rates_and_losses(rows: Rows, size: Index, *, told: bool = True) -> tuple[Array, Array]:
-    """log2 rates, and losses that are infinite where runs diverged.
-
-    Args:
-        rows: of the group.
-        size: number of every row's size.
-        told: whether to tell how many diverged.
-    """
+    """log2 rates, and losses that are infinite where runs diverged."""
     rate, loss = np.log2(rows.rate), rows.loss
     above = far_above(size, rate, np.log(loss))
     diverged = above | np.isinf(loss)

@@ -43,11 +43,7 @@ CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (
 
 
 def names_of(source: Any) -> tuple[str, ...]:
-    """The columns of a frame or a file.
-
-    Raises:
-        ValueError: no table, or one that is too large, empty, or cannot be read.
-    """
+    """The columns of a frame or a file."""
     if _is_frame(source):
         return tuple(map(_flat, _with_index(source).columns))
     path = _path(source)
@@ -62,23 +58,12 @@ def names_of(source: Any) -> tuple[str, ...]:
 
 
 def title_of(source: Any) -> str:
-    """What messages call a table.
-
-    Args:
-        source: a frame or a path.
-    """
+    """What messages call a table."""
     return "the table" if _is_frame(source) else _path(source).name
 
 
 def chunks_of(source: Any) -> Iterator["pd.DataFrame"]:
-    """The rows of a table, some at a time, in the columns that ``names_of`` says.
-
-    Args:
-        source: a pandas DataFrame, or a path to CSV, JSON lines or Parquet.
-
-    Raises:
-        ValueError: what ``names_of`` raises.
-    """
+    """The rows of a table, some at a time, in the columns that ``names_of`` says."""
     if _is_frame(source):
         frame = _with_index(source)
         yield frame.set_axis(list(map(_flat, frame.columns)), axis=1)
@@ -90,11 +75,7 @@ def chunks_of(source: Any) -> Iterator["pd.DataFrame"]:
 
 
 def explained(source: Any) -> AbstractContextManager[None]:
-    """While it is entered, what pandas says of a file that is no table names the file.
-
-    Args:
-        source: a frame, of which nothing need be said, or a path.
-    """
+    """While it is entered, what pandas says of a file that is no table names the file."""
     return nullcontext() if _is_frame(source) else _told(_path(source))
 
 
@@ -366,11 +347,7 @@ def _bounded(names: Any) -> None:
 
 
 def too_many(rows: int) -> ValueError:
-    """What is said of a table of more than ``MOST_ROWS`` rows.
-
-    Args:
-        rows: how many were counted.
-    """
+    """What is said of a table of more than ``MOST_ROWS`` rows."""
     return ValueError(
         f"Expected at most {MOST_ROWS:,} rows, one for each run; got {rows:,} or more. Keep the "
         "last row of every run."

@@ -108,11 +108,7 @@ class Answered:
 def answered(
     table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
 ) -> Answered:
-    """The studies of a table.
-
-    Raises:
-        ValueError: no group can be fitted.
-    """
+    """The studies of a table."""
     columns = question.columns
     source = _read(table, columns, comparisons, names)
     rows = _filtered(source, comparisons)
@@ -321,11 +317,7 @@ def _prediction(group: Cleaned, question: Question) -> Certificate | None:
 
 
 def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> Certificate:
-    """The certificate of one group for a target, asked for after the fit.
-
-    Raises:
-        ValueError: the runs are not at hand, or none of their sizes has an optimum.
-    """
+    """The certificate of one group for a target, asked for after the fit."""
     if runs is None or runs.problem:
         raise ValueError("Expected the runs of a table for a prediction; fit the table again.")
     certificate = predict(
@@ -439,12 +431,5 @@ def listed(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def example() -> Path:
-    """The table that ships with this package: 5 depths of residual MLPs under three schemes.
-
-    Example:
-        >>> import depthmup
-        >>> depthmup.fit(example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss",
-        ...     seed="seed", by="scheme").verdict.value
-        'transfers'
-    """
+    """The table that ships with this package: 5 depths of residual MLPs under three schemes."""
     return Path(__file__).parent / "runs.csv"

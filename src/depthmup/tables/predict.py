@@ -78,11 +78,7 @@ def chosen(runs: Runs) -> Index:
 
 
 def checked_target(target: Mapping[str, float], axes: Mapping[str, str]) -> dict[str, float]:
-    """A target that names every axis, each with a positive number.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """A target that names every axis, each with a positive number."""
     lacking = [a for a in axes if a not in target]
     extra = [a for a in target if a not in axes]
     if lacking or extra:

@@ -50,10 +50,6 @@ class SearchOptions:
             instead of a verdict.
         chance: the loss of guessing, from which no optimum is taken.
         ignore: columns in which runs of one size may differ without meaning anything.
-
-    Example:
-        >>> SearchOptions(start=2.0**-7, seeds=4).seeds
-        4
     """
 
     start: float | None = None

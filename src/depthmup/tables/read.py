@@ -63,21 +63,7 @@ class Table:
 def read(
     source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
 ) -> Table:
-    """A table from a frame or a file.
-
-    Args:
-        source: a pandas DataFrame, or a path to CSV, JSON lines or Parquet.
-        numbers: columns that hold numbers.
-        labels: columns that hold names.
-        empty: whether it may have no rows yet.
-
-    Returns:
-        The table; a frame is left as it is.
-
-    Raises:
-        ValueError: a cell of a column of numbers that is none, with its row; what ``names_of``
-            raises.
-    """
+    """A table from a frame or a file."""
     with explained(source):
         return _collect(chunks_of(source), numbers, labels, title=title_of(source), empty=empty)
 

@@ -82,11 +82,7 @@ class Rows:
         return bool(steps) and steps not in self.columns.axes.values()
 
     def sizes(self) -> tuple[Array, Index]:
-        """The distinct sizes, (sizes, axes), and every row's number.
-
-        Raises:
-            ValueError: there are so many that a column is no axis.
-        """
+        """The distinct sizes, (sizes, axes), and every row's number."""
         axes, numbers = self.columns.axes, self.table.numbers
         sizes, size = sizes_of(np.column_stack([merged(numbers[c]) for c in axes.values()]))
         if len(sizes) > MOST_SIZES:
@@ -108,18 +104,7 @@ class Rows:
         reasons: Sequence[str] | Labels | None = None,
         out: bool | None = None,
     ) -> Flags:
-        """Count and list flagged rows.
-
-        Args:
-            defect: what is wrong with them.
-            flags: of the rows that are left.
-            sentence: the finding, as it follows the number of runs.
-            reasons: one for each row; the sentence unless given.
-            out: whether they are left out, whatever was asked for; by the defect unless given.
-
-        Returns:
-            The flags of those that are to be left out.
-        """
+        """Count and list flagged rows."""
         count = int(flags.sum())
         if not count:
             return flags
@@ -150,11 +135,7 @@ class Rows:
         return flags
 
     def drop(self, flags: Flags) -> None:
-        """Leave flagged rows out.
-
-        Raises:
-            ValueError: no row is left.
-        """
+        """Leave flagged rows out."""
         self.table = self.table.where(~flags)
         if not len(self.table):
             told = " ".join(finding.text for finding in self.findings)

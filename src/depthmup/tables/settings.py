@@ -27,17 +27,7 @@ ADVICE = (
 
 
 def settings_of(rows: Rows, size: Index, count: int, *, advice: str = ADVICE) -> dict[str, Array]:
-    """The settings of a group, each as one code for every size.
-
-    Args:
-        rows: of the group.
-        size: number of every row's size.
-        count: of sizes.
-        advice: what a person can do about runs of one size that differ.
-
-    Raises:
-        ValueError: runs of one size differ in a setting.
-    """
+    """The settings of a group, each as one code for every size."""
     settings: dict[str, Array] = {}
     mixed: dict[str, int] = {}
     for name in rows.table.others:

@@ -63,15 +63,7 @@ class Comparison:
 
 
 def parse_filter(text: str) -> tuple[Comparison, ...]:
-    """The comparisons of a filter.
-
-    Raises:
-        ValueError: it is no filter, with the place where it ends being one.
-
-    Example:
-        >>> [c.column for c in parse_filter("`my lr` <= 0.1 and optimizer in (adam, 'lion')")]
-        ['my lr', 'optimizer']
-    """
+    """The comparisons of a filter."""
     if len(text) > LONGEST:
         raise ValueError(f"Expected a filter of at most {LONGEST} characters; got {len(text)}.")
     tokens = _tokens(text)

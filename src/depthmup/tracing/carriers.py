@@ -98,15 +98,7 @@ def carriers_of(
 def into_parameters(
     graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
-    """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied.
-
-    Args:
-        graph: the forward pass.
-        usage: its uses of parameters.
-        tensor: what to multiply: one output of a node, or the first output of this node.
-        reader: the one operation that may read it.
-        after: only nodes past this one are passed.
-    """
+    """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied."""
     ref = _first(tensor)
     for placement in islice(_Walk(graph, usage, reader, after).parameters(ref), _TRIES):
         if _exclusive(graph, placement, ref, reader):
@@ -116,15 +108,7 @@ def into_parameters(
 def onto_modules(
     graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
-    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone.
-
-    Args:
-        graph: the forward pass.
-        usage: its uses of parameters.
-        tensor: as in ``into_parameters``.
-        reader: the one operation that may read it.
-        after: only nodes past this one are passed.
-    """
+    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
     ref = _first(tensor)
     for placement in islice(_Walk(graph, usage, reader, after).modules(ref), _TRIES):
         if _exclusive(graph, placement, ref, reader):

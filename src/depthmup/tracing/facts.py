@@ -79,26 +79,7 @@ class Facts:
 def read(
     model: nn.Module, inputs: ExampleInputs, numbers: Mapping[str, float] | None = None
 ) -> Facts:
-    """Follow one forward pass of ``model`` on ``inputs`` and say what it shows.
-
-    Args:
-        model: on any device, ``meta`` included; wrapped or not.
-        inputs: the arguments of one call: a tensor, a sequence, or a mapping of keywords. Only
-            shapes and types matter.
-        numbers: what buffers of one value hold, by their names, where they are on meta.
-
-    Returns:
-        The facts, which hold no tensor.
-
-    Raises:
-        TraceError: the forward pass depends on the values of its inputs.
-
-    Example:
-        >>> import torch
-        >>> facts = read(torch.nn.Linear(3, 5), torch.zeros(2, 3))
-        >>> facts.uses["weight"][0].fan_in, facts.residuals.branches
-        ((1,), ())
-    """
+    """Follow one forward pass of ``model`` on ``inputs`` and say what it shows."""
     graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
     residuals = with_stages(graph, usage, find_branches(graph, usage))

@@ -39,12 +39,7 @@ def inner(module: nn.Module) -> nn.Module:
 
 
 def plain_name(name: str) -> str:
-    """``name`` without the segments that wrappers add.
-
-    Example:
-        >>> plain_name("layers.0._orig_mod.weight")
-        'layers.0.weight'
-    """
+    """``name`` without the segments that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 

@@ -38,10 +38,6 @@ def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
     Builds the kernel if it has not been built here yet. Where the placement leaves the engine
     open, ``DEPTHMUP_ENGINE=native``, ``stacked`` or ``reference`` in the environment requests one.
     Imports PyTorch only for a CUDA device.
-
-    Raises:
-        ValueError: there is no such engine or device, or the requested engine cannot train the
-            cell there.
     """
     requested, origin = placement.engine, f"--engine {placement.engine}"
     if requested == "auto" and not placement.on_cuda:
@@ -119,17 +115,7 @@ def train_group(
     placement: Placement = HERE,
     on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
-    """Train cells of one shape with the engine for them; yield each record as its run ends.
-
-    Args:
-        cells: that differ in learning rate, weight decay and seed only.
-        placement: the device and the requested engine.
-        on_progress: called with the fraction of steps done.
-
-    Raises:
-        ValueError: the cells differ in more than learning rate, decay and seed, or cannot be
-            trained.
-    """
+    """Train cells of one shape with the engine for them; yield each record as its run ends."""
     from depthmup.training.cuda_graphs import cuda_graph
     from depthmup.training.ensemble import check_one_shape, train_ensemble
     from depthmup.training.loop import train

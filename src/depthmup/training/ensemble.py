@@ -105,15 +105,6 @@ def train_ensemble(
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
     Members that fail or diverge are yielded at once and leave the ensemble.
-
-    Args:
-        cells: of one shape.
-        device: where to train, such as "cpu" or "cuda:0".
-        record: turns a step into a replayed one, such as ``cuda_graphs.cuda_graph``.
-        on_progress: called at every step with the fraction of steps done.
-
-    Raises:
-        ValueError: the cells do not share everything else, or the device lacks their precision.
     """
     check_one_shape(cells)
     check_precision(cells[0].precision, device)

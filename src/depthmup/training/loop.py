@@ -40,9 +40,6 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
 
     In double precision from the same initial weights (``dtype=torch.float64``) it separates the
     rounding of the other engines from errors in them.
-
-    Raises:
-        ValueError: the cell asks for products of reduced precision.
     """
     if cell.precision != "float32":
         raise ValueError(

@@ -15,15 +15,6 @@ class Placement:
 
     Engines and devices agree to rounding, so none of this is part of a record's key; a sweep's
     session notes it. Precision, which changes the numbers, belongs to the cell.
-
-    Raises:
-        ValueError: a setting is unknown, or two of them contradict each other.
-
-    Example:
-        >>> Placement(cuda_graphs=True)
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected a CUDA device for CUDA graphs; got 'cpu'. Add --device cuda.
     """
 
     device: str = "cpu"

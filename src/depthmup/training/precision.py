@@ -16,13 +16,7 @@ from depthmup.records.run import Precision
 
 
 def multiply(a: Tensor, b: Tensor, *, out: Tensor, precision: Precision) -> Tensor:
-    """The batched product of (E, p, q) and (E, q, r), both rounded, into ``out``, (E, p, r).
-
-    Example:
-        >>> a, b = torch.full((1, 1, 1), 1 + 2.0**-9), torch.ones(1, 1, 1)
-        >>> float(multiply(a, b, out=torch.empty(1, 1, 1), precision="bf16"))
-        1.0
-    """
+    """The batched product of (E, p, q) and (E, q, r), both rounded, into ``out``, (E, p, r)."""
     if precision == "bf16":
         return out.copy_(torch.bmm(a.bfloat16(), b.bfloat16()))
     if precision == "tf32":

@@ -14,13 +14,7 @@ SHAPES: dict[str, Callable[[float], float]] = {
 
 
 def schedule(name: str, warmup: float) -> Callable[[float], float]:
-    """The learning rate's factor at a fraction of training: a linear warm-up, then as named.
-
-    Example:
-        >>> rate = schedule("linear", 0.5)
-        >>> rate(0.25), rate(0.5), rate(0.75)
-        (0.5, 1.0, 0.5)
-    """
+    """The learning rate's factor at a fraction of training: a linear warm-up, then as named."""
     if not isinstance(name, str) or name not in SHAPES:
         raise ValueError(f"Expected schedule to be one of {', '.join(SHAPES)}; got {name!r}.")
     if not isinstance(warmup, int | float) or not 0 <= warmup < 1:
@@ -33,12 +27,7 @@ def schedule(name: str, warmup: float) -> Callable[[float], float]:
 
 
 def rate_factors(name: str, warmup: float, steps: int) -> list[float]:
-    """The learning rate's factor of every step, taken in the middle of the step.
-
-    Example:
-        >>> rate_factors("linear", 0.5, 4)
-        [0.25, 0.75, 0.75, 0.25]
-    """
+    """The learning rate's factor of every step, taken in the middle of the step."""
     rate = schedule(name, warmup)
     # At its start the first step of a warm-up would have rate 0, at its end the last of a decay.
     return [rate((step + 0.5) / steps) for step in range(steps)]

@@ -28,17 +28,6 @@ def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
 
     One module, whose weights change when the next snapshot is taken. There are fewer snapshots if
     training diverges. The compiled kernel trains where it can, the plain loop elsewhere.
-
-    Raises:
-        ValueError: ``at`` is empty, does not increase, or goes beyond the cell's steps.
-
-    Example:
-        >>> from depthmup.records import Network, Optimizer
-        >>> network = Network(inputs=64, outputs=10, width=16, depth=8, multiplier=1.0,
-        ...                   input_std=0.125, hidden_std=0.25, readout_std=0.06)
-        >>> cell = Cell(network=network, optimizer=Optimizer(name="adam", lr=0.001), steps=3)
-        >>> [len(network.branches) for network in trained(cell, (0, 3))]
-        [8, 8]
     """
     if not at or at[0] < 0 or at[-1] > cell.steps or any(b <= a for a, b in pairwise(at)):
         raise ValueError(

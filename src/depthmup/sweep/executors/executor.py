@@ -14,23 +14,13 @@ class Listener(Protocol):
         """A result is ready. Each comes once, even if its job was tried several times."""
 
     def on_progress(self, job: Job, fraction: float) -> None:
-        """The job has come further.
-
-        Args:
-            job: that is running.
-            fraction: of it that is done, from 0 to 1.
-        """
+        """The job has come further."""
 
     def on_losses(self, losses: Sequence[StepLoss]) -> None:
         """Losses of a job that is live, before its result; after a worker's death, once more."""
 
     def on_failure(self, job: Job, why: str) -> None:
-        """The job could not be done; the others continue.
-
-        Args:
-            job: that failed on every attempt.
-            why: in words, with the traceback if there is one.
-        """
+        """The job could not be done; the others continue."""
 
 
 class Executor(Protocol):

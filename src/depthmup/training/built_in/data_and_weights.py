@@ -31,11 +31,7 @@ def stream(seed: int, *labels: str | int) -> torch.Generator:
 
 @lru_cache(maxsize=4)
 def dataset(data: Data) -> Dataset:
-    """The data set that a cell names.
-
-    Raises:
-        ValueError: its files are missing, or their digest is not the cell's.
-    """
+    """The data set that a cell names."""
     generator = torch.Generator().manual_seed(data.label_seed)
     if data.name == "digits":
         return digits(label_noise=data.label_noise, generator=generator)
@@ -66,12 +62,7 @@ class Weights:
         return self._draw(self.network.input_std, self.network.width, self.network.inputs, "input")
 
     def hidden(self, layer: int, matrix: int) -> Tensor:
-        """One W of one branch, (width, width).
-
-        Args:
-            layer: number of the branch, from 0.
-            matrix: number of the matrix in the branch, from 0.
-        """
+        """One W of one branch, (width, width)."""
         n = self.network.width
         return self._draw(self.network.hidden_std, n, n, "branch", layer, matrix)
 

@@ -52,12 +52,7 @@ def contents(path: Path) -> bytes:
 
 
 def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
-    """An array of unsigned bytes in IDX format.
-
-    Example:
-        >>> idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), dimensions=1, of="labels")
-        array([7, 9], dtype=uint8)
-    """
+    """An array of unsigned bytes in IDX format."""
     header = 4 + 4 * dimensions
     expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if raw[:4] != expected or len(raw) < header:

@@ -31,20 +31,6 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
     """The data that a string names, read once to check them.
 
     Notes their folder in the environment of this process and of those that it starts.
-
-    Args:
-        spec: ``digits``, ``mnist:FOLDER`` or ``cifar10:FOLDER``; ``mnist:hf`` for the Hugging
-            Face hub; ``mnist`` alone for the folder in ``DEPTHMUP_MNIST``.
-        label_noise: fraction of labels resampled uniformly; by default 0.3 for the digits, which
-            would be memorized otherwise, and 0 for other data.
-        verify: reject files whose checksum is not the official one.
-
-    Raises:
-        ValueError: no such data set, or its files are missing, damaged or not the official ones.
-
-    Example:
-        >>> find_data("digits")
-        Data(name='digits', label_noise=0.3, label_seed=0, digest='')
     """
     name, _, source = spec.partition(":")
     if name not in ELSEWHERE:

@@ -157,9 +157,6 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     A file is only loaded where nobody but this user can have put it: the hashes are of public
     things, so a planted file could bear the right name. Where the cache folder is another's, the
     kernel is built into a temporary folder, which the processes that this one starts use too.
-
-    Raises:
-        BuildError: there is no compiler, it fails, or the cache cannot be written.
     """
     path = compiler()
     if path is None:

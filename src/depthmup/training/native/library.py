@@ -55,11 +55,7 @@ class Library:
 
 
 def load(path: Path) -> Library:
-    """Load a built kernel.
-
-    Raises:
-        BuildError: the file cannot be loaded, or is not what it should be.
-    """
+    """Load a built kernel."""
     try:
         binary = ctypes.CDLL(str(path))
         size, length = binary.depthmup_member_size, binary.depthmup_register_length
@@ -95,11 +91,7 @@ def _attempt() -> Library | BuildError:
 
 
 def library() -> Library:
-    """The kernel of this machine, built and loaded on first use.
-
-    Raises:
-        BuildError: it cannot be built here.
-    """
+    """The kernel of this machine, built and loaded on first use."""
     kernel = _attempt()
     if isinstance(kernel, BuildError):
         raise kernel
@@ -107,15 +99,7 @@ def library() -> Library:
 
 
 def supports(cell: Cell) -> str | None:
-    """None if the native engine can train cells of this shape, else why not.
-
-    Example:
-        >>> from depthmup.records import Network, Optimizer
-        >>> network = Network(inputs=64, outputs=10, width=16, depth=2, multiplier=1.0,
-        ...                   input_std=0.125, hidden_std=0.25, readout_std=0.06)
-        >>> supports(Cell(network=network, optimizer=Optimizer(name="adam", lr=0.01))) is None
-        True
-    """
+    """None if the native engine can train cells of this shape, else why not."""
     network, optimizer = cell.network, cell.optimizer
     if network.activation not in ACTIVATIONS:
         return f"the activation {network.activation!r} is not in the kernel"

@@ -35,15 +35,6 @@ def train_native(
     Has the interface of ``train_ensemble``, without a device. Cells share only the draw of their
     initial weights: they may be of any shape, and a record's bits do not depend on the other cells.
     Cells of one seed are trained in sequence, so that their weights are drawn once.
-
-    Args:
-        cells: to be trained.
-        on_progress: called with the fraction of steps done.
-        library: the kernel, by default that of this machine.
-
-    Raises:
-        ValueError: a cell cannot be trained; raised before any training.
-        BuildError: the kernel cannot be built on this machine.
     """
     for cell in cells:
         check(cell)
