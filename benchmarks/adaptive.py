@@ -41,7 +41,7 @@ from depthmup.statistics import (
     optima,
 )
 from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import LOOKS, SPENT, line_of, misfit_part
+from depthmup.statistics.looks import LOOKS, SPENT, line_of
 from depthmup.sweep import Store
 
 FULL_RATES, FULL_SEEDS = 8, 4
@@ -425,12 +425,13 @@ def _spent(x: Array, fitted: Any) -> Any:
 
 def _pooled(x: Array, fitted: Any) -> Any:
     """The error spent, and the seeds' scatter pooled over sizes, without slopes of their own."""
-    row = line_of(x, fitted).rows[1]
+    line = line_of(x, fitted)
+    row = line.rows[1]
     single, _ = fitted.seed_error(fitted.centre_without)
     seeds = fitted.curves.fewest_seeds
     error = np.sqrt((single**2).mean(-1) * (row**2).sum())
     of_seeds = float(student(len(row) * (seeds - 1), SPENT)) * error
-    return replace(drifts(x, fitted), half=np.hypot(of_seeds, misfit_part(fitted, row)))
+    return replace(drifts(x, fitted), half=np.hypot(of_seeds, line.misfit_part(row)))
 
 
 def _stopped(
@@ -445,7 +446,8 @@ def _stopped(
         fitted = optima(some)
         slope = rule(np.arange(5.0), fitted)
         if not misfit:
-            known = misfit_part(fitted, line_of(np.arange(5.0), fitted).rows[1])
+            line = line_of(np.arange(5.0), fitted)
+            known = line.misfit_part(line.rows[1])
             slope = replace(slope, half=np.sqrt(np.maximum(slope.half**2 - known**2, 0)))
         low, high = slope.value - slope.half, slope.value + slope.half
         decided = (

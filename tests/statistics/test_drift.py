@@ -21,7 +21,8 @@ from depthmup.statistics import (
     measured,
     optima,
 )
-from depthmup.statistics.regression import KEEPS, OFFSET_SCATTER
+from depthmup.statistics.intervals import student
+from depthmup.statistics.regression import KEEPS, OFFSET_SCATTER, OWN_SLOPE
 
 universal = settings(max_examples=40, deadline=None)
 
@@ -157,9 +158,10 @@ class TestOneSeed:
 
 class TestWidth:
     def test_it_is_what_seeds_scatter_beside_what_the_fit_misses(self):
-        """half^2 = (t_{S-1} error)^2 + 1.96^2 (w . misfit)^2 + 1.96^2 shape^2: the first grows.
+        """half^2 = (t_{4+S-1} error)^2 + 1.96^2 (w . misfit)^2 + 1.96^2 shape^2: the first grows.
 
-        Without noise no shape is seen to change, and the prior of offsets alone leaves it open.
+        Without noise no shape is seen to change, and the prior of offsets alone leaves it open, as
+        that of seeds' slopes does.
         """
         rng = np.random.default_rng(1)
 
@@ -175,6 +177,8 @@ class TestWidth:
         seen = 4 / (4 + 3) * (OFFSET_SCATTER * 0.5) ** 2 * (weights @ weights)
         shape = KEEPS**2 * seen / (KEEPS**2 + seen)
         floor = 1.96 * np.hypot(0.08 * 0.5 * np.linalg.norm(weights), np.sqrt(shape))
+        slopes = student(4 + 4) * np.sqrt(4 * OWN_SLOPE**2 / 5 / (4 + 4))
+        floor = np.hypot(floor, slopes)
         still, quiet, loud = half(0.0), half(0.02), half(0.1)
         assert still == approx(floor, rel=0.05)
         assert (quiet**2 - floor**2) ** 0.5 == approx((loud**2 - floor**2) ** 0.5 / 5, rel=0.5)

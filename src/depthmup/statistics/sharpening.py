@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.records import Verdict
-from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import SPENT, looked_at, seeds_part, shallow
+from depthmup.statistics.intervals import CONFIDENCE, Array, student
+from depthmup.statistics.looks import SPENT, looked_at, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
-from depthmup.statistics.regression import line_of
+from depthmup.statistics.regression import Regression, line_of
 from depthmup.statistics.search import Ask, Done, Round
 from depthmup.statistics.standing import Standing
 
@@ -48,7 +48,11 @@ class Sharpening:
     @cached_property
     def row(self) -> Array:
         """By what the drift changes with the optimum of each size."""
-        return np.asarray(line_of(self._positions, self.fitted).rows[1])
+        return np.asarray(self._line.rows[1])
+
+    @cached_property
+    def _line(self) -> Regression:
+        return line_of(self._positions, self.fitted)
 
     @property
     def _positions(self) -> Array:
@@ -64,11 +68,9 @@ class Sharpening:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        standing = self.standing
-        decides = standing.search.precision is None
-        return float(
-            seeds_part(self.fitted, self.row, standing.look, planned=look, decides=decides)
-        )
+        decides = self.standing.search.precision is None
+        level = SPENT if decides else CONFIDENCE
+        return float(self._line.seeds_part(self.row, level, planned=look))
 
     def next_step(self) -> Round | Done:
         """The runs that narrow its interval most for their cost, or why none are needed."""

@@ -29,7 +29,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import drift_unit
-from depthmup.statistics.looks import misfit_part, seeds_part
+from depthmup.statistics.looks import SPENT
 from depthmup.statistics.regression import line_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import positive_loss_over
@@ -260,8 +260,8 @@ def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) ->
         line = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted)
         row = line.rows[1]
         half = math.hypot(
-            float(seeds_part(fitted, row, seeds, planned=2 * seeds)),
-            float(misfit_part(fitted, row)),
+            float(line.seeds_part(row, SPENT, planned=2 * seeds)),
+            float(line.misfit_part(row)),
             float(line.scatter_part(row)),
         )
         told.append(f"±{half:.3f} along {axis}")
