@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics import Experiment, Key, Setup
+from depthmup.diagnostics import Key, TrainedNetwork, check
 from depthmup.model import Model
 from depthmup.records import UNKNOWN, Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
@@ -134,18 +134,7 @@ def measured_regime(
     ratios: list[tuple[int, int, float]] = []  # depth, seed, relative change of the last layer
     distances: dict[int, list[Array]] = {depth: [] for depth in depths}
 
-    experiment = Experiment(
-        Setup(
-            model=model,
-            scheme=scheme,
-            widths=(width,),
-            depths=tuple(depths),
-            seeds=seeds,
-            steps=steps,
-            **options,
-        )
-    )
-    for network in experiment:
+    def observe(network: TrainedNetwork) -> None:
         size, change = (
             observation.values.get(Key(observable=observable, module="stream at 1 of depth"), 0.0)
             for observation, observable in (
@@ -159,8 +148,18 @@ def measured_regime(
             distances[network.depth].append(
                 feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
             )
-    check = experiment.conclude()
-    properties = _properties(check, _relative_change(ratios), alpha, gamma)
+
+    measured = check(
+        model,
+        scheme=scheme,
+        widths=(width,),
+        depths=tuple(depths),
+        seeds=seeds,
+        steps=steps,
+        each=observe,
+        **options,
+    )
+    properties = _properties(measured, _relative_change(ratios), alpha, gamma)
     says = {p.name: p.measured is not False for p in properties}
     kappa, theory = None, depth_exponents(alpha, gamma)
     if all(says[p] for p in ("stable at initialization", "stable in training", "nontrivial")):
@@ -170,9 +169,9 @@ def measured_regime(
         alpha=scheme.alpha,
         gamma=scheme.gamma,
         properties=properties,
-        region=_region(properties, check),
+        region=_region(properties, measured),
         expected=regime(alpha, gamma),
-        check=check,
+        check=measured,
     )
 
 

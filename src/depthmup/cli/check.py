@@ -93,7 +93,7 @@ def run(options: Options) -> int:
     from depthmup.reports import write_text
     from depthmup.reports.check_page import check_page, check_text
 
-    along = parse_arms(options.along, option="--along")
+    along: dict[str, Any] = parse_arms(options.along, option="--along")
     if taken := sorted(set(ARGUMENTS) & along.keys()):
         raise ValueError(
             f"Expected --along to name an argument of your factory that is no option of check; got "

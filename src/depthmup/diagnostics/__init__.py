@@ -1,7 +1,7 @@
 """Probes on live networks, and networks against the theory."""
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.coordinates import Experiment, Setup, check
+from depthmup.diagnostics.coordinates import check
 from depthmup.diagnostics.effects import spectral_norm
 from depthmup.diagnostics.networks import TrainedNetwork
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
@@ -14,14 +14,12 @@ from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
 __all__ = [
     "SAMPLE",
-    "Experiment",
     "GaussNewton",
     "Key",
     "Observation",
     "Paths",
     "Points",
     "Prepare",
-    "Setup",
     "Sharpness",
     "Slope",
     "TrainedNetwork",

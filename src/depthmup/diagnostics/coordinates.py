@@ -9,13 +9,14 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from functools import partial
 from operator import index
 from typing import Any
 
+from torch import nn
+
 from depthmup.diagnostics.networks import (
-    Broken,
     Measurement,
     Shape,
     TrainedNetwork,
@@ -32,13 +33,14 @@ from depthmup.diagnostics.networks import (
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
 from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
-from depthmup.model import Model, check_axes, resolved
+from depthmup.model import Functions, Model, check_axes, resolved
 from depthmup.planning import Plan, PlanOptions, plan, recorded
+from depthmup.planning.initializers import Drawn
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
-from depthmup.tracing import read
+from depthmup.tracing import Facts, read
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
 RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
@@ -67,6 +69,7 @@ def check(
     plan_options: Mapping[str, Any] | None = None,
     prepare: Prepare = planned,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    each: Callable[[TrainedNetwork], None] = lambda network: None,
     **along: Sequence[int],
 ) -> Check:
     """Check how a model's observables grow with width, depth and any other axis.
@@ -84,6 +87,7 @@ def check(
             expected to follow the scheme, with its own ``optimizers`` where it has them. Any other
             ``prepare(network, plan, lr)`` applies the plan in its own way and gives optimizers.
         progress: told how many networks of how many are done.
+        each: called with each network after training.
         along: sizes along further axes that the factory takes by name, such as
             ``experts=(4, 8, 16, 32)``: each is varied at the smallest width and depth, and what
             the network computes, and what training does to it, should not grow with it.
@@ -112,89 +116,134 @@ def check(
     depth, the exponents of TP6 (arXiv 2310.02244) and of the scheme's own paper. The statistics
     are this package's (docs/check.md).
     """
-    experiment = Experiment(
-        Setup(
-            model=model,
-            scheme=scheme,
-            optimizer=optimizer,
-            widths=tuple(widths),
-            depths=tuple(depths),
-            along={axis: _whole(axis, values) for axis, values in along.items()},
-            seeds=seeds,
+    started = time.perf_counter()
+    whole = {axis: _whole(axis, values) for axis, values in along.items()}
+    widths, depths = distinct(tuple(widths), "widths"), distinct(tuple(depths), "depths")
+    further = _further(whole)
+    _refuse_settings((widths, depths, *further.values()), seeds, steps, lr, plan_options)
+    own, applied = resolved(model), prepare is not as_is
+    smallest = Shape(width=widths[0], depth=depths[0], along=firsts(further))
+    check_axes(own, tuple(smallest.size))
+    inputs, _ = own.batch(seeded(0))
+    check_finite(inputs)
+    base = recorded(partial(fresh, own, smallest, 0))
+    facts, surveyed = survey(own, widths, depths, further, base[0], inputs)
+    grid = [replace(smallest, width=w, depth=d) for w, d in staircase(widths, depths)]
+    grid += beside(smallest, further)
+    # Modules have the same names at every width.
+    points = {shape: surveyed[replace(shape, width=widths[0])] for shape in grid}
+    # The default of the scheme follows the depth of blocks, which is that of every size.
+    expected = None if scheme is None else scheme_named(scheme)
+    plans = _plans(own, grid, facts, base, inputs, expected, optimizer, plan_options or {})
+    expected, family = expected or scheme_named(plans[smallest].scheme), plans[smallest].family
+    rate = RATES[family] if lr is None else lr
+    measurements: list[Measurement] = []
+    losses: dict[str, list[tuple[float, ...]]] = {}
+    roles: dict[Key, Role] = {}
+    nonfinite: NonFinite | None = None
+    runs = [(shape, seed) for shape in grid for seed in range(seeds)]
+    for done, (shape, seed) in enumerate(runs, start=1):
+        run = train(
+            own,
+            shape,
+            seed,
+            plans[shape],
+            points[shape],
+            prepare=prepared_by(prepare, own),
+            applied=applied,
+            lr=rate,
             steps=steps,
-            lr=lr,
-            modules=modules,
-            plan_options=plan_options,
-            prepare=prepare,
-            progress=progress,
         )
+        if isinstance(run, NonFinite):
+            nonfinite = run
+            break
+        losses.setdefault(_named(shape), []).append(run.losses)
+        for observation in (run.first, run.second):
+            roles.update(observation.roles)
+            measurements += [
+                Measurement(
+                    key=key, shape=shape, branches=points[shape].branches, seed=seed, value=value
+                )
+                for key, value in observation.values.items()
+            ]
+        each(run)
+        progress(done, len(runs))
+    of_depths = {depth: surveyed[replace(smallest, depth=depth)].branches for depth in depths}
+    heads = tuple(head for of_size in surveyed.values() for head in of_size.heads)
+    widest = replace(surveyed[replace(smallest, width=widths[-1])], heads=heads)
+    exponents, doubts = judge(measurements, expected, family, roles, widest, modules)
+    return Check(
+        title=model.name,
+        scheme=expected.title,
+        optimizer=named(optimizer)[0],
+        applied=applied,
+        widths=widths,
+        depths=depths,
+        along=further,
+        seeds=seeds,
+        steps=steps,
+        lr=rate,
+        margin=MARGIN,
+        confidence=CONFIDENCE,
+        outcome=outcome_of(exponents, nonfinite),
+        exponents=exponents,
+        sizes=summaries(measurements),
+        nonfinite=nonfinite,
+        losses={k: tuple(map(_mean, zip(*v, strict=True))) for k, v in losses.items()},
+        notes=(
+            *_notes(plans if applied else {}, points),
+            *doubts,
+            *_limits(expected, measurements, of_depths),
+        ),
+        seconds=time.perf_counter() - started,
     )
-    for _ in experiment:
-        pass
-    return experiment.conclude()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What a check trains and what it expects, as the arguments of ``check`` say.
-
-    Attributes:
-        model, scheme, optimizer, widths, depths, seeds, steps, lr, modules: as there.
-        plan_options, prepare, progress: as there.
-        along: sizes by further axes.
-    """
-
-    model: Model
-    scheme: str | Scheme | None = None
-    optimizer: str | Family | type = "adamw"
-    widths: tuple[int, ...]
-    depths: tuple[int, ...]
-    along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    seeds: int = 3
-    steps: int = 5
-    lr: float | None = None
-    modules: str | None = None
-    plan_options: Mapping[str, Any] | None = None
-    prepare: Prepare = planned
-    progress: Callable[[int, int], None] = lambda done, total: None
-
-    def __post_init__(self) -> None:
-        for name in ("widths", "depths"):
-            object.__setattr__(self, name, distinct(getattr(self, name), name))
-        if twice := {"width", "depth", "batch", "steps", "tokens"} & self.along.keys():
-            raise ValueError(
-                f"Expected along to name axes of the factory other than width and depth; got "
-                f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
-                "are the same at every size."
-            )
-        further = {axis: distinct(values, axis) for axis, values in self.along.items()}
-        object.__setattr__(self, "along", further)
-        if all(len(sizes) == 1 for sizes in (self.widths, self.depths, *further.values())):
-            raise ValueError(
-                "Expected three widths or three depths at least; got one of each. An exponent is a "
-                "slope: give e.g. widths=(32, 64, 128)."
-            )
-        if self.seeds < 2 or self.steps < 1:
-            raise ValueError(
-                f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={self.seeds}, "
-                f"steps={self.steps}."
-            )
-        if max(self.seeds, self.steps) > MOST_REPETITIONS:
-            raise ValueError(
-                f"Expected at most {MOST_REPETITIONS:,} seeds and steps, as a few show how "
-                "observables grow; got more."
-            )
-        if self.lr is not None and not 0 < self.lr < math.inf:
-            raise ValueError(f"Expected lr to be a positive number; got {self.lr!r}.")
-        known = set(inspect.signature(plan).parameters) - {"model", "base", "scheme", "optimizer"}
-        if unknown := sorted(set(self.plan_options or ()) - known):
-            raise ValueError(
-                f"Expected plan_options to be arguments of depthmup.plan; got {', '.join(unknown)}."
-            )
-
-
-ARGUMENTS = tuple(f.name for f in fields(Setup) if f.name not in ("model", "along"))
+ARGUMENTS = tuple(n for n in inspect.signature(check).parameters if n not in ("model", "along"))
 """What cannot be the name of a further axis."""
+
+
+def _further(along: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Sizes along further axes, in order."""
+    if twice := {"width", "depth", "batch", "steps", "tokens"} & along.keys():
+        raise ValueError(
+            f"Expected along to name axes of the factory other than width and depth; got "
+            f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
+            "are the same at every size."
+        )
+    return {axis: distinct(values, axis) for axis, values in along.items()}
+
+
+def _refuse_settings(
+    sizes: Sequence[Sequence[int]],
+    seeds: int,
+    steps: int,
+    lr: float | None,
+    plan_options: Mapping[str, Any] | None,
+) -> None:
+    """Refuse settings from which no exponent follows; ``sizes`` are those of every axis."""
+    if all(len(values) == 1 for values in sizes):
+        raise ValueError(
+            "Expected three widths or three depths at least; got one of each. An exponent is a "
+            "slope: give e.g. widths=(32, 64, 128)."
+        )
+    if seeds < 2 or steps < 1:
+        raise ValueError(
+            f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={seeds}, "
+            f"steps={steps}."
+        )
+    if max(seeds, steps) > MOST_REPETITIONS:
+        raise ValueError(
+            f"Expected at most {MOST_REPETITIONS:,} seeds and steps, as a few show how "
+            "observables grow; got more."
+        )
+    if lr is not None and not 0 < lr < math.inf:
+        raise ValueError(f"Expected lr to be a positive number; got {lr!r}.")
+    known = set(inspect.signature(plan).parameters) - {"model", "base", "scheme", "optimizer"}
+    if unknown := sorted(set(plan_options or ()) - known):
+        raise ValueError(
+            f"Expected plan_options to be arguments of depthmup.plan; got {', '.join(unknown)}."
+        )
 
 
 def _whole(axis: str, values: Any) -> tuple[int, ...]:
@@ -208,179 +257,68 @@ def _whole(axis: str, values: Any) -> tuple[int, ...]:
         ) from None
 
 
-class Experiment:
-    """The networks of a check: planned, trained and observed one by one.
-
-    Iterating trains them and gives each with what was observed; ``conclude`` fits and judges.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        self._started = time.perf_counter()
-        self.setup, self.functions = setup, resolved(setup.model)
-        self.applied = setup.prepare is not as_is
-        widths, depths = setup.widths, setup.depths
-        self._smallest = Shape(width=widths[0], depth=depths[0], along=firsts(setup.along))
-        check_axes(self.functions, tuple(self._smallest.size))
-        self._inputs, _ = self.functions.batch(seeded(0))
-        check_finite(self._inputs)
-        own = self.functions
-        self._base, self._base_draws = recorded(lambda: fresh(own, self._smallest, 0))
-        self._sites = survey(own, widths, depths, setup.along, self._base, self._inputs)
-        self._measurements: list[Measurement] = []
-        self._losses: dict[str, list[tuple[float, ...]]] = {}
-        self._nonfinite: NonFinite | None = None
-        self._notes: list[str] = []
-        self._roles: dict[Key, Role] = {}
-        self._family = Family.RAW
-        # The default follows the depth of blocks, which is that of every size.
-        self._scheme = None if setup.scheme is None else scheme_named(setup.scheme)
-
-    def __iter__(self) -> Iterator[TrainedNetwork]:
-        setup, done = self.setup, 0
-        grid = [
-            replace(self._smallest, width=width, depth=depth)
-            for width, depth in staircase(setup.widths, setup.depths)
-        ]
-        grid += beside(self._smallest, setup.along)
-        for shape in grid:
-            size_plan = self._plan(shape)
-            for seed in range(setup.seeds):
-                if self._nonfinite is not None:  # the other sizes are planned, for their notes
-                    break
-                network = self._trained(size_plan, shape, seed)
-                if network is None:
-                    break
-                yield network
-                done += 1
-                setup.progress(done, setup.seeds * len(grid))
-
-    def _points(self, shape: Shape) -> Points:
-        """Where to observe; modules have the same names at every width."""
-        return self._sites[replace(shape, width=self.setup.widths[0])].points
-
-    def _plan(self, shape: Shape) -> Plan:
-        """The plan of one size, from the smallest; its notes are those of the check."""
-        setup, site = self.setup, self._sites.get(shape)
-        network, draws = recorded(partial(fresh, self.functions, shape, 0))
-        base_facts = self._sites[self._smallest].facts
-        further = dict(setup.plan_options or {})
-        options = further.pop("options", PlanOptions())
-        facts = site.facts if site is not None else read(network, self._inputs)
-        size_plan = plan(
+def _plans(
+    own: Functions,
+    grid: Sequence[Shape],
+    facts: Mapping[Shape, Facts],
+    base: tuple[nn.Module, Mapping[str, Drawn]],
+    inputs: Any,
+    scheme: Scheme | None,
+    optimizer: str | Family | type,
+    options: Mapping[str, Any],
+) -> dict[Shape, Plan]:
+    """The plan of every size, from the first and smallest."""
+    plans: dict[Shape, Plan] = {}
+    for shape in grid:
+        network, draws = recorded(partial(fresh, own, shape, 0))
+        traced = facts[shape] if shape in facts else read(network, inputs)
+        plans[shape] = plan(
             network,
-            base=self._base,
-            scheme=self._scheme,
-            optimizer=setup.optimizer,
-            example_inputs=self._inputs,
-            drawn=(draws, self._base_draws),
-            options=replace(options, facts=(facts, base_facts)),
-            **further,
+            base=base[0],
+            scheme=scheme,
+            optimizer=optimizer,
+            example_inputs=inputs,
+            drawn=(draws, base[1]),
+            **{
+                **options,
+                "options": replace(
+                    options.get("options", PlanOptions()), facts=(traced, facts[grid[0]])
+                ),
+            },
         )
-        self._scheme = self._scheme or scheme_named(size_plan.scheme)
-        self._family = size_plan.family
-        said = list(size_plan.notes) if self.applied else []
-        said += [
-            f"{name} is no input or output of a module and is not looked at."
-            for name in self._points(shape).hidden_from_view
-        ]
-        self._notes += [note for note in dict.fromkeys(said) if note not in self._notes]
-        return size_plan
+        scheme = scheme or scheme_named(plans[shape].scheme)
+    return plans
 
-    def _trained(self, size_plan: Plan, shape: Shape, seed: int) -> TrainedNetwork | None:
-        """Train one network and keep what was observed; None if it produced NaN or infinity."""
-        setup, own = self.setup, self.functions
-        network = fresh(own, shape, seed)
-        run = train(
-            network,
-            own.batch(seeded(seed)),
-            size_plan,
-            self._points(shape),
-            loss_of=own.loss,
-            prepare=prepared_by(setup.prepare, own),
-            applied=self.applied,
-            lr=RATES[size_plan.family] if setup.lr is None else setup.lr,
-            steps=setup.steps,
-        )
-        if isinstance(run, Broken):
-            self._nonfinite = NonFinite(
-                module=run.module,
-                step=run.step,
-                width=shape.width,
-                depth=shape.depth,
-                seed=seed,
-                along=dict(shape.along),
-            )
-            return None
-        further = "".join(f", {axis} {value}" for axis, value in shape.along)
-        self._losses.setdefault(f"{shape.width} x {shape.depth}{further}", []).append(run.losses)
-        branches = self._points(shape).branches
-        for observation in (run.first, run.second):
-            self._roles.update(observation.roles)
-            self._measurements += [
-                Measurement(key=key, shape=shape, branches=branches, seed=seed, value=value)
-                for key, value in observation.values.items()
-            ]
-        return TrainedNetwork(
-            model=network,
-            inputs=run.inputs,
-            width=shape.width,
-            depth=shape.depth,
-            seed=seed,
-            first=run.first,
-            second=run.second,
-            along=dict(shape.along),
-        )
 
-    def conclude(self) -> Check:
-        """Fit every exponent to what was observed, and judge it."""
-        setup, scheme = self.setup, self._scheme
-        assert scheme is not None
-        heads = tuple(head for site in self._sites.values() for head in site.points.heads)
-        widest = self._sites[replace(self._smallest, width=setup.widths[-1])].points
-        exponents, notes = judge(
-            self._measurements,
-            scheme,
-            self._family,
-            self._roles,
-            replace(widest, heads=heads),
-            setup.modules,
-        )
-        return Check(
-            title=setup.model.name,
-            scheme=scheme.title,
-            optimizer=named(setup.optimizer)[0],
-            applied=self.applied,
-            widths=setup.widths,
-            depths=setup.depths,
-            along=setup.along,
-            seeds=setup.seeds,
-            steps=setup.steps,
-            lr=RATES[self._family] if setup.lr is None else setup.lr,
-            margin=MARGIN,
-            confidence=CONFIDENCE,
-            outcome=outcome_of(exponents, self._nonfinite),
-            exponents=exponents,
-            sizes=summaries(self._measurements),
-            nonfinite=self._nonfinite,
-            losses={k: tuple(map(_mean, zip(*v, strict=True))) for k, v in self._losses.items()},
-            notes=(*self._notes, *notes, *self._limits_of(scheme)),
-            seconds=time.perf_counter() - self._started,
-        )
+def _named(shape: Shape) -> str:
+    """A size in words."""
+    further = "".join(f", {axis} {value}" for axis, value in shape.along)
+    return f"{shape.width} x {shape.depth}{further}"
 
-    def _limits_of(self, scheme: Scheme) -> Iterator[str]:
-        """Notes on what these exponents do not say."""
-        depths = self.setup.depths
-        shapes = [replace(self._smallest, depth=depth) for depth in depths]
-        branches = [self._points(shape).branches for shape in shapes]
-        if not any(m.key.observable is Observable.DECAY for m in self._measurements):
-            yield "No optimizer has a weight decay here, so lr * decay is not looked at."
-        if len({count / depth for count, depth in zip(branches, depths, strict=True)}) > 1:
-            yield (
-                f"The stream has {', '.join(map(str, branches))} branches at depths "
-                f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
-            )
-        if not scheme.follows_depth and len(depths) > 1:
-            yield f"{scheme.title} has no theory of depth; exponents of depth are its shape's."
+
+def _notes(plans: Mapping[Shape, Plan], points: Mapping[Shape, Points]) -> dict[str, None]:
+    """The notes of all plans, and what is not observed, each once."""
+    notes: dict[str, None] = {}
+    for shape, at in points.items():
+        notes |= dict.fromkeys(plans[shape].notes if shape in plans else ())
+        for name in at.hidden_from_view:
+            notes[f"{name} is no input or output of a module and is not looked at."] = None
+    return notes
+
+
+def _limits(
+    scheme: Scheme, measurements: Sequence[Measurement], branches: Mapping[int, int]
+) -> Iterator[str]:
+    """Notes on what these exponents leave open; ``branches`` by depth."""
+    if not any(m.key.observable is Observable.DECAY for m in measurements):
+        yield "No optimizer has a weight decay here, so lr * decay is not looked at."
+    if len({count / depth for depth, count in branches.items()}) > 1:
+        yield (
+            f"The stream has {', '.join(map(str, branches.values()))} branches at depths "
+            f"{', '.join(map(str, branches))}; exponents of depth are those of their number."
+        )
+    if not scheme.follows_depth and len(branches) > 1:
+        yield f"{scheme.title} has no theory of depth; exponents of depth are its shape's."
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,11 +1,11 @@
 """Networks of every size: built, observed, trained for a few steps, and observed again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_of
 from depthmup.diagnostics.points import points_of
@@ -14,6 +14,7 @@ from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
 from depthmup.model import Functions, network_at
 from depthmup.planning import Plan
+from depthmup.records import NonFinite
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
 from depthmup.tracing.recorder import tensors_of
@@ -43,6 +44,7 @@ class TrainedNetwork:
         width, depth, seed: of the network.
         first, second: what was observed before and after.
         along: its values along further axes.
+        losses: before each step.
     """
 
     model: nn.Module
@@ -53,6 +55,7 @@ class TrainedNetwork:
     first: Observation
     second: Observation
     along: Mapping[str, int] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,42 +73,36 @@ class Measurement:
         return float(self.branches if axis == "depth" else self.shape.size[axis])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Training:
-    """What was observed of a network before and after training, and its losses before each step."""
-
-    inputs: Any
-    first: Observation
-    second: Observation
-    losses: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Broken:
-    """The module and the step at which a value stopped being finite."""
-
-    module: str
-    step: int
-
-
 def train(
-    model: nn.Module,
-    data: tuple[Any, Any],
+    own: Functions,
+    shape: Shape,
+    seed: int,
     plan: Plan,
     points: Points,
     *,
-    loss_of: Callable[[Any, Any], Tensor],
     prepare: Prepare,
     applied: bool,
     lr: float,
     steps: int,
-) -> Training | Broken:
-    """Observe a network, train it, observe it again."""
-    inputs, targets = data
+) -> TrainedNetwork | NonFinite:
+    """Observe a network, train it, observe it again; stop where a value is not finite."""
+    model = fresh(own, shape, seed)
+    inputs, targets = own.batch(seeded(seed))
+
+    def broken(module: str, step: int) -> NonFinite:
+        return NonFinite(
+            module=module,
+            step=step,
+            width=shape.width,
+            depth=shape.depth,
+            seed=seed,
+            along=dict(shape.along),
+        )
+
     optimizers = prepare(model, plan, lr)
     module = first_nonfinite(model, inputs)
     if module is not None:
-        return Broken(module=module, step=0)
+        return broken(module, 0)
     first = observe(model, inputs, points, plan, applied=applied)
     # Before training: a schedule of its own may move the rates.
     roles = {name: p.role for p in plan.prescriptions for name in p.names}
@@ -116,9 +113,9 @@ def train(
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
     paths, losses = Paths(model), []
     for step in range(1, steps + 1):
-        loss = loss_of(call(model, inputs), targets)
+        loss = own.loss(call(model, inputs), targets)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
-            return Broken(module=first_nonfinite(model, inputs) or "loss", step=step)
+            return broken(first_nonfinite(model, inputs) or "loss", step)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -128,7 +125,7 @@ def train(
         losses.append(float(loss.detach()))
     module = first_nonfinite(model, inputs)
     if module is not None:
-        return Broken(module=module, step=steps)
+        return broken(module, steps)
     second = observe(
         model,
         inputs,
@@ -139,21 +136,17 @@ def train(
         weights=weights,
         paths=paths.lengths,
     )
-    return Training(inputs=inputs, first=first, second=second, losses=tuple(losses))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surveyed:
-    """What one forward pass of a size shows, and where to observe it."""
-
-    facts: Facts
-    points: Points
-
-
-def surveyed(model: nn.Module, inputs: Any) -> Surveyed:
-    """Follow one forward pass of a model."""
-    facts = read(model, inputs)
-    return Surveyed(facts=facts, points=points_of(facts, model))
+    return TrainedNetwork(
+        model=model,
+        inputs=inputs,
+        width=shape.width,
+        depth=shape.depth,
+        seed=seed,
+        first=first,
+        second=second,
+        along=dict(shape.along),
+        losses=tuple(losses),
+    )
 
 
 def survey(
@@ -163,15 +156,22 @@ def survey(
     along: Mapping[str, Sequence[int]],
     base: nn.Module,
     inputs: Any,
-) -> dict[Shape, Surveyed]:
-    """Follow a forward pass of every width, of every depth, and of every value along other axes.
+) -> tuple[dict[Shape, Facts], dict[Shape, Points]]:
+    """Facts and places to observe, of every width, every depth, every value along other axes.
 
     Sizes come from the smallest. A factory that ignores one, and a model without residual branches,
     are refused.
     """
     smallest = Shape(width=widths[0], depth=depths[0], along=firsts(along))
-    sites = {smallest: surveyed(base, inputs)}
-    branches = sites[smallest].points.branches
+    facts: dict[Shape, Facts] = {}
+    points: dict[Shape, Points] = {}
+
+    def follow(shape: Shape, model: nn.Module) -> None:
+        facts[shape] = read(model, inputs)
+        points[shape] = points_of(facts[shape], model)
+
+    follow(smallest, base)
+    branches = points[smallest].branches
     if branches == 0:
         raise ValueError(
             "No residual branch was found in the model's forward pass, so there is no depth to "
@@ -182,11 +182,11 @@ def survey(
         shape = replace(smallest, width=width)
         wider = fresh(own, shape, 0)
         check_width_noticed(base, wider, (widths[0], width))
-        sites[shape] = surveyed(wider, inputs)
+        follow(shape, wider)
     for shape in beside(smallest, along):
-        sites[shape] = surveyed(fresh(own, shape, 0), inputs)
+        follow(shape, fresh(own, shape, 0))
         # What has no weights of its own (the number of active experts) shows in no shape.
-        if sites[shape].facts.graph.nodes == sites[smallest].facts.graph.nodes:
+        if facts[shape].graph.nodes == facts[smallest].graph.nodes:
             axis, value = next(p for p in shape.along if p not in smallest.along)
             raise ValueError(
                 f"The factory ignores {axis}: at {dict(smallest.along)[axis]} and {value} the "
@@ -194,14 +194,14 @@ def survey(
             )
     for depth in depths[1:]:
         shape = replace(smallest, depth=depth)
-        sites[shape] = surveyed(fresh(own, shape, 0), inputs)
-        if sites[shape].points.branches == branches:
+        follow(shape, fresh(own, shape, 0))
+        if points[shape].branches == branches:
             raise ValueError(
                 f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
                 f"{branches} branches. Expected their number to grow with depth; exponents refer "
                 "to it."
             )
-    return sites
+    return facts, points
 
 
 def check_width_noticed(base: nn.Module, wider: nn.Module, widths: tuple[int, int]) -> None:
