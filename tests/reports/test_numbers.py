@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
-from depthmup.reports import plain_table, summary, table, to_pandas
+from depthmup.reports import plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, number, regret_sentence
 
 
@@ -64,21 +65,23 @@ def test_summary_is_strict_json_whatever_was_measured(odd_study, hostile):
 
 
 def test_frames_hold_every_window(study):
-    frames = to_pandas(study)
-    assert len(frames.points) == 5 * 4 * 5 * 8
-    assert len(frames.optima) == 5 * 4 * 5
-    assert len(frames.transfers) == 5 * 4
+    report = Report(studies=(study,))
+    assert len(report.frame("points")) == 5 * 4 * 5 * 8
+    assert len(report.frame("optima")) == 5 * 4 * 5
+    assert len(report.frame("transfers")) == 5 * 4
     curve = study.windows[2].curves[7]
-    rows = frames.points.query("window == 2 and scheme == @curve.scheme and depth == @curve.depth")
+    rows = report.frame("points").query(
+        "window == 2 and scheme == @curve.scheme and depth == @curve.depth"
+    )
     for point, loss in zip(curve.points, rows["loss"], strict=True):
         assert loss == point.loss.value or (math.isnan(loss) and math.isnan(point.loss.value))
 
 
 def test_frames_keep_what_could_not_be_measured_as_nan(odd_study):
-    frames = to_pandas(odd_study)
-    assert frames.optima["low"].isna().all()
-    assert frames.points["loss"].isna().sum() == 4
-    assert frames.transfers["regret"].map(math.isinf).all()
+    report = Report(studies=(odd_study,))
+    assert report.frame("optima")["low"].isna().all()
+    assert report.frame("points")["loss"].isna().sum() == 4
+    assert report.frame("transfers")["regret"].map(math.isinf).all()
 
 
 def test_tables_show_rates_drift_and_verdict(study):

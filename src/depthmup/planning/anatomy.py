@@ -102,11 +102,11 @@ def anatomy(
     if reading.branching is not None and depth is None:
         reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
     membership = membership_of(pair, reading.branching, depth)
-    mixtures = mixtures_of(pair, reading.comparison)
-    inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
+    mixtures, parts = mixtures_of(pair, reading.comparison)
+    inside = repeated_inside(pair, reading.branching, membership, parts)
     sites = [*with_numbers_left(pair, membership.sites, inside)]
     notes = [*reading.notes, *membership.notes, *repeated_note(inside)]
-    places, unsure = parameter_places(pair, reading, membership, mixtures.parts)
+    places, unsure = parameter_places(pair, reading, membership, parts)
     notes += unsure
     gains: tuple[str, ...] = ()
     if (comparison := reading.comparison) is not None:
@@ -114,7 +114,7 @@ def anatomy(
         notes += [*growing_sums(comparison), *unattributed_note(comparison.own, pair.match)]
         sites += weight_sites(comparison, places)
         sites += product_sites(comparison)
-        sites += mixture_sites(pair, comparison, mixtures)
+        sites += mixture_sites(pair, comparison, parts)
     return Anatomy(
         places=places,
         sites=tuple(sites),
@@ -122,6 +122,6 @@ def anatomy(
         temperatures=gains,
         positive=reading.positive if any(s.ratio > 1 for s in membership.depths) else (),
         depths=membership.depths,
-        mixtures=mixtures.growth,
+        mixtures=mixtures,
         repeated=inside,
     )

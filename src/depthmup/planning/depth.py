@@ -72,10 +72,10 @@ def _from_dataflow(
 ) -> Membership:
     facts, residuals = comparison.facts, comparison.facts.residuals
     nest, base_nest = Nesting.of(facts), Nesting.of(comparison.base)
-    alike = counterparts(nest, base_nest, base_of)
-    depths = _stream_depths(nest, base_nest, alike.streams, declared)
+    streams, branches = counterparts(nest, base_nest, base_of)
+    depths = _stream_depths(nest, base_nest, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
-    of_base = {there: depths[here].ratio for here, there in alike.streams.items()}
+    of_base = {there: depths[here].ratio for here, there in streams.items()}
     inside: dict[str, Standing] = {}
     stacked: set[str] = set()
     everywhere: list[str] = []  # serving all branches, and what is outside of them
@@ -95,7 +95,7 @@ def _from_dataflow(
     notes = [*_normalized_streams(residuals)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
-    constants = _growth_of_constants(comparison.own, residuals, alike.branches)
+    constants = _growth_of_constants(comparison.own, residuals, branches)
     sites = branch_sites(facts, own, constants)
     return Membership(
         sites=sites,
@@ -149,16 +149,13 @@ class Nesting:
         return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counterparts:
-    """Each stream's counterpart in the base, and that of each branch that shares parameters."""
+def counterparts(
+    nest: Nesting, base: Nesting, base_of: Mapping[str, str]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Streams with their counterparts in the base, and branches that share parameters with theirs.
 
-    streams: Mapping[int, int]
-    branches: Mapping[int, int]
-
-
-def counterparts(nest: Nesting, base: Nesting, base_of: Mapping[str, str]) -> Counterparts:
-    """Match streams by the parameters that their branches share: the most votes win."""
+    The most votes of parameters win.
+    """
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
     for name, pairs in nest.users.items():
@@ -181,10 +178,8 @@ def counterparts(nest: Nesting, base: Nesting, base_of: Mapping[str, str]) -> Co
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-    return Counterparts(
-        streams={index: votes[index].most_common(1)[0][0] for index in sorted(votes)},
-        branches={branch: others.most_common(1)[0][0] for branch, others in alike.items()},
-    )
+    streams = {index: votes[index].most_common(1)[0][0] for index in sorted(votes)}
+    return streams, {branch: others.most_common(1)[0][0] for branch, others in alike.items()}
 
 
 def _stream_depths(

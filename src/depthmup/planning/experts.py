@@ -5,7 +5,7 @@ are active (K), and how wide each is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
@@ -56,18 +56,12 @@ class MixtureGrowth:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mixtures:
-    """The mixtures of a model: how they grew, and which part of one each parameter is."""
-
-    growth: tuple[MixtureGrowth, ...] = ()
-    parts: Mapping[str, MixturePart] = field(default_factory=dict)
-
-
-def mixtures_of(pair: Pair, comparison: Comparison | None) -> Mixtures:
-    """Set the mixtures of a model beside those of its base."""
+def mixtures_of(
+    pair: Pair, comparison: Comparison | None
+) -> tuple[tuple[MixtureGrowth, ...], dict[str, MixturePart]]:
+    """How the mixtures of a model grew, and which part of one each parameter is."""
     if comparison is None or not comparison.facts.mixtures:
-        return Mixtures()
+        return (), {}
     of_base = {mixture.router: mixture for mixture in comparison.base.mixtures}
     result: dict[MixtureGrowth, None] = {}
     parts: dict[str, MixturePart] = {}
@@ -75,7 +69,7 @@ def mixtures_of(pair: Pair, comparison: Comparison | None) -> Mixtures:
         one = _growth(mixture, of_base.get(pair.base_of[mixture.router]), pair.growth, comparison)
         result[one] = None
         parts.update(_parts(mixture, one.ratios))
-    return Mixtures(growth=tuple(result), parts=parts)
+    return tuple(result), parts
 
 
 def _growth(
@@ -122,11 +116,13 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)
 
 
-def mixture_sites(pair: Pair, comparison: Comparison, mixtures: Mixtures) -> Iterator[Site]:
+def mixture_sites(
+    pair: Pair, comparison: Comparison, parts: Mapping[str, MixturePart]
+) -> Iterator[Site]:
     """Sums over active experts that nothing averages take 1/K, in the experts' last layers."""
     uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
-        active = 1.0 if mixture.averaged else mixtures.parts[mixture.router].active
+        active = 1.0 if mixture.averaged else parts[mixture.router].active
         of_base = base_numbers.experts.get(pair.base_of[mixture.router], 1.0)
         own = numbers.experts[mixture.router] / of_base
         if equal(active, 1.0) and equal(own, 1.0):

@@ -100,7 +100,7 @@ def own_laws(plan: PlanContent, model: nn.Module) -> Mapping[str, OwnLaw]:
             "drawn=, what both were drawn from."
         )
     base = Sizes(measured=plan.base_init, defaults=plan.base_default)
-    return {**laws, **recognize(rest, sizes, base).laws}
+    return {**laws, **recognize(rest, sizes, base)[0]}
 
 
 def initialize(plan: PlanContent, model: nn.Module, *, force: bool = False) -> None:

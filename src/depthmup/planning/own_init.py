@@ -63,14 +63,6 @@ class _Uncertain(UnrecognizedInit):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recognized:
-    """The own law of every parameter, and what was taken for granted to tell it."""
-
-    laws: Mapping[str, OwnLaw]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
     """Parameters that are told together: repeated layers, if they are alike."""
 
@@ -83,8 +75,10 @@ class _Part:
         return self.members[0]
 
 
-def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> Recognized:
-    """The own law of every parameter, from the sizes of the model's and of the base's.
+def recognize(
+    prescriptions: Sequence[Prescription], model: Sizes, base: Sizes
+) -> tuple[dict[str, OwnLaw], tuple[str, ...]]:
+    """The own law of every parameter, from both models' sizes, and notes on what is assumed.
 
     Repeated layers are measured together, unless they differ among themselves. Tensors with too few
     entries to tell two laws apart (a bias of two numbers) follow the matrix of their module, then
@@ -131,7 +125,7 @@ def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) 
             )
         laws.update({p.name: law for p in part.members})
     ordered = {p.name: laws[p.name] for p in prescriptions if p.name in laws}
-    return Recognized(laws=ordered, notes=tuple(dict.fromkeys(notes)))
+    return ordered, tuple(dict.fromkeys(notes))
 
 
 def _parts(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> list[_Part]:

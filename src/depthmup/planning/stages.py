@@ -27,7 +27,7 @@ def by_stage(comparison: Comparison, base_of: Mapping[str, str]) -> Comparison:
         return comparison
     parts, base_parts = _taken_apart(facts), _taken_apart(base)
     try:
-        match = counterparts(Nesting.of(parts), Nesting.of(base_parts), base_of).streams
+        match, _ = counterparts(Nesting.of(parts), Nesting.of(base_parts), base_of)
     except UnrelatedModels:
         return comparison
     streams, base_streams = _whole(facts.residuals), _whole(base.residuals)

@@ -90,8 +90,8 @@ def _own_laws(
     rest = [p for p in prescriptions if p.name not in laws]
     if not rest or sizes is None or base is None:
         return laws, ()
-    recognized = recognize(rest, sizes, base)
-    return {**laws, **recognized.laws}, recognized.notes
+    recognized, notes = recognize(rest, sizes, base)
+    return {**laws, **recognized}, notes
 
 
 def _unknown_start(names: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from depthmup.reports.charts import (
     optimum_against_size,
     rate_panel,
 )
-from depthmup.reports.dataframes import Frames, to_pandas
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
 from depthmup.reports.figure import Kind as FigureKind
@@ -44,7 +43,6 @@ __all__ = [
     "Figure",
     "FigureKind",
     "FigureName",
-    "Frames",
     "Movement",
     "Page",
     "Plot",
@@ -89,7 +87,6 @@ __all__ = [
     "study_specs",
     "summary",
     "table",
-    "to_pandas",
     "tone",
     "write_bytes",
     "write_result",

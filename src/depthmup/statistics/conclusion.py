@@ -1,8 +1,7 @@
 """What an issued certificate says of its target: the optimum, its excess losses and the verdict."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,33 +10,10 @@ from depthmup.records import LEARNING_RATE, Estimate, Tuned, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, Slope
 from depthmup.statistics.asymmetry import ASYMMETRY_WALK
 from depthmup.statistics.design_refusals import FARTHEST
+from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
 from depthmup.statistics.laws import Laws, volume
 from depthmup.statistics.optimum import Optima
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ExcessLoss:
-    """The excess loss of a learning rate at a size that was not trained.
-
-    ``stretch`` predicts log2 curvature over that of the size whose valley is used, ``optimum`` the
-    best log2 learning rate.
-    """
-
-    fitted: Optima
-    size: int
-    stretch: Prediction
-    optimum: Prediction
-
-    def of(self, log2_lr: float) -> Estimate:
-        """The fraction by which the loss exceeds the best: its median, and 5% to 95%."""
-        above = self.fitted.excess(self.size, log2_lr - self.optimum.draws)
-        with np.errstate(over="ignore"):
-            draws = np.expm1(2.0**self.stretch.draws * above)
-        tail = (1 - CONFIDENCE) / 2
-        # A quantile is one of the draws: between a finite and an infinite one there is nothing.
-        low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
-        return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
 
 
 def conclude(
@@ -58,9 +34,14 @@ def conclude(
 
     largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
 
-    def excess_at(size: Size) -> ExcessLoss:
+    def excess_at(size: Size) -> Callable[[float], Estimate]:
+        """The excess loss of a learning rate, as a fraction, at a size that was not trained."""
+        # log2 curvature over that of the largest size, whose valley is used.
         stretch = predict(laws.curvature, size, minus=sizes[largest])
-        return ExcessLoss(fitted=fitted, size=largest, stretch=stretch, optimum=optimum(size))
+        best = optimum(size)
+        return lambda log2_lr: _excess_loss(
+            stretch.draws, fitted.excess(largest, log2_lr - best.draws)
+        )
 
     slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
     at_target, handed_on = optimum(target), _handed_on(laws.optimum, base) + asymmetry
@@ -72,8 +53,8 @@ def conclude(
     return {
         "slopes": slopes,
         "predicted": predicted,
-        "penalty": there.of(at_target.value),
-        "base_regret": there.of(handed_on),
+        "penalty": there(at_target.value),
+        "base_regret": there(handed_on),
         "best_loss": Estimate(
             value=math.exp(best.value), low=math.exp(best.low), high=math.exp(best.high)
         ),
@@ -82,14 +63,24 @@ def conclude(
             robustness=tuple(
                 _slope(laws.curvature, axis, base, target) for axis in laws.curvature.axes
             ),
-            horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target)).of(handed_on),
+            horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target))(handed_on),
         ),
         "verdict": _verdict(slopes, tolerance),
         "law": _law_band(laws.optimum, base, target, asymmetry),
         "penalty_curve": tuple(
-            _point(float(k), there.of(float(k))) for k in np.linspace(low, high, 61)
+            _point(float(k), there(float(k))) for k in np.linspace(low, high, 61)
         ),
     }
+
+
+def _excess_loss(stretch: Array, above: Array) -> Estimate:
+    """The fraction by which the loss exceeds the best: its median, and 5% to 95%."""
+    with np.errstate(over="ignore"):
+        draws = np.expm1(2.0**stretch * above)
+    tail = (1 - CONFIDENCE) / 2
+    # A quantile is one of the draws: between a finite and an infinite one there is nothing.
+    low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
+    return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
 
 
 def _asymmetry_error(fitted: Optima, law: Law, size: Size) -> float:

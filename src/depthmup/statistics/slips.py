@@ -1,7 +1,6 @@
 """Sizes of a table whose rates or losses are in another unit than those of all others."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,14 +40,6 @@ NEAR_FACTOR = 0.15
 on it. Of 393 simulated slips all were within it, of all but one in a hundred within 0.08."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slip:
-    """A size whose values are off by a constant, in logarithms."""
-
-    size: int
-    shift: float
-
-
 def law_of_rates(positions: Array, optima: Array, spacing: Array) -> Trend | None:
     """The trend of most optima; those of coarse grids count less, as they are less precise."""
     return trend_of(positions, optima, least=RATE_SCATTER, errors=np.maximum(spacing, 1.0))
@@ -61,14 +52,14 @@ def slipped_rates(
     high: Array,
     spacing: Array,
     well: Flags | None = None,
-) -> list[Slip]:
+) -> dict[int, float]:
     """Sizes whose rates are octaves off the law of all others' optima: rates of another unit.
 
     A size without an optimum is off if all rates that were tried there are.
     """
     law = law_of_rates(positions, optima, spacing)
     if law is None:
-        return []
+        return {}
     above, below = low - law.expected, high - law.expected
     bound = np.nan_to_num(np.where(above > 0, above, np.where(below < 0, below, 0.0)))
     known = np.isfinite(optima)
@@ -81,7 +72,7 @@ def slipped_rates(
 
 def slipped_losses(
     positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
-) -> list[Slip]:
+) -> dict[int, float]:
     """Sizes whose losses are off the trend of all others by a factor between known units."""
     levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
     agreed = agreeing(levels, NEAR_FACTOR)
@@ -90,7 +81,7 @@ def slipped_losses(
     # Of the trends that can be fitted, the one that most sizes agree on best.
     trend = min((t for t in trends if t is not None), key=lambda t: t.scatter, default=None)
     if trend is None:
-        return []
+        return {}
     off = np.where(agreed, values - trend.expected, 0.0)
     factor = np.abs(np.log(LOSS_FACTORS)[:, None] - off).min(0) <= NEAR_FACTOR
     beyond = np.abs(off) > max(LOSS_JUMP, OUTLYING_LOSS * trend.scatter)
@@ -118,5 +109,6 @@ def _best(positions: Array, optima: Array, spacing: Array) -> Array:
     return np.where(elsewhere, optima, law.expected)
 
 
-def _slips(off: Array, flags: Flags) -> list[Slip]:
-    return [Slip(size=int(i), shift=float(off[i])) for i in np.flatnonzero(flags)]
+def _slips(off: Array, flags: Flags) -> dict[int, float]:
+    """By how much sizes are off, in logarithms."""
+    return {int(i): float(off[i]) for i in np.flatnonzero(flags)}

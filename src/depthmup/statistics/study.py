@@ -46,7 +46,7 @@ from depthmup.statistics.intervals import Array, Flags, Index, around, geometric
 from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.regression import Regression
-from depthmup.statistics.slips import Slip, slipped_rates, trained
+from depthmup.statistics.slips import slipped_rates, trained
 from depthmup.statistics.standing import curves_of
 from depthmup.statistics.table import confounded, slices
 
@@ -545,10 +545,10 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
 
 
 def _far(runs: Runs, fitted: Optima, tuned: Tuned) -> Iterator[Note]:
-    for slip in slips_of(runs, fitted):
-        size = ", ".join(f"{axis} {n:g}" for axis, n in runs.sizes[slip.size].items())
+    for slipped, octaves in slips_of(runs, fitted).items():
+        size = ", ".join(f"{axis} {n:g}" for axis, n in runs.sizes[slipped].items())
         yield Note(
-            text=f"The best {tuned.name} of size {size} is {2.0**slip.shift:.3g} times that of "
+            text=f"The best {tuned.name} of size {size} is {2.0**octaves:.3g} times that of "
             "the law of all other sizes: another unit, or another law there. It is kept.",
             scheme=runs.name,
             defect=Defect.FAR,
@@ -560,8 +560,8 @@ FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
 
 
-def slips_of(runs: Runs, fitted: Optima) -> list[Slip]:
-    """Sizes whose rates are octaves off the law of all others' optima."""
+def slips_of(runs: Runs, fitted: Optima) -> dict[int, float]:
+    """Octaves by which the rates of sizes are off the law of all others' optima."""
     positions, x, spacing = np.log2(runs.array), fitted.curves.log2_lrs, fitted.spacing
     tried = (~np.isnan(x)).sum(-1)
     inside = np.array([place is Place.INTERIOR for place in fitted.places()])

@@ -160,7 +160,7 @@ def certify(
         of_network = result if network == target else of(network)
         if result.issued and of_network.issued and network != sweep.design.base:
             # What the probe shows may withdraw the certificate, so it is judged once more with it.
-            probe = probe_target(of_network, sweep.probed(variant), store, train)
+            probe = probe_target(of_network, sweep, variant, store, train)
             result = result if probe is None else of(probe=probe)
         certificates.append(result)
     return tuple(certificates)

@@ -16,7 +16,6 @@ from depthmup.records import Measurement, Record, Run, Task
 from depthmup.records.key import digest
 from depthmup.sweep.sessions import read_session
 from depthmup.sweep.store_rows import (
-    Damage,
     checksum,
     measurement_row,
     read_losses,
@@ -285,12 +284,10 @@ class Store:
             )
         if isinstance(asked, Task):
             measured = read_values(asked, row[2])
-            if isinstance(measured, Damage):
-                return self._lost(key, text, measured.why)
-            return measured
+            return self._lost(key, text, measured) if isinstance(measured, str) else measured
         ended = read_losses(row[2], row[3])
-        if isinstance(ended, Damage):
-            return self._lost(key, text, ended.why)
+        if isinstance(ended, str):
+            return self._lost(key, text, ended)
         return Record(cell=asked, status=ended[0], losses=ended[1])
 
     def _lost(self, key: str, text: str, why: str) -> None:
@@ -432,7 +429,7 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         return "its key is that of another run"
     if len(row) == len(_COLUMNS["records"]) + 1:
         ended = read_losses(row[2], row[3])
-        return ended.why if isinstance(ended, Damage) else None
+        return ended if isinstance(ended, str) else None
     return None
 
 

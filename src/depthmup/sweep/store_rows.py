@@ -9,7 +9,6 @@ import json
 import math
 import sys
 from array import array
-from dataclasses import dataclass
 from typing import Any
 
 from depthmup.records import Measurement, Record, Status, Task
@@ -18,13 +17,6 @@ CHECKSUM_BYTES = 16
 """Of SHA-256: two rows that differ share a checksum once in 2^128."""
 
 Value = str | bytes | float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Damage:
-    """Damage to a row; ``why`` completes a message that begins with the name of the row."""
-
-    why: str
 
 
 def checksum(*values: Value) -> bytes:
@@ -79,28 +71,28 @@ def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
     return task.key, task.to_json(), json.dumps(dict(measurement.values))
 
 
-def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]] | Damage":
-    """Status and losses from their columns, or damage if no run can have left them."""
+def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]] | str":
+    """Status and losses from their columns, or the damage if no run can have left them."""
     losses = array("f")
     try:
         ended = Status(status)
         # Raises where the length is no whole number of entries, as of a row that was cut.
         losses.frombytes(raw)
     except (TypeError, ValueError) as error:
-        return Damage(why=f"its losses cannot be read ({error})")
+        return f"its losses cannot be read ({error})"
     losses = little_endian(losses)
     problem = impossible(ended, losses)
-    return (ended, losses) if problem is None else Damage(why=problem)
+    return (ended, losses) if problem is None else problem
 
 
-def read_values(task: Task, raw: Any) -> Measurement | Damage:
-    """A measurement from its column, or damage if it holds no named values."""
+def read_values(task: Task, raw: Any) -> Measurement | str:
+    """A measurement from its column, or the damage if it holds no named values."""
     try:
         values = json.loads(raw)
     except (TypeError, ValueError, RecursionError) as error:
-        return Damage(why=f"its values cannot be read ({error})")
+        return f"its values cannot be read ({error})"
     if not isinstance(values, dict):
-        return Damage(why="its values have no names")
+        return "its values have no names"
     return Measurement(task=task, values=values)
 
 

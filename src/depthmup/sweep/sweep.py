@@ -1,6 +1,5 @@
 """A sweep: the design of a model resolved to runs, from which studies and certificates are made."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -184,29 +183,3 @@ class Sweep:
     def chance(self, records: Records, variant: Variant) -> float:
         """The loss of a uniform guess."""
         return self.model.chance(self, records, variant)
-
-    def probed(self, variant: Variant) -> "Probed":
-        """The variant at any size, for a few steps."""
-        return Probed(sweep=self, variant=variant)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probed:
-    """A variant of a sweep at any size, for a few steps."""
-
-    sweep: Sweep
-    variant: Variant
-
-    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
-        """The run of ``STEPS`` steps of a size."""
-        whole = {axis: int(value) for axis, value in size.items()}
-        return replace(self.sweep.run(self.variant, whole, log2_lr, seed), steps=STEPS)
-
-    def work(self, size: Mapping[str, float]) -> float:
-        """The work of a step."""
-        return self.sweep.model.work(self.run(size, 0.0, 0)) / STEPS
-
-    @cached_property
-    def sweep_work(self) -> float:
-        """The work of all runs that were measured."""
-        return math.fsum(self.sweep.model.work(run) for run in self.sweep.runs)

@@ -6,13 +6,15 @@ sizes. It can at the target, before training and in the first steps (``statistic
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from depthmup.records import RUN_AXES, Certificate, Record
 from depthmup.records.certificate import Probe
+from depthmup.sweep.design import Variant
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.store import Store
-from depthmup.sweep.sweep import LAST, STEPS, Probed
+from depthmup.sweep.sweep import LAST, STEPS, Sweep
 
 SEEDS = 2
 """Runs of a probe at each size."""
@@ -31,7 +33,7 @@ Train = Callable[[Sequence[Any]], None]
 
 
 def probe_target(
-    certificate: Certificate, probed: Probed, store: Store, train: Train | None
+    certificate: Certificate, sweep: Sweep, variant: Variant, store: Store, train: Train | None
 ) -> Probe | None:
     """Losses at the target over those at measured sizes, at the certified learning rate.
 
@@ -39,29 +41,39 @@ def probe_target(
     """
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}
-    cost = STEPS * SEEDS * probed.work(target)
-    sizes = [target] if cost <= AFFORDABLE * probed.sweep_work else []
+    cost = SEEDS * sweep.model.work(_run(sweep, variant, target))
+    of_sweep = math.fsum(sweep.model.work(run) for run in sweep.runs)
+    sizes = [target] if cost <= AFFORDABLE * of_sweep else []
     for size in [*sizes, *([in_place] if in_place != target else [])]:
         try:
-            return _at(size, certificate, probed, store, train)
+            return _at(size, certificate, sweep, variant, store, train)
         except (WorkerError, MemoryError):
             continue  # too large for this machine, most likely: its depth is what is left
     return None
 
 
+def _run(
+    sweep: Sweep, variant: Variant, size: Mapping[str, float], log2_lr: float = 0.0, seed: int = 0
+) -> Any:
+    """The run of ``STEPS`` steps of a size."""
+    whole = {axis: int(value) for axis, value in size.items()}
+    return replace(sweep.run(variant, whole, log2_lr, seed), steps=STEPS)
+
+
 def _at(
     size: Mapping[str, float],
     certificate: Certificate,
-    probed: Probed,
+    sweep: Sweep,
+    variant: Variant,
     store: Store,
     train: Train | None,
 ) -> Probe | None:
     base = certificate.base
     alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in _of_run(base))]
-    largest = max(alike, key=lambda s: probed.work(s))
+    largest = max(alike, key=lambda s: sweep.model.work(_run(sweep, variant, s)))
     rate = certificate.predicted.value
     runs = {
-        name: [probed.run(where, rate, seed) for seed in range(SEEDS)]
+        name: [_run(sweep, variant, where, rate, seed) for seed in range(SEEDS)]
         for name, where in (("target", size), ("base", certificate.base), ("largest", largest))
     }
     asked = list({run.key: run for of_size in runs.values() for run in of_size}.values())

@@ -191,14 +191,14 @@ def _of_losses(runs: Runs) -> list[Note]:
     return [
         Note(
             text=f"The losses of size "
-            f"{', '.join(f'{v:g}' for v in runs.sizes[slip.size].values())} are "
-            f"{math.exp(slip.shift):.3g} times the trend of all others: bits for nats, percent, or "
+            f"{', '.join(f'{v:g}' for v in runs.sizes[size].values())} are "
+            f"{math.exp(shift):.3g} times the trend of all others: bits for nats, percent, or "
             "runs that train badly? They are kept.",
             scheme=runs.name,
             defect=Defect.UNIT,
             count=1,
         )
-        for slip in slips
+        for size, shift in slips.items()
     ]
 
 
