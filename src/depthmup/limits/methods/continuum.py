@@ -30,7 +30,19 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.losses import Array
-from depthmup.limits.methods.sides import Side, Sides
+from depthmup.limits.methods.sides import (
+    Among,
+    Corner,
+    Feedback,
+    Kept,
+    Kicks,
+    Memory,
+    Pull,
+    Side,
+    Sides,
+    Starts,
+    States,
+)
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
@@ -103,13 +115,8 @@ class Depths(Side):
         self.returned, self.gain = np.zeros((2, depths, size, size))
 
     def sweep(
-        self,
-        other: Self,
-        start: Float[Array, "rows states"],
-        pull: Float[Array, "*matrices old"],
-        memory: Float[Array, "*matrices every every"],
-        keep: int,
-    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
+        self, other: Self, start: Starts, pull: Pull, memory: Memory, keep: int
+    ) -> tuple[Kept, Starts]:
         """Integrate the new rows over p by collocation: one linear equation, the old rows known."""
         n = len(pull)
         old = (slice(None), slice(n), slice(n))
@@ -146,24 +153,14 @@ class Depths(Side):
         neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
         self.tail = max(self.tail, float(neglected.max()))
 
-    def kicks(
-        self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        pull: Float[Array, " old"],
-    ) -> Float[Array, "layers rows old"]:
+    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
         """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C."""
         n = len(pull)
         return self.rate * feedback - states[:, :, n : 2 * n] * pull
 
     def among(
-        self,
-        other: Self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        kick: Float[Array, "layers rows old"],
-        start: Float[Array, "rows rows"],
-    ) -> Float[Array, "depths rows rows"]:
+        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
+    ) -> Among:
         """Covariances of the new rows with each other, after their sweep."""
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))

@@ -35,7 +35,19 @@ from jaxtyping import Float
 from scipy.signal import lfilter
 
 from depthmup.limits.losses import Array
-from depthmup.limits.methods.sides import Side, Sides
+from depthmup.limits.methods.sides import (
+    Among,
+    Corner,
+    Feedback,
+    Kept,
+    Kicks,
+    Memory,
+    Pull,
+    Side,
+    Sides,
+    Starts,
+    States,
+)
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.training import train
@@ -73,13 +85,8 @@ class Layers(Side):
         self.residue, self.gain = np.zeros((2, depth, size, size))
 
     def sweep(
-        self,
-        other: Self,
-        start: Float[Array, "rows states"],
-        pull: Float[Array, "*matrices old"],
-        memory: Float[Array, "*matrices every every"],
-        keep: int,
-    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
+        self, other: Self, start: Starts, pull: Pull, memory: Memory, keep: int
+    ) -> tuple[Kept, Starts]:
         """Carry the new rows from layer to layer, by one transfer matrix (3n, 3n) each."""
         depth, n = len(self.kick), pull.shape[-1]
         states = np.empty((depth + 1, keep, 3 * n))
@@ -131,24 +138,14 @@ class Layers(Side):
         np.multiply(memory.T - pull[:, None], other.cov[::-1][ends][old], out=a[:, 1, :, 2])
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
 
-    def kicks(
-        self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        pull: Float[Array, " old"],
-    ) -> Float[Array, "layers rows old"]:
+    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
         """Rows of what a layer adds to the response."""
         n = len(pull)
         return self.c**2 * feedback[:-1] - states[:-1, :, n : 2 * n] * pull
 
     def among(
-        self,
-        other: Self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        kick: Float[Array, "layers rows old"],
-        start: Float[Array, "rows rows"],
-    ) -> Float[Array, "depths rows rows"]:
+        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
+    ) -> Among:
         """Covariances of the new rows with each other, after their sweep."""
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))

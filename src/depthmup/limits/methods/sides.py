@@ -7,7 +7,7 @@ the continuum of infinite depth, with one matrix per block or two, are kinds of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,17 @@ from depthmup.limits.solution import History, Ledger, Solution, Status
 from depthmup.limits.training import Method, require_finite
 
 S = TypeVar("S", bound="Side")
+
+# Rows are new vectors, n old ones; a sweep's states are (response, cov, cross) side by side, 3n.
+Starts: TypeAlias = Float[Array, "rows states"]
+States: TypeAlias = Float[Array, "depths rows states"]
+Kept: TypeAlias = Float[Array, "depths kept states"]
+Feedback: TypeAlias = Float[Array, "depths rows old"]
+Kicks: TypeAlias = Float[Array, "layers rows old"]
+Among: TypeAlias = Float[Array, "depths rows rows"]
+Corner: TypeAlias = Float[Array, "rows rows"]
+Pull: TypeAlias = Float[Array, "*matrices old"]
+Memory: TypeAlias = Float[Array, "*matrices every every"]
 
 
 class Rows(NamedTuple):
@@ -62,13 +73,8 @@ class Side(ABC):
 
     @abstractmethod
     def sweep(
-        self,
-        other: Self,
-        start: Float[Array, "rows states"],
-        pull: Float[Array, "*matrices old"],
-        memory: Float[Array, "*matrices every every"],
-        keep: int,
-    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
+        self, other: Self, start: Starts, pull: Pull, memory: Memory, keep: int
+    ) -> tuple[Kept, Starts]:
         """(response, cov, cross) of new rows against the n old ones, side by side: 3n states.
 
         ``start`` is where the sweep starts. ``pull`` is how far past updates move the new rows,
@@ -78,22 +84,12 @@ class Side(ABC):
 
     @abstractmethod
     def among(
-        self,
-        other: Self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        kick: Float[Array, "layers rows old"],
-        start: Float[Array, "rows rows"],
-    ) -> Float[Array, "depths rows rows"]:
+        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
+    ) -> Among:
         """Covariances of the new rows with each other, from ``start``, after their sweep."""
 
     @abstractmethod
-    def kicks(
-        self,
-        states: Float[Array, "depths rows states"],
-        feedback: Float[Array, "depths rows old"],
-        pull: Float[Array, " old"],
-    ) -> Float[Array, "layers rows old"]:
+    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
         """Rows of ``kick`` after a sweep."""
 
     @abstractmethod
@@ -107,7 +103,7 @@ class Side(ABC):
         n: int,
         w: Float[Array, " old"],
         keep: int,
-    ) -> tuple[Float[Array, "rows states"], Float[Array, "kept kept"]]:
+    ) -> tuple[Starts, Float[Array, "kept kept"]]:
         """Where a sweep starts: (response, cov, cross) of new rows, and the first ones' mutual cov.
 
         There ``own = source U - (w * source source^T) other``; the second term is a trained U
