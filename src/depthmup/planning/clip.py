@@ -21,25 +21,10 @@ def clip_grad_norm_(
     strict: bool = True,
     group: "dist.ProcessGroup | None" = None,
 ) -> Tensor:
-    """Clip gradients so that the norm of the *unfolded* gradients is at most ``max_norm``.
+    """Clip gradients by the norm of the *unfolded* gradients: ``Plan.clip_grad_norm_``.
 
     A parameter that carries a multiplier A has 1/A times the gradient it would have were A in the
-    forward pass, so the usual global norm depends on the form, and with it on width and depth:
-
-        norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
-
-    Example:
-        >>> import torch, depthmup
-        >>> from depthmup.models import ResidualMLP
-        >>> def make(width, depth):
-        ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
-        >>> model, x = make(64, 8), torch.ones(4, 8)
-        >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
-        ...                      own_init="fan_in")
-        >>> model(x).sum().backward()
-        >>> norm = plan.clip_grad_norm_(model, 1e-3)
-        >>> round(float(plan.clip_grad_norm_(model, 1e-3)), 6)
-        0.001
+    forward pass, so the usual global norm depends on the form, and with it on width and depth.
     """
     tensors = check(plan, model) if strict else planned_parameters(plan, model)
     folded = {p.name: p.folded for p in plan.prescriptions}

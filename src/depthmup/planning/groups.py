@@ -61,16 +61,7 @@ def param_groups(
     vector_weight_decay: float | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
-
-    Parameters with the same factors share a group. Each group has the settings (``lr``,
-    ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its ``lr_factor``:
-    a schedule that sets absolute rates multiplies by it, ``group["lr"] = rate *
-    group["lr_factor"]``. Frozen parameters are left out.
-
-    For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
-    set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
-    """
+    """Parameter groups for one optimizer: ``Plan.param_groups``."""
     if plan.family.matrices_only:
         raise ValueError(
             f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
@@ -123,12 +114,7 @@ def muon_groups(
     betas: tuple[float, float] | None = None,
     independent_decay: bool = False,
 ) -> MuonGroups:
-    """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
-
-    With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"`` is
-    ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP, AdaMuon,
-    MuonH) takes the place of Muon.
-    """
+    """Parameter groups for Muon and for the AdamW beside it: ``Plan.muon_groups``."""
     if not plan.family.matrices_only:
         raise ValueError(
             f"This plan is for {plan.optimizer}, which trains every parameter. Use "

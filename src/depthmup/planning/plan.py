@@ -187,35 +187,50 @@ class Plan(PlanContent):
     def param_groups(
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
     ) -> list[dict[str, Any]]:
-        """Parameter groups for one optimizer; see ``groups.param_groups``.
+        """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
+
+        Parameters with the same factors share a group. Each group has the settings (``lr``,
+        ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its
+        ``lr_factor``: a schedule that sets absolute rates multiplies by it. Frozen parameters are
+        left out.
 
         Args:
             model: of the plan.
             lr: the learning rate at the base.
             weight_decay: at the base.
-            options: ``eps``, ``betas``, ``decoupled``, ``independent_decay``,
-                ``vector_weight_decay``, and keys to be copied into every group.
+            options: ``eps`` and ``betas`` at the base. Adafactor's ``eps`` is a pair, as in torch.
+                ``vector_weight_decay`` of gains and biases (usually 0). ``independent_decay=True``
+                if the optimizer subtracts ``weight_decay * w`` and not ``lr * weight_decay * w``.
+                ``decoupled``, for an optimizer that the library does not know by name: whether
+                ``lr * weight_decay * w`` is subtracted from the weight. All other keys are copied
+                into every group.
 
         Returns:
             Groups, each with the names of its parameters and its ``lr_factor``.
 
         Raises:
-            ValueError: decay that cannot transfer, or an optimizer of matrices, which needs
-                ``muon_groups``.
+            ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
+                optimizer of matrices alone, which needs ``muon_groups``.
         """
         return groups.param_groups(self, model, lr=lr, weight_decay=weight_decay, **options)
 
     def muon_groups(
         self, model: nn.Module, *, lr: float, adamw_lr: float, **options: Any
     ) -> groups.MuonGroups:
-        """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``.
+        """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
+
+        With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"``
+        is ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP,
+        AdaMuon, MuonH) takes the place of Muon.
 
         Args:
             model: of the plan.
             lr: of the matrices' optimizer, at the base.
             adamw_lr: of the AdamW beside it, at the base.
-            options: ``weight_decay``, ``adamw_weight_decay``, ``vector_weight_decay``, ``eps``,
-                ``matrix_eps``, ``betas``, ``independent_decay``.
+            options: ``weight_decay`` of Muon, ``adamw_weight_decay`` (the same unless given) and
+                ``vector_weight_decay`` of gains and biases; ``eps`` and ``betas`` of AdamW at the
+                base; ``matrix_eps``, the epsilon of an optimizer in the place of Muon, if it is to
+                be scaled; ``independent_decay`` as in ``param_groups``, for both.
 
         Returns:
             Groups for two optimizers; ``JoinedOptimizer`` makes them one.
@@ -231,12 +246,21 @@ class Plan(PlanContent):
         optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """Multiply the rates of groups that exist by the factors; see ``rescale.rescale``.
+        """Multiply learning rates, epsilons and decays of groups that exist by the factors.
+
+        A group whose parameters have different factors is split; every other key is copied, and
+        parameters that the plan does not know stay as they are. The rates in the groups are those
+        that are right at the base.
 
         Args:
             model: whose parameters the groups hold.
-            optimizer: one that was just built, changed in place; or groups, which are copied.
-            options: ``defaults``, ``independent_decay``, ``strict``.
+            optimizer: one that was just built, changed in place: its groups get the keys
+                ``lr_factor`` and ``lr_origin``. Or groups that one will be built from: they are
+                copied, and get no new key, because some optimizers refuse keys unknown to them.
+            options: ``defaults``: ``lr``, ``weight_decay`` and ``eps`` of groups without their own.
+                ``independent_decay`` as in ``param_groups``. ``strict=False`` for a part of the
+                model, such as a pipeline stage, and for a model with adapters (PEFT), whose own
+                parameters keep their rates.
 
         Returns:
             The groups, which an optimizer already has.
@@ -244,52 +268,114 @@ class Plan(PlanContent):
         Raises:
             PlanMismatch: this is not the model of the plan, or none of its parameters is in a
                 group.
-            ValueError: the groups were rescaled before, or belong to another kind of optimizer.
+            ValueError: the groups were rescaled before, have a scheduler already, lack a rate,
+                belong to an optimizer of another family, or couple their decay.
+
+        Example:
+            >>> import torch, depthmup
+            >>> from depthmup.models import ResidualMLP
+            >>> def make(width, depth):
+            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+            >>> model, x = make(64, 8), torch.zeros(4, 8)
+            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
+            ...                      own_init="fan_in")
+            >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            >>> groups = plan.rescale(model, optimizer)
+            >>> sorted({group["lr"] for group in optimizer.param_groups})
+            [0.0025, 0.01]
         """
         return rescale.rescale(self, model, optimizer, **options)
 
     def verify(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> None:
-        """Refuse what does not train the model by this plan; see ``verify.verify``.
+        """Refuse an optimizer, a schedule or a model that does not follow this plan.
+
+        Checks that every trained parameter of the plan is in one group; that learning rates, decays
+        and epsilons of groups that came from one have the plan's ratios; that settings given to the
+        optimizer beside the groups are not ignored; that explicit multipliers are attached; and
+        that the plan initialized the model.
 
         Args:
             model: as it will be trained.
             optimizer: one, or all that train the model.
-            options: ``scheduler`` with ``steps``, ``initialized_by_plan``, ``strict``.
+            options: ``scheduler`` of the optimizer, of which ``steps`` steps are tried on a copy.
+                ``initialized_by_plan=False`` where weights come from a checkpoint and
+                ``initialize`` was not called. ``strict=False`` for a part of the model, such as a
+                pipeline stage, or one with adapters.
 
         Raises:
             PlanMismatch: with every problem, and what to do about each.
+
+        Example:
+            >>> import torch, depthmup
+            >>> from depthmup.models import ResidualMLP
+            >>> def make(width, depth):
+            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+            >>> model, x = make(64, 8), torch.zeros(4, 8)
+            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
+            ...                      own_init="fan_in")
+            >>> plan.initialize(model)
+            >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            >>> groups = plan.rescale(model, optimizer)
+            >>> plan.verify(model, optimizer)
+            >>> erased = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=10)
+            >>> plan.verify(model, optimizer)
+            Traceback (most recent call last):
+            ...
+            depthmup.planning.initialize.PlanMismatch: ...
         """
         verify.verify(self, model, optimizer, **options)
 
     def watch(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> list[Any]:
-        """Verify now and again while the optimizer steps; see ``verify.watch``.
+        """Verify now, and the ratios again while the optimizer steps.
+
+        Hooks of ``optimizer.step`` verify, so this works in any trainer, without a callback of its
+        own; each takes microseconds per group.
 
         Args:
             model: as it will be trained.
             optimizer: one, or all that train the model.
-            options: ``at``, the steps before which to verify, and ``strict``.
+            options: ``at``, numbers of the steps before which to verify, the first being 1;
+                ``strict`` as in ``verify``.
 
         Returns:
             Handles whose ``remove()`` ends the watch.
 
         Raises:
-            PlanMismatch: now, or from ``optimizer.step()``.
+            PlanMismatch: now, or from ``optimizer.step()`` when a schedule has erased the ratios.
         """
         return verify.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
-        """Clip by the unfolded model's norm; see ``clip.clip_grad_norm_``.
+        """Clip gradients so that the norm of the *unfolded* gradients is at most ``max_norm``.
+
+        With the multiplier A_i that each parameter carries,
+
+            norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
 
         Args:
             model: with gradients.
             max_norm: the largest norm.
-            options: ``norm_type``, ``strict``, ``group``.
+            options: ``norm_type``, which is p. ``strict`` as in ``verify``. ``group``, the
+                processes that hold the other stages of a pipeline; the norm is that of all.
 
         Returns:
-            The norm before clip.
+            The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
 
         Raises:
             PlanMismatch: this is not the model of the plan.
+
+        Example:
+            >>> import torch, depthmup
+            >>> from depthmup.models import ResidualMLP
+            >>> def make(width, depth):
+            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+            >>> model, x = make(64, 8), torch.ones(4, 8)
+            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
+            ...                      own_init="fan_in")
+            >>> model(x).sum().backward()
+            >>> norm = plan.clip_grad_norm_(model, 1e-3)
+            >>> round(float(plan.clip_grad_norm_(model, 1e-3)), 6)
+            0.001
         """
         return clip.clip_grad_norm_(self, model, max_norm, **options)
 

@@ -36,25 +36,7 @@ def rescale(
     independent_decay: bool = False,
     strict: bool = True,
 ) -> Groups:
-    """Multiply learning rates, epsilons and decays of groups that exist by a plan's factors.
-
-    A group whose parameters have different factors is split; every other key is copied, and
-    parameters that the plan does not know stay as they are. The rates in the groups are those that
-    are right at the base.
-
-    Example:
-        >>> import torch, depthmup
-        >>> from depthmup.models import ResidualMLP
-        >>> def make(width, depth):
-        ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
-        >>> model, x = make(64, 8), torch.zeros(4, 8)
-        >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
-        ...                      own_init="fan_in")
-        >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        >>> groups = plan.rescale(model, optimizer)
-        >>> sorted({group["lr"] for group in optimizer.param_groups})
-        [0.0025, 0.01]
-    """
+    """Multiply rates of groups that exist by a plan's factors: ``Plan.rescale``."""
     built = isinstance(optimizer, torch.optim.Optimizer)
     given = list(optimizer.param_groups if built else optimizer)  # type: ignore[union-attr, arg-type]
     _refuse_repetition(given, optimizer)

@@ -54,31 +54,7 @@ def verify(
     initialized_by_plan: bool = True,
     strict: bool = True,
 ) -> None:
-    """Refuse an optimizer, a schedule or a model that does not follow the plan.
-
-    Checks that every trained parameter of the plan is in one group; that learning rates, decays and
-    epsilons of groups that came from one have the plan's ratios; that what was given to the
-    optimizer beside the groups is not ignored; that explicit multipliers are attached; and that the
-    plan initialized the model. With a scheduler, its next ``steps`` steps are tried on a copy.
-
-    Example:
-        >>> import torch, depthmup
-        >>> from depthmup.models import ResidualMLP
-        >>> def make(width, depth):
-        ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
-        >>> model, x = make(64, 8), torch.zeros(4, 8)
-        >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
-        ...                      own_init="fan_in")
-        >>> plan.initialize(model)
-        >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        >>> groups = plan.rescale(model, optimizer)
-        >>> plan.verify(model, optimizer)
-        >>> erased = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=10)
-        >>> plan.verify(model, optimizer)
-        Traceback (most recent call last):
-        ...
-        depthmup.planning.initialize.PlanMismatch: ...
-    """
+    """Refuse an optimizer, schedule or model that does not follow the plan: ``Plan.verify``."""
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     entries = list(_entries(plan, model, optimizers))
     problems = [
@@ -100,11 +76,7 @@ def watch(
     at: Iterable[int] = LOOKS,
     strict: bool = True,
 ) -> list[Any]:
-    """Verify now, and the ratios again while the optimizer steps.
-
-    Hooks of ``optimizer.step`` verify, so this works in any trainer, without a callback of its own;
-    each takes microseconds per group.
-    """
+    """Verify now, and the ratios again while the optimizer steps: ``Plan.watch``."""
     verify(plan, model, optimizer, initialized_by_plan=False, strict=strict)
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     steps = frozenset(at)
