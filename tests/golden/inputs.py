@@ -2,8 +2,8 @@
 
     python -m tests.golden.inputs
 
-makes the files in ``stores`` and ``tables`` anew. They are inputs, not golden files: no change of
-the library needs them made again. Losses are trained by the built-in networks, or follow ``law``,
+makes the files in ``stores`` and ``tables`` anew. They are inputs, not golden files: only a
+search whose statistics ask for other runs needs its store made again. Losses are trained by the built-in networks, or follow ``law``,
 whose optima and noise are known; the tests train nothing.
 """
 
