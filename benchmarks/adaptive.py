@@ -1,6 +1,6 @@
 """How much training does a search for the verdict save, and are its verdicts and intervals true?
 
-    python -m benchmarks.adaptive real        # the tables of docs/adaptive.md; minutes
+    python -m benchmarks.adaptive real        # the tables of docs/studies/adaptive.md; minutes
     python -m benchmarks.adaptive simulated   # whole searches at known drifts
     python -m benchmarks.adaptive looks       # rules for stopping
     python -m benchmarks.adaptive curves      # made to deceive

@@ -1,7 +1,7 @@
 """Rules of the run, measured: the best learning rate as batch and duration change.
 
     python -m benchmarks.axes train STORE    # what the store does not hold yet
-    python -m benchmarks.axes STORE          # the tables of docs/axes.md
+    python -m benchmarks.axes STORE          # the tables of docs/studies/axes.md
 
 Residual networks of width 32 and depth 4 on the digits, and decoders of width 32 and two layers on
 bytes of Python's standard library, each with AdamW and with Muon. Batches over a factor of 32,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.calibration train            # what the store does not hold yet
     python -m benchmarks.calibration train --set broad
-    python -m benchmarks.calibration                  # the tables of docs/calibration.md
+    python -m benchmarks.calibration                  # the tables of docs/studies/calibration.md
 
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed

@@ -1,6 +1,6 @@
 """Do the intervals of drifts and certificates hold what they say? Simulated, with known truth.
 
-    python -m benchmarks.coverage                      # the tables of docs/statistics.md; minutes
+    python -m benchmarks.coverage                # the tables of docs/studies/statistics.md; minutes
     python -m benchmarks.coverage --experiments 1000   # sharper
 
 Five shapes of valley x twelve noises x 2 to 6 seeds x 4 to 6 sizes x grids of half an octave and

@@ -3,8 +3,8 @@
     python -m benchmarks.predict decoders     # looks at what the store does not hold; the table
 
 The networks, batches and learning rates of ``benchmarks.decoders``; measured optima are those that
-docs/transformers.md prints. Predicted, with P^-1 the factors that Adam divides gradients by and D
-the plan's factors on the learning rate, as lambda^-1 of P^-1/2 D^1/2 G D^1/2 P^-1/2
+docs/studies/transformers.md prints. Predicted, with P^-1 the factors that Adam divides gradients by
+and D the plan's factors on the learning rate, as lambda^-1 of P^-1/2 D^1/2 G D^1/2 P^-1/2
 
     at initialization   P from the mean square of the gradients of the first ten batches
     after warmup        P from Adam's own second moments, at the weights after the ten steps of

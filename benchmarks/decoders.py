@@ -1,7 +1,7 @@
 """Schemes on small transformers: SP, muP, Depth-muP and CompleteP with AdamW and with Muon.
 
     python -m benchmarks.decoders train     # what the store does not hold yet
-    python -m benchmarks.decoders           # the tables of docs/transformers.md
+    python -m benchmarks.decoders           # the tables of docs/studies/transformers.md
 
 Decoders of width 32 and 2 to 16 layers, two branches each, on bytes of Python's standard library.
 All schemes and learning rates of a seed see the same batches, and start from the same weights.

@@ -1,4 +1,4 @@
-"""Feature diversity from depth 64 to 1024, beside the exact limits; the tables of docs/probes.md.
+"""Feature diversity from depth 64 to 1024, beside limits; the tables of docs/studies/probes.md.
 
     python benchmarks/diversity.py                  # all three; ten minutes of one core
     python benchmarks/diversity.py --only linear    # trained, linear or conditions

@@ -1,6 +1,6 @@
 """Mixtures of experts, measured: the coordinate check along the number of experts, and transfer.
 
-    python -m benchmarks.experts check         # the first table of docs/experts.md
+    python -m benchmarks.experts check         # the first table of docs/studies/experts.md
     python -m benchmarks.experts transfer OUT  # the second: what OUT does not hold yet is trained
 
 Transfer is measured on bytes of Python's standard library, of which the next one is predicted from

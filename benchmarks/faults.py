@@ -1,6 +1,6 @@
 """How many seeded mistakes the coordinate check catches, and how many correct models it fails.
 
-    python benchmarks/faults.py                 # everything; writes the tables of docs/check.md
+    python benchmarks/faults.py             # everything; writes the tables of docs/studies/check.md
     python benchmarks/faults.py --only mlp      # the models whose name contains "mlp"
 
 Every fault is one mistake that people make, planted in a model that is otherwise planned correctly;

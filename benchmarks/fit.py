@@ -1,6 +1,6 @@
 """Does a fit of a person's table hold what it says? Simulated tables with known truth.
 
-    python -m benchmarks.fit                  # the tables of docs/fit.md; ten minutes on one core
+    python -m benchmarks.fit            # the tables of docs/studies/fit.md; ten minutes on one core
     python -m benchmarks.fit --tables 400     # sharper
 
 A table has 18 sizes, six depths and three widths; exponents drawn for each axis; valleys of five

@@ -1,6 +1,6 @@
 """How often the check's intervals hold the truth, and how often a check fails what is right.
 
-    python benchmarks/intervals.py             # the table of docs/check.md; minutes
+    python benchmarks/intervals.py             # the table of docs/studies/check.md; minutes
     python benchmarks/intervals.py --checks 50 # roughly
     python benchmarks/intervals.py --seeds 5   # its last rows
 

@@ -1,6 +1,6 @@
 """Twenty plain torch models as people write them, default initialization: planned and checked.
 
-    python benchmarks/plain.py                  # all of them: the table of docs/check.md
+    python benchmarks/plain.py                  # all of them: the table of docs/studies/check.md
     python benchmarks/plain.py --only conv      # those whose name contains "conv"
 
 No flag is given to any of them. Each is planned at four times the width and depth of its base, and

@@ -2,7 +2,7 @@
 
     python -m benchmarks.predict look      # sharpness at initialization, and a few full-batch steps
     python -m benchmarks.predict train     # 200 steps of SGD and Adam; some ten core-minutes
-    python -m benchmarks.predict           # the tables of docs/predict.md, as Markdown
+    python -m benchmarks.predict           # the tables of docs/studies/predict.md, as Markdown
     python -m benchmarks.predict decoders  # Adam's sharpness on decoders; some six core-minutes
 
 All go on from what the store holds.

@@ -1,7 +1,7 @@
 """What is the bias of a search's drift made of? The demo's networks, measured densely.
 
     python -m benchmarks.search_bias train     # what runs/valleys does not hold yet; ten minutes
-    python -m benchmarks.search_bias           # a table of docs/adaptive.md
+    python -m benchmarks.search_bias           # a table of docs/studies/adaptive.md
 
 Residual MLPs of depths 8 to 128 on rates a quarter of an octave apart, two octaves to either side
 of every optimum, none of them a rate of ``benchmarks.resampled``, and with seeds of their own. Each

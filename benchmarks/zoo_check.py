@@ -1,6 +1,6 @@
 """Published architectures, planned and checked with no flag: none may fail.
 
-    python -m benchmarks.zoo_check                 # those of CHECKED: the table of docs/zoo.md
+    python -m benchmarks.zoo_check              # those of CHECKED: the table of docs/studies/zoo.md
     python -m benchmarks.zoo_check Llama GPT2
 
 Every observable of a model that is planned by CompleteP is measured at three widths and depths, and

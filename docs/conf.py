@@ -32,7 +32,7 @@ html_title = f"depthmup {version}"
 html_static_path = ["_static"]
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
 html_show_sphinx = False
-exclude_patterns = ["_build", "log.md"]
+exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
@@ -59,26 +59,26 @@ add_module_names = False
 suppress_warnings = ["docutils", "ref.term", "myst.header", "autosummary.import_cycle"]
 
 _OUTSIDE = {
-    "../EVIDENCE.md": "evidence-table.md",
-    "../SECURITY.md": "security.md",
-    "../CHANGELOG.md": "changelog.md",
-    "../README.md": "index.md",
+    "EVIDENCE": "studies/evidence-table.md",
+    "SECURITY": "reference/security.md",
+    "CHANGELOG": "reference/changelog.md",
+    "README": "index.md",
 }
 
 
 def _links(app, name, source):
     """Links to files beside the docs lead to their pages on the site."""
-    if name == "index":  # pages beside this one that it does not list
-        listed = set(re.findall(r"^[\w/-]+$", source[0], re.MULTILINE))
-        others = {page.stem for page in HERE.glob("*.md")} - listed - {"index", "log"}
-        source[0] = source[0].replace("@others@", "\n".join(sorted(others)))
     up = "../" * name.count("/")
-    for outside, page in _OUTSIDE.items():
-        source[0] = source[0].replace(f"]({outside})", f"]({up}{page})")
-    source[0] = re.sub(r"\]\(\.\./examples[^)]*\)", f"]({up}examples.md)", source[0])
-    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks|reproduction)[^)]*\)", r"`\1`", source[0])
-    source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", source[0])
-    source[0] = source[0].replace("](log.md)", "](changelog.md)")
+    text = re.sub(
+        rf"\]\((?:\.\./)+({'|'.join(_OUTSIDE)})\.md([^)]*)\)",
+        lambda link: f"]({up}{_OUTSIDE[link[1]]}{link[2]})",
+        source[0],
+    )
+    text = re.sub(r"\]\((?:\.\./)+examples[^)]*\)", f"]({up}reference/examples.md)", text)
+    text = re.sub(
+        r"\[([^\]]*)\]\((?:\.\./)+(?:tests|src|benchmarks|reproduction)[^)]*\)", r"`\1`", text
+    )
+    source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", text)
 
 
 def _mend_sources(app, exception):

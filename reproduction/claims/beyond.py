@@ -387,7 +387,7 @@ def _claim(name: str, title: str, shows: str, experiment: Callable[[Setting], Ex
         name=name,
         title=title,
         shows=shows,
-        source="docs/limits.md",
+        source="docs/studies/limits.md",
         experiment=experiment,
         group="beyond",
     )

@@ -1,8 +1,8 @@
 """More seeds where a claim is open: the error of 5% is spent evenly over the looks.
 
 Whoever looks at a 95% interval after every few seeds and stops when it suits is wrong too often
-(docs/adaptive.md). So an experiment that may be looked at k times takes intervals of 1 - 0.05 / k
-at every look, all of which hold the truth in 95% of cases.
+(docs/studies/adaptive.md). So an experiment that may be looked at k times takes intervals of
+1 - 0.05 / k at every look, all of which hold the truth in 95% of cases.
 """
 
 import math

@@ -2,8 +2,8 @@
 
 A search trains the rates and seeds that tell most, until the interval of the drift lies inside or
 outside of the region that the claim accepts, or until nothing could change that any more
-(docs/adaptive.md). Where a figure shows whole curves, it begins with their grid, and adds what the
-verdict lacks: rates between those of the grid around an optimum, and seeds.
+(docs/studies/adaptive.md). Where a figure shows whole curves, it begins with their grid, and
+adds what the verdict lacks: rates between those of the grid around an optimum, and seeds.
 """
 
 from collections.abc import Callable, Sequence

@@ -50,7 +50,7 @@ class Blocks:
     >>> Blocks(lr=0.5, block_depth=2, lr_second=0.25).rates
     (0.5, 0.25)
 
-    *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices as in docs/limits.md.
+    *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices: docs/studies/limits.md.
     """
 
     lr: float = 1.0

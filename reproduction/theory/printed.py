@@ -54,7 +54,7 @@ def printed_nonlinear(
         0.480131
         0.485713
 
-    *Source:* arXiv 2310.02244, Definition E.1 and (F.32); see docs/limits.md.
+    *Source:* arXiv 2310.02244, Definition E.1 and (F.32); see docs/studies/limits.md.
     """
     asked = limits.problem(
         steps,

@@ -75,7 +75,7 @@ def fit(
         >>> round(report.exponent("depth").value, 2), report.verdict.value
         (-0.5, 'drifts')
 
-    *Source:* the statistics are those of ``depthmup.transfer`` (docs/statistics.md).
+    *Source:* the statistics are those of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
     table = _runs_in(table)
     reading = reading or Reading()

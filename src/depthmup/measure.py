@@ -115,8 +115,8 @@ def transfer(
         [2, 4]
 
     *Source:* the question is that of Tensor Programs V (arXiv 2203.03466) along width and of
-    TP6 (arXiv 2310.02244) along depth; the statistics are this package's (docs/statistics.md,
-    docs/adaptive.md).
+    TP6 (arXiv 2310.02244) along depth; the statistics are this package's
+    (docs/studies/statistics.md, docs/studies/adaptive.md).
     """
     leave_if_starting()
     if out is not None:

@@ -53,7 +53,7 @@ def test_it_says_what_moves(call, capsys):
     assert main([*call, "--scheme", "1/2,0"]) == 0
     out = capsys.readouterr().out
     assert "Along depth the best learning rate moves down" in out
-    assert "docs/predict.md" in out
+    assert "docs/studies/predict.md" in out
 
 
 def test_json_and_a_chart(call, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Every code block of the tutorials and how-tos runs; every command line in them is one.
+"""Every code block of the tutorials and how-tos runs; every command line of the docs is one.
 
 Blocks of one page run in order in one namespace, in a folder of their own. A page that says
 ``<!-- needs: package -->`` is skipped where the package is not installed, and run by
@@ -34,7 +34,10 @@ PAGES = [
     ),
     DOCS / "gallery.md",
 ]
-LONG = {"ten-minutes", "transformer", "tuners", "gallery"}
+USER = [page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "studies"]
+"""Pages for people who use the package; studies are kept as they were written."""
+GENERATED = {"command-line", "changelog", "security", "examples"}
+LONG = {"ten-minutes", "transformer", "tuners", "gallery", "notebook"}
 _BLOCK = re.compile(
     r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -55,9 +58,9 @@ def processes(page):
 
 
 def commands():
-    for page in [*PAGES, DOCS.parent / "README.md"]:
+    for page in [*USER, DOCS.parent / "README.md"]:
         for body in blocks(page, ""):
-            for line in body.splitlines():
+            for line in body.replace("\\\n", " ").splitlines():
                 if line.startswith("depthmup "):
                     yield pytest.param(line, id=f"{page.stem}: {line[:60]}")
 
@@ -147,6 +150,40 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             generated = target.startswith("depthmup") and target.endswith(".rst")
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def words(page):
+    """The words of a page without its code."""
+    return len(
+        re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S).split()
+    )
+
+
+@pytest.mark.parametrize("page", [p for p in USER if p.stem not in GENERATED], ids=lambda p: p.stem)
+def test_a_page_is_short_and_leads_on(page):
+    text = page.read_text(encoding="utf-8")
+    assert words(page) <= (1_300 if page.stem == "files" else 900)
+    assert re.search(r"^Next: .*\]\([^)]+\.md", text.replace("\n[", " ["), re.M)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((DOCS / "studies").glob("[!i]*.md")), ids=lambda page: page.stem
+)
+def test_a_study_begins_with_question_answer_date_and_command(page):
+    if page.stem != "evidence-table":
+        text = page.read_text(encoding="utf-8")
+        box = text.split("\n\n")[1]
+        assert re.findall(r"^> \*\*(\w+)\.\*\* \S", box, re.M) == [
+            "Question", "Answer", "Date", "Command"
+        ]  # fmt: skip
+
+
+def test_every_page_stands_in_the_contents():
+    listed = set()
+    for index, folder in ((DOCS / "index.md", DOCS), (DOCS / "studies/index.md", DOCS / "studies")):
+        for body in re.findall(r"```{toctree}\n(.*?)```", index.read_text(encoding="utf-8"), re.S):
+            listed |= {folder / name for name in re.findall(r"^[\w/-]+$", body, re.M)}
+    assert {page.with_suffix("") for page in DOCS.rglob("*.md")} - listed <= {DOCS / "index"}
 
 
 class TestAdoption:

@@ -40,7 +40,7 @@ WITHOUT_SOURCE = {
         "depthmup.diagnostics": "local_slopes",
         "depthmup.statistics": "drifts local_slopes slope_weights standard_errors",
     },
-    "this package's own, derived in docs/statistics.md, docs/adaptive.md and docs/check.md": {
+    "this package's own, derived in docs/studies (statistics.md, adaptive.md, check.md)": {
         "depthmup": "next_runs",
         "depthmup.diagnostics": "likely_cause",
         "depthmup.statistics": "centre_error cost drift excess_loss "

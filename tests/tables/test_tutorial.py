@@ -1,4 +1,4 @@
-"""The five minutes of docs/fit.md, followed by their text: commands, refusals, printed lines."""
+"""docs/tutorials/csv.md, followed by its text: commands, refusals, printed lines."""
 
 import re
 import shlex
@@ -8,10 +8,10 @@ import pytest
 
 from depthmup.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "fit.md"
-FIVE_MINUTES = PAGE.read_text(encoding="utf-8").split("## Five minutes")[1].split("\n## ")[0]
-BLOCKS = re.findall(r"^```\n(.*?)^```", FIVE_MINUTES, re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "csv.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("depthmup")]
+ANSWERED, REFUSED = COMMANDS[:3], COMMANDS[3:]
 
 
 def followed(command, capsys):
@@ -25,18 +25,19 @@ def test_the_page_has_the_commands():
 
 def test_two_refusals_lead_to_the_verdict(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    status, said = followed(COMMANDS[0], capsys)
+    status, said = followed(REFUSED[0], capsys)
     assert status == 2
-    proposed = re.search(r"`(--axes [^`]*)`", FIVE_MINUTES)[1]
+    proposed = re.search(r"`(--axes [^`]*)`", PAGE)[1]
     assert proposed in said.err
-    status, said = followed(f"{COMMANDS[0]} {proposed}", capsys)
-    assert status == 2
-    assert "'scheme'" in said.err
-    assert "--by" in said.err
-    assert followed(f"{COMMANDS[0]} {proposed} --by scheme", capsys)[0] == 0
+    for second in (REFUSED[1], f"{REFUSED[0]} {proposed}"):
+        status, said = followed(second, capsys)
+        assert status == 2
+        assert "'scheme'" in said.err
+        assert "--by" in said.err
+    assert followed(f"{REFUSED[0]} {proposed} --by scheme", capsys)[0] == 0
 
 
-@pytest.mark.parametrize("command", COMMANDS[2:])
+@pytest.mark.parametrize("command", ANSWERED)
 def test_each_command_does_what_the_page_says(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     status, said = followed(command, capsys)

@@ -110,7 +110,7 @@ def _page(prediction: Any, options: "Options", measured: "Movement | None", *, d
     )
 
 
-_RULE = "This is a rule, not a theorem: docs/predict.md has its errors."
+_RULE = "This is a rule, not a theorem: docs/studies/predict.md has its errors."
 
 
 def _headline(prediction: Any) -> str:

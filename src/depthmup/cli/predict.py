@@ -14,8 +14,8 @@ class Options:
 
     Builds your model at every size under the scheme's plan and computes the sharpness of its loss
     at initialization, in about ten passes per size. The best learning rate is predicted to be
-    inversely proportional to the sharpness. This rule is for SGD only; docs/predict.md has its
-    errors.
+    inversely proportional to the sharpness. This rule is for SGD only; docs/studies/predict.md has
+    its errors.
     """
 
     model: str
@@ -129,6 +129,6 @@ def _print(prediction: Any) -> None:
         print(f"\n{note}")
     print(
         "\nThe intervals do not include the error of the rule itself: for SGD on small batches the "
-        "direction\nis usually right and the size often too large (docs/predict.md). Wider "
+        "direction\nis usually right and the size often too large (docs/studies/predict.md). Wider "
         "networks predict better."
     )

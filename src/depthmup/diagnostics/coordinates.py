@@ -114,7 +114,7 @@ def check(
 
     *Source:* the coordinate check of Tensor Programs V (arXiv 2203.03466), Appendix D.1; along
     depth, the exponents of TP6 (arXiv 2310.02244) and of the scheme's own paper. The statistics
-    are this package's (docs/check.md).
+    are this package's (docs/studies/check.md).
     """
     started = time.perf_counter()
     whole = {axis: _whole(axis, values) for axis, values in along.items()}

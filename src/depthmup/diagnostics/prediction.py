@@ -2,7 +2,7 @@
 
 The rule is ``limits.optimal_rate``'s, eta* lambda = constant, with the sharpness of the very
 networks in place of an infinitely wide one's: a few passes through each, at several sizes. What
-the rule is worth was measured; docs/predict.md has the errors.
+the rule is worth was measured; docs/studies/predict.md has the errors.
 """
 
 import time
@@ -37,8 +37,8 @@ TRUSTED = 0.02
 NOT_FOR_ADAM = (
     "The rule is for SGD: Expected an optimizer whose update is proportional to the gradient; got "
     "{optimizer}, for which the sharpness at initialization, preconditioned or not, does not "
-    "predict the drift (docs/predict.md has the numbers). Measure it: `depthmup transfer --model "
-    "... --optimizer {optimizer}`."
+    "predict the drift (docs/studies/predict.md has the numbers). Measure it: `depthmup transfer "
+    "--model ... --optimizer {optimizer}`."
 )
 
 
@@ -99,7 +99,7 @@ def predict(
 
     *Source:* full-batch training is unstable at a sharpness beyond 2 / lr (Cohen et al. 2021,
     arXiv 2103.00065); that the best learning rate keeps its distance from there was measured
-    for this package (docs/predict.md).
+    for this package (docs/studies/predict.md).
     """
     started = time.perf_counter()
     chosen, sizes = scheme_named(scheme), _sizes(base, widths, depths)

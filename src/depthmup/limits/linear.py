@@ -66,7 +66,7 @@ def linear(
 
     *Source:* arXiv 2310.02244, Section 4.1-4.2, Lemma C.1 and D.3, Proposition C.2. The paper's
     setting is batch size 1, scalar input and output, a = lr = 1 and frozen U and V; its kernel in
-    Theorem 4.1 is printed with the wrong last index (see docs/limits.md).
+    Theorem 4.1 is printed with the wrong last index (see docs/studies/limits.md).
     """  # noqa: E501
     asked = problem(
         steps,

@@ -61,7 +61,7 @@ def nonlinear(
         >>> round(float(limits.nonlinear(steps, activation="erf", lr=1.0).outputs[1][0, 0]), 6)
         -0.267186
 
-    *Source:* arXiv 2310.02244, Claim E.1, corrected: see docs/limits.md.
+    *Source:* arXiv 2310.02244, Claim E.1, corrected: see docs/studies/limits.md.
     """  # noqa: E501
     asked = problem(
         steps,

@@ -6,7 +6,7 @@ at initialization, per unit of the learning rate at the base,
     eta*(L) lambda(L) = constant,      so      eta*(L) = eta*(L_0) lambda(L_0) / lambda(L).
 
 It is exact for one step of gradient descent on a linear network, holds to a percent for a few, and
-is a rule, no theorem, beyond: docs/predict.md says where it fails.
+is a rule, no theorem, beyond: docs/studies/predict.md says where it fails.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def optimal_rate(
         [1.0, 0.48, 0.23]
 
     *Source:* the kernel is standard; that its scale predicts the drift of the optimum was derived
-    and measured for this package (docs/predict.md).
+    and measured for this package (docs/studies/predict.md).
     """
     chosen = scheme_named(scheme)
     if not depths:

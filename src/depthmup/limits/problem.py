@@ -209,7 +209,7 @@ def problem(
         >>> deep.averages, deep.tol
         (None, 1e-09)
 
-    *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices as in docs/limits.md.
+    *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices: docs/studies/limits.md.
     """
     depth, phi = check_depth(depth), resolve(activation)
     branch, optimizer = branch or Branch(), optimizer or SGD()

@@ -3,7 +3,8 @@
 With one sample the sign of a gradient's entry is the product of the signs of its two factors, so
 that updates stay of rank one and the law of one entry of the stream can be carried by particles.
 With more samples, or for Adam, it is not: the update of an entry is a function of all the factors
-it has seen, and no reduction below a network of comparable size is known. See docs/limits.md.
+it has seen, and no reduction below a network of comparable size is known: see
+docs/studies/limits.md.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def sign_sgd(
         >>> bool(s.outputs[1][0, 0] > 0.2)  # towards the target
         True
 
-    *Source:* derived here; see docs/limits.md for what is verified and how.
+    *Source:* derived here; see docs/studies/limits.md for what is verified and how.
     """
     asked = problem(
         steps,

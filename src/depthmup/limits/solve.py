@@ -68,7 +68,7 @@ def solve(problem: Problem, averages: Averages | None = None) -> Solution:
         -0.267186
 
     *Source:* arXiv 2310.02244 for networks with one matrix per block; the others are derived here,
-    see docs/limits.md.
+    see docs/studies/limits.md.
     """  # noqa: E501
     if averages is not None:
         _require_kind(problem, averages)

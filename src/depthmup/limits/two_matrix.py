@@ -66,7 +66,7 @@ def two_matrix(
         >>> round(float(s.outputs[1][0, 0]), 6), round(-math.e / 2, 6)
         (-1.359141, -1.359141)
 
-    *Source:* derived here; see docs/limits.md for what is verified and how.
+    *Source:* derived here; see docs/studies/limits.md for what is verified and how.
     """  # noqa: E501
     asked = problem(
         steps,
@@ -118,7 +118,7 @@ def mean_ode(
         >>> round(float(s.outputs[1][0, 0]), 9)  # -a^2 (lr + lr_second rho) xi_1 xi_0 chi_0
         1.0
 
-    *Source:* derived here, see docs/limits.md; CompleteP: arXiv 2505.01618.
+    *Source:* derived here, see docs/studies/limits.md; CompleteP: arXiv 2505.01618.
     """
     asked = problem(
         steps,

@@ -63,7 +63,7 @@ def calibrate(
 
     *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
     (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
-    this package's (docs/calibration.md).
+    this package's (docs/studies/calibration.md).
     """
     if not len(sizes) == len(losses) == (len(sizes) if early is None else len(early)) > 0:
         raise ValueError(

@@ -57,7 +57,7 @@ ones.
 
 They were set on one public table, of 1,911 runs with one seed. On two others the 90% intervals of
 73 predictions, up to two doublings ahead, held 97%, with a root mean square error of 0.28 octaves,
-against 0.36 of the nearest size's own optimum (docs/statistics.md, ``benchmarks.held_out``).
+against 0.36 of the nearest size's own optimum (docs/studies/statistics.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
 

@@ -9,7 +9,7 @@
   between them, and is then taken to be the lowest point itself.
 
 The first three add in quadrature, up to the last. The numbers were set on simulated valleys and
-hold on measured ones (docs/statistics.md).
+hold on measured ones (docs/studies/statistics.md).
 """
 
 import math

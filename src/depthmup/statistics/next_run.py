@@ -10,7 +10,7 @@ decide "drifts" for less than that size begins with. Where nothing could decide,
 
 What is asked for follows from the losses alone, not from how they came about, so that a search can
 be resumed, replayed, or begun with a table of other runs. The losses of unfinished runs are not
-among them: the best rate moves as training goes on (docs/adaptive.md).
+among them: the best rate moves as training goes on (docs/studies/adaptive.md).
 """
 
 import math
@@ -36,7 +36,7 @@ the bracket, so that no verdict changes."""
 CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
 and the lowest point of a lopsided valley lies beside the centre of three points. Of certificates
-from four seeds it was measured how often they hold (docs/calibration.md)."""
+from four seeds it was measured how often they hold (docs/studies/calibration.md)."""
 
 
 def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:

@@ -29,7 +29,7 @@ INITIAL, FIRST_STEPS = 1.2, 1.15
 
 Before training, over the base's: of 91 certificates that held none was above 1.16, of 12 that
 missed seven were above 1.34. After twenty steps, over the largest measured size's: nine misses of a
-scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/calibration.md).
+scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/studies/calibration.md).
 """
 
 

@@ -159,7 +159,7 @@ def test_distances_in_wide_linear_networks_are_those_of_the_limit(scheme):
 
 @pytest.mark.long
 def test_kappa_of_trained_networks_stays_at_one_half_or_moves_to_zero():
-    """Three depths of the table in docs/probes.md, with abs and Adam."""
+    """Three depths of the table in docs/studies/probes.md, with abs and Adam."""
     depths = (64, 128, 256)
     kappa, endless = {}, {}
     for scheme, alpha in (("depth-mup", "1/2"), ("ode", 1)):

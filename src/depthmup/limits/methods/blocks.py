@@ -22,7 +22,7 @@ Decay leaves the part s_t of an initial matrix: then C, D, G01, G10, A, Bh and t
 s_r s_s. RMSNorm before the block divides x_r by |x_r|: C, G01 and N carry 1 / (|x_r| |x_s|), and
 N_rr gets the projection ``- c rho E[e_r h_r] / |x_r|^2``.
 
-*Source:* derived here by Gaussian conditioning; not proved. See docs/limits.md.
+*Source:* derived here by Gaussian conditioning; not proved. See docs/studies/limits.md.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ as phi(h) enters it: ``particles``.
 
 *Source:* arXiv 2310.02244, Claim E.1 and Appendix F.3.2. The forward equation is Definition E.1's;
 the backward one is not: as printed it is not the gradient of the forward pass.
-See docs/limits.md.
+See docs/studies/limits.md.
 
 With a second matrix per block (``second``, the weights w2 of its past updates times the width
 ratio) its updates are added, ``- a^2 w2 * k0`` to m and ``- a w2 * D`` to every G10 but the

@@ -26,7 +26,7 @@ U's and V's (``deterministic``).
 A particle's Gaussians are made orthonormal over the population, which takes out most of the noise
 of the moments. What is left falls as one over the root of the particles' number.
 
-*Source:* derived here by Gaussian conditioning; not proved. See docs/limits.md.
+*Source:* derived here by Gaussian conditioning; not proved. See docs/studies/limits.md.
 """
 
 from __future__ import annotations
