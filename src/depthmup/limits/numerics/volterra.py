@@ -17,7 +17,7 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
     """The values of ``s(p) = start + int_0^p A s`` at collocation points.
 
     GMRES for all rows at once, to rounding error. Picard iteration would need about twice the
-    products, and loses digits like exp(int |A|) by cancellation when updates are large.
+    products, and loses digits like exp(int abs(A)) by cancellation when updates are large.
 
     Args:
         integral: (points, points), integrates from the first point to each.
