@@ -110,5 +110,6 @@ def setup(app):
     packages(HERE / "reference")
     app.connect("source-read", _links)
     app.connect("build-finished", _mend_sources)
-    app.connect("include-read", lambda app, path, name, source: _links(app, name, source))
+    # MyST names the page of an include without its folder.
+    app.connect("include-read", lambda app, path, _, source: _links(app, app.env.docname, source))
     return {"parallel_read_safe": True}

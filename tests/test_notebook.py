@@ -5,11 +5,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from own_models import SOURCE, batch, make
 from sweeps import FOUR_RUNS, measure
 
 import depthmup
 from depthmup import notebook
+from depthmup.tables import example
 
 
 class Cell:
@@ -107,3 +109,15 @@ def test_a_real_kernel_shows_one_line(tmp_path, monkeypatch):
     [output] = page.cells[0].outputs
     assert output.output_type == "display_data"
     assert output.data["text/plain"].startswith("training: done, 4 runs in ")
+
+
+def test_reports_and_plans_are_text_in_a_kernel(monkeypatch):
+    """Rich shows a table in Jupyter and leaves the file empty, unless it is told not to."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    report = depthmup.fit(
+        example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by=("scheme",)
+    )
+    assert "depth-mup" in str(report)
+    plan = depthmup.plan(make(16, 2), make(16, 2), example_inputs=torch.zeros(2, 16))
+    assert "hidden" in str(plan)

@@ -102,7 +102,7 @@ def page(plan: PlanContent, width: int = _WIDEST) -> Group | Text:
 
 def natural_width(plan: PlanContent) -> int:
     """The columns that the table takes if nothing in it is folded."""
-    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None)
+    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, force_jupyter=False)
     return Measurement.get(console, console.options, table(plan)).maximum
 
 
@@ -110,7 +110,13 @@ def text(plan: PlanContent, width: int | None = None) -> str:
     """The plan as plain text, in which no column is ever dropped."""
     if width is not None and natural_width(plan) > width:
         return narrow_text(plan, width)
-    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, highlight=False)
+    console = Console(
+        file=io.StringIO(),
+        width=_WIDEST,
+        color_system=None,
+        highlight=False,
+        force_jupyter=False,
+    )
     console.width = natural_width(plan)
     console.print(page(plan))
     output = console.file.getvalue()  # type: ignore[attr-defined]

@@ -21,5 +21,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # no markup: a name may hold brackets
     file = io.StringIO()
-    Console(file=file, width=100_000, color_system=None).print(table)
+    # In Jupyter a console would show the table and write nothing.
+    console = Console(file=file, width=100_000, color_system=None, force_jupyter=False)
+    console.print(table)
     return [line.rstrip() for line in file.getvalue().splitlines()]
