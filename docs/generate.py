@@ -3,6 +3,7 @@
 import contextlib
 import io
 from pathlib import Path
+from types import ModuleType
 
 PACKAGES = {
     "depthmup": "the main jobs",
@@ -13,6 +14,9 @@ PACKAGES = {
     "depthmup.records": "what work leaves behind: the fields of every record",
     "depthmup.reports": "pages, charts and figures",
 }
+
+# A page of the API begins with these.
+DOORS = ("plan", "transfer", "check", "fit")
 
 
 def command_line(path: Path) -> None:
@@ -41,10 +45,11 @@ def packages(folder: Path) -> None:
         module = import_module(name)
         title = f"{name}: {says}"
         lines = [title, "=" * len(title), "", f".. currentmodule:: {name}", ""]
-        for public in module.__all__:
+        names = _names(module)
+        if name == "depthmup":
+            lines += [".. autosummary::", "", *(f"   {public}" for public in names), ""]
+        for public in names:
             value = getattr(module, public)
-            if public.startswith("__") or _is_module(value):
-                continue
             if id(value) in documented:
                 lines += [f"``{public}`` is :py:obj:`{documented[id(value)]}`.", ""]
                 continue
@@ -56,8 +61,15 @@ def packages(folder: Path) -> None:
         _write(folder / f"{name.replace('.', '-')}.rst", "\n".join(lines) + "\n")
 
 
-def _is_module(value: object) -> bool:
-    return type(value).__name__ == "module"
+def _names(module: ModuleType) -> list[str]:
+    """The public names of a package: the doors first, a second name of a class behind its own."""
+    public = [name for name in module.__all__ if not name.startswith("__")]
+    values = {name: getattr(module, name) for name in public}
+    names = [name for name in public if not isinstance(values[name], ModuleType)]
+    own = {name: getattr(values[name], "__name__", name) for name in names}
+    second = {name for name in names if own[name] != name and own[name] in names}
+    place = {name: place for place, name in enumerate(DOORS)}
+    return sorted(names, key=lambda name: (place.get(name, len(DOORS)), name in second))
 
 
 def _write(path: Path, text: str) -> None:
