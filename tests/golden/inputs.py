@@ -3,8 +3,8 @@
     python -m tests.golden.inputs
 
 makes the files in ``stores`` and ``tables`` anew. They are inputs, not golden files: only a
-search whose statistics ask for other runs needs its store made again. Losses are trained by the built-in networks, or follow ``law``,
-whose optima and noise are known; the tests train nothing.
+search whose statistics ask for other runs needs its store made again. Losses are trained by the
+built-in networks, or follow ``law``, whose optima and noise are known; the tests train nothing.
 """
 
 import csv
