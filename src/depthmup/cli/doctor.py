@@ -22,6 +22,7 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.records import environment
+    from depthmup.reports.text import aligned
     from depthmup.training import engine_for
     from depthmup.training.native import BuildError, cache_folder, compiler
 
@@ -42,8 +43,8 @@ def run(options: Options) -> int:
     if options.json:
         print_json(facts)
         return 0
-    for name, value in facts.items():
-        print(f"{name:<12}{'none' if value is None else value}")
+    rows = [(name, "none" if value is None else str(value)) for name, value in facts.items()]
+    print(*aligned(rows, left=(0, 1)), sep="\n")
     if chosen.name == "stacked" and compiler() is None:
         print(
             "\nThe native engine trains several times as many networks per second. It needs a C "

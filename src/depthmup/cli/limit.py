@@ -248,9 +248,12 @@ def _refuse(options: Options, what: str, *names: str) -> None:
 
 
 def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
-    print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
+    from depthmup.reports.text import aligned
+
+    rows = [("step", "loss", "RMS of x at the output")]
     for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
-        print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
+        rows.append((str(t), f"{loss:.5f}", f"{line[-1]:.5f}"))
+    print(*aligned(rows, left=()), sep="\n")
     print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
 
 

@@ -126,17 +126,16 @@ def _headline(prediction: Any) -> str:
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
     from depthmup.reports.sentences import number
+    from depthmup.reports.text import aligned
 
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
-    header = f"{'depth':>6}  {'factor':>8}  {'octaves':>8}"
-    print(header + (f"  {'measured':>9}" if beside else ""))
+    rows = [("depth", "factor", "octaves", *(["measured"] if beside else []))]
     for depth, factor, octaves in zip(
         prediction.depths, prediction.factors, prediction.octaves, strict=True
     ):
-        line = f"{depth:>6}  {factor:>8.3g}  {number(octaves):>8}"
-        if depth in beside:
-            line += f"  {number(beside[depth].value):>9}"
-        print(line)
+        of_depth = number(beside[depth].value) if depth in beside else ""
+        rows.append((str(depth), f"{factor:.3g}", number(octaves), *([of_depth] if beside else [])))
+    print(*aligned(rows, left=()), sep="\n")
     if math.isfinite(prediction.drift):
         print(f"\n{_headline(prediction)} {_RULE}")
 

@@ -114,16 +114,16 @@ def run(options: Options) -> int:
 def _print(prediction: Any) -> None:
     from depthmup.records import sentence
     from depthmup.reports.sentences import interval, number
+    from depthmup.reports.text import aligned
 
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
     print(f"{what}: predicted from {prediction.seeds} seeds")
     for along in prediction.axes:
-        print(f"\n{along.axis:>8}  {'sharpness':>9}  {'octaves':>8}  95% over seeds")
+        rows = [(along.axis, "sharpness", "octaves", "95% over seeds")]
         for at in along.sizes:
-            print(
-                f"{along.size(at):>8}  {at.curvature.value:>9.3g}  {number(at.octaves.value):>8}  "
-                f"{interval(at.octaves)}"
-            )
+            sharp, octaves = f"{at.curvature.value:.3g}", number(at.octaves.value)
+            rows.append((str(along.size(at)), sharp, octaves, interval(at.octaves)))
+        print("", *aligned(rows, left=(3,)), sep="\n")
         print(sentence(prediction, along.axis))
     for note in prediction.notes:
         print(f"\n{note}")

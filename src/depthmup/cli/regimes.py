@@ -73,9 +73,14 @@ def run(options: Options) -> int:
         print_json(values)
         return 0
     print(f"alpha = {region.alpha}, gamma = {region.gamma}: {region.name}\n")
-    for name, value in values.items():
-        if name not in ("alpha", "gamma", "name", "why"):
-            shown = {"True": "yes", "False": "no", "None": "-"}.get(str(value), value)
-            print(f"  {name.replace('_', ' '):<20}{shown}")
+    from depthmup.reports.text import aligned
+
+    shown = {"True": "yes", "False": "no", "None": "-"}
+    rows = [
+        ("", name.replace("_", " "), shown.get(str(value), str(value)))
+        for name, value in values.items()
+        if name not in ("alpha", "gamma", "name", "why")
+    ]
+    print(*aligned(rows, left=(0, 1, 2)), sep="\n")
     print(f"\n{region.why}")
     return 0

@@ -73,6 +73,8 @@ def run(options: Options) -> int:
 
 
 def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
+    from depthmup.reports.text import aligned
+
     header = ["rule", "lr x", "octaves", *(["lr"] if lr else []), "decay x", "epsilon x"]
     rows = [[*header, "1 - beta x", "says nothing of"]]
     for one in rules:
@@ -89,14 +91,7 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
                 ", ".join(one.silent) if one.rule.exponents else "the learning rate",
             ]
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i in (0, len(widths) - 1) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    lines = aligned(rows, left=(0, len(rows[0]) - 1))
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
