@@ -94,6 +94,10 @@ class Several:
     def keys(self) -> tuple[str, ...]:
         return tuple(each.key for each in self.tasks)
 
+    @property
+    def output(self) -> str:
+        return ""
+
     def only(self, keys: Collection[str]) -> "Several":
         return replace(self, tasks=tuple(each for each in self.tasks if each.key in keys))
 

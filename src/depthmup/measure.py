@@ -124,8 +124,8 @@ def transfer(
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     check_resolved(sweep, target, tolerance)
-    runner = runner_of(model, sweep, on)
     folder = None if out is None else Path(out)
+    runner = runner_of(model, sweep, on, out=folder)
     path = None if folder is None else folder / MAIN_STORE
     state = begin(sweep, tolerance=tolerance, complete=target is not None)
     check_budget(state)
@@ -161,7 +161,16 @@ def transfer(
         executor = workers if log is None else Logged(executor=workers, log=log)
 
         def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
-            run(runs, store=store, executor=executor, jobs=checked, tell=tell, about=about)
+            first = runner.trainer.first_alone and not len(store)
+            run(
+                runs,
+                store=store,
+                executor=executor,
+                jobs=checked,
+                tell=tell,
+                about=about,
+                first_alone=first,
+            )
 
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
@@ -175,7 +184,8 @@ def transfer(
         def train_few(runs: Sequence[Any]) -> None:
             run(runs, store=store, executor=workers, jobs=runner.trainer.jobs)
 
-        report = load_report(store, sweep, train=train_few)
+        probes = runner.trainer.probes
+        report = load_report(store, sweep, train=train_few if probes else None)
     if folder is not None:
         report.save(folder)
     return report

@@ -3,12 +3,17 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from depthmup.execution import Execution
 from depthmup.model import Model, by_reference
 from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, outline
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
+from depthmup.training.command import RunFolders
 from depthmup.training.placement import Placement, check_device
+
+RUNS = "runs"
+"""The folder, in that of a measurement, of the runs of a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +27,17 @@ class Runner:
     shard: str
 
 
-def runner_of(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int) -> Runner:
-    """The executor that was asked for, and the trainer for a sweep's runs there."""
+def runner_of(
+    model: Model | BuiltIn,
+    sweep: Sweep,
+    on: Execution | Executor | int,
+    *,
+    out: Path | None = None,
+) -> Runner:
+    """The executor that was asked for, and the trainer for a sweep's runs there.
+
+    ``out`` is the folder of the measurement, in which the runs of a command have theirs.
+    """
     execution = on if isinstance(on, Execution) else Execution()
     if isinstance(on, int):
         execution = Execution(workers=on)
@@ -57,6 +71,7 @@ def runner_of(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | i
             threads=execution.threads,
             stacked=_stacks(execution.engine),
             time_limit=getattr(chosen, "trial_seconds", None),
+            folders=_folders(model, out),
         )
     return Runner(
         executor=chosen,
@@ -65,6 +80,12 @@ def runner_of(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | i
         workers=_workers(chosen),
         shard=execution.shard,
     )
+
+
+def _folders(model: Model, out: Path | None) -> RunFolders | None:
+    if model.command is None or out is None:
+        return None
+    return RunFolders(folder=str((out / RUNS).resolve()), start=str(Path.cwd()))
 
 
 def _workers(executor: Executor) -> int:

@@ -31,11 +31,18 @@ class CustomModel:
     train: str = ""
     """Your training function, instead of --model: module:function or path/to/file.py:function."""
 
+    command: str = ""
+    """Your command, instead of --model: 'python train.py --lr {lr} --layers {depth} --seed {seed}
+    --out {out}'. It trains one run; names in braces are filled in."""
+
     batch: str = "batch"
     """Function that returns a batch: a name in the same file, or module:function."""
 
     loss: str = ""
-    """Function that returns the loss; by default the file's loss, or cross-entropy."""
+    """Function that returns the loss; by default the file's loss, or cross-entropy. With --command,
+    where its loss is: '{out}/log.csv:val_loss' (a column of a CSV or JSON lines file),
+    '{out}/loss.txt' (one number), or 're:loss=(\\S+)' (a pattern with one group, matched to the
+    output)."""
 
     version: str = ""
     """Version of your code. By default its source is hashed, and all runs are repeated when it
@@ -105,11 +112,13 @@ class Options:
     The file that --model names defines factory(width, depth) -> module,
     batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets). --train names a function that does the whole training itself:
-    train(trial) -> the loss of every step.
+    train(trial) -> the loss of every step. --command trains every run by your own command line.
 
         depthmup transfer --preset tiny --out runs/first
         depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
         depthmup transfer --model mine.py:make --base 64x2 --depths 2,4,8 --target depth=64
+        depthmup transfer --command 'python train.py --lr {lr} --layers {depth} --seed {seed} --out
+            {out}' --loss '{out}/log.csv:val_loss' --base depth=4 --depths 4,8,16 --out runs/mine
         depthmup transfer --tune multiplier --lr 0.003 --preset tiny --out runs/multiplier
     """
 
@@ -309,7 +318,7 @@ def _prepare_page(options: Options) -> None:
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe."""
-    if options.custom.model or options.custom.train:
+    if options.custom.model or options.custom.train or options.custom.command:
         _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
         return _custom(options), _design(options, base=None)
     _refuse_others(options.custom, CustomModel(), "custom models (--model)")
@@ -332,16 +341,37 @@ def _custom(options: Options) -> "Model":
     from depthmup.model.time_limit import time_limit
 
     custom = options.custom
-    if custom.model and custom.train:
+    given = [name for name in ("model", "train", "command") if getattr(custom, name)]
+    if len(given) > 1:
         raise ValueError(
-            "Expected either --model, a factory, or --train, a training function; got both."
+            "Expected one of --model, a factory, --train, a training function, and --command; got "
+            f"{' and '.join(f'--{name}' for name in given)}."
         )
+    if custom.command:
+        return _commanded(options)
     with time_limit(options.execution.seconds, "Loading your file"):
         if custom.train:
             return Model(train=find_function(custom.train), version=custom.version)
         return Model.load(
             custom.model, batch=custom.batch, loss=custom.loss, version=custom.version
         )
+
+
+def _commanded(options: Options) -> "Model":
+    from depthmup.model import Model
+
+    custom = options.custom
+    if not custom.loss:
+        raise ValueError(
+            "Expected --loss with --command, the place of a run's loss, such as "
+            "--loss '{out}/log.csv:val_loss'."
+        )
+    if options.steps is not None and "{steps}" not in custom.command:
+        raise ValueError(
+            "Expected {steps} in the command, by which your script is given --steps; add it, or "
+            "leave out --steps."
+        )
+    return Model(command=custom.command, loss=custom.loss, version=custom.version)
 
 
 def _built_in(networks: BuiltInNetworks) -> "BuiltIn":

@@ -1,16 +1,20 @@
 """Custom models: their functions, the fingerprint of their source, and how processes load them."""
 
+from depthmup.model.command import Command, check_names, names_of
 from depthmup.model.load import find_function, size
 from depthmup.model.model import Functions, Model, by_reference, resolved
 from depthmup.model.sizes import batches_at, check_axes, network_at
 
 __all__ = [
+    "Command",
     "Functions",
     "Model",
     "batches_at",
     "by_reference",
     "check_axes",
+    "check_names",
     "find_function",
+    "names_of",
     "network_at",
     "resolved",
     "size",

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from depthmup.model.command import CommandError
 from depthmup.model.source_files import PACKAGE, is_library
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
@@ -36,7 +37,12 @@ def own_trace(error: BaseException) -> str | None:
 
 
 def error_report(error: BaseException) -> str:
-    """The traceback of an error in a run: the custom code's part of it, if there is one, or all."""
+    """The traceback of an error in a run: the custom code's part of it, if there is one, or all.
+
+    An error of a command has none that would tell a person anything.
+    """
+    if isinstance(error, CommandError):
+        return str(error)
     return own_trace(error) or "".join(traceback.format_exception(error)).rstrip()
 
 

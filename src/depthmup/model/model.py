@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from depthmup.model.command import Command, code_of, parsed
 from depthmup.model.load import find_function, load_functions
 
 Function: TypeAlias = Callable[..., Any]
@@ -35,6 +36,13 @@ class Model:
             ``depth``, ``size``, ``ratio(axis)``, ``lr``, ``seed``, ``scheme``, ``optimizer``,
             ``steps``, ...) and returns the loss of every step, NaN where it
             diverged.
+        command: instead of these, a command that trains one run, such as ``"python train.py --lr
+            {lr} --layers {depth} --seed {seed} --out {out}"``. Names in braces are filled in: every
+            axis of the base, ``lr``, ``seed``, ``steps``, ``scheme``, ``optimizer``,
+            ``weight_decay``, ``multiplier``, settings of the design, and ``out``, a folder of the
+            run's own. ``loss`` is then where its loss is read: ``"{out}/log.csv:val_loss"``, a
+            column of a CSV or JSON lines file; ``"{out}/loss.txt"``, a file with one number; or
+            ``"re:PATTERN"``, a regular expression with one group, matched to its output.
         plan: ``plan(model, base, trial)`` returns a plan, for models whose plan takes more
             arguments than the scheme, such as ``branches`` or ``roles``.
         optimizers: ``optimizers(model, lr)`` returns a list of optimizers; ``check`` needs it for a
@@ -46,7 +54,8 @@ class Model:
             of other code are never reused.
 
     Raises:
-        ValueError: neither a factory with its data nor ``train`` is given, or both are.
+        ValueError: none of a factory with its data, ``train`` and ``command`` is given, or several
+            are; a command or its loss cannot be read.
 
     Example:
         >>> import torch
@@ -65,6 +74,7 @@ class Model:
     batch: Function | str | None = None
     loss: Function | str = CROSS_ENTROPY
     train: Function | str | None = None
+    command: str | None = None
     plan: Function | str | None = None
     optimizers: Function | str | None = None
     cost: Function | str | None = None
@@ -99,14 +109,18 @@ class Model:
         """Those that are given, by their names."""
         # Hashed in this order since the first version, or stored runs would get other keys. The
         # optimizers do not affect runs of ``transfer``, which are trained by the plan's.
+        if self.command is not None:
+            return {}
         names = ("plan", "train") if self.train is not None else ("make", "batch", "loss", "plan")
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
     def name(self) -> str:
-        """The name of the function that makes or trains it."""
+        """The name of the function that makes or trains it, or of the command's script."""
         own = resolved(self)
+        if own.command is not None:
+            return own.command.name
         function = own.make or own.train
         return getattr(function, "__name__", type(function).__name__)
 
@@ -115,9 +129,11 @@ class Model:
         """Its version, or the fingerprint of its source code."""
         if self.version:
             return f"version {self.version}"
+        own = resolved(self)
+        if own.command is not None:
+            return f"command {code_of(own.command)}"
         from depthmup.model.fingerprint import fingerprint  # which loads torch
 
-        own = resolved(self)
         return fingerprint(getattr(own, name) for name in self.functions)
 
     def example_inputs(self, seed: int = 0) -> Any:
@@ -135,7 +151,16 @@ class Model:
 
 
 def _check_complete(model: Model) -> None:
-    given = [name for name in ("make", "batch", "train", "plan") if getattr(model, name)]
+    names = ("make", "batch", "train", "command", "plan")
+    given = [name for name in names if getattr(model, name)]
+    if model.command is not None:
+        if len(given) > 1:
+            raise ValueError(
+                "Expected either a command, which does the whole training, or functions; got "
+                f"{', '.join(given)}."
+            )
+        parsed(model.command, None if model.loss == CROSS_ENTROPY else model.loss)
+        return
     if model.train is not None and len(given) > 1:
         raise ValueError(
             "Expected either train(trial), which does the whole training, or make(width, depth) "
@@ -143,14 +168,17 @@ def _check_complete(model: Model) -> None:
         )
     if model.train is None and not {"make", "batch"} <= set(given):
         raise ValueError(
-            "Expected make(width, depth) and batch(generator), or train(trial); got "
+            "Expected make(width, depth) and batch(generator), train(trial) or a command; got "
             f"{', '.join(given) or 'none of them'}."
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Functions:
-    """A model's functions themselves, None for those that were not given."""
+    """A model's functions themselves, None for those that were not given, or its command.
+
+    ``whole`` says that the person's own code does the whole training.
+    """
 
     make: Any
     batch: Any
@@ -159,6 +187,11 @@ class Functions:
     plan: Any
     optimizers: Any
     cost: Any
+    command: Command | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.train is not None or self.command is not None
 
 
 @lru_cache(maxsize=16)
@@ -169,11 +202,17 @@ def resolved(model: Model) -> Functions:
             f"Expected a depthmup.Model(make, batch=batch); got {type(model).__name__}."
         )
 
+    if model.command is not None:
+        cost = find_function(model.cost) if isinstance(model.cost, str) else model.cost
+        none: dict[str, Any] = {f.name: None for f in fields(Functions)}
+        return Functions(**{**none, "cost": cost, "command": parsed(model.command, model.loss)})
+
     def function(name: str) -> Any:
         value = getattr(model, name)
         return find_function(value) if isinstance(value, str) else value
 
-    return Functions(**{f.name: function(f.name) for f in fields(Functions)})
+    names = [f.name for f in fields(Functions) if f.name != "command"]
+    return Functions(**{name: function(name) for name in names})
 
 
 def by_reference(model: Model) -> Model:

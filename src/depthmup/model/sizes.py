@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from depthmup.model.command import check_axes_of
 from depthmup.model.model import Functions
 from depthmup.records.study import RUN_AXES, Axis
 
@@ -34,7 +35,9 @@ def batches_at(own: Functions, size: Mapping[Axis, int]) -> Callable[[Any], Any]
 
 def check_axes(own: Functions, axes: Iterable[Axis]) -> None:
     """Refuse axes of which the model takes no notice, and arguments that no axis gives."""
-    if own.train is not None:
+    if own.command is not None:
+        check_axes_of(own.command, axes)
+    if own.whole:
         return
     size = dict.fromkeys(axes, 1)
     taken = {*_of_make(own, size), *_unnamed(own, size), *_of_batch(own, size).values()}

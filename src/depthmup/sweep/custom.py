@@ -22,7 +22,9 @@ class Custom:
     """What a store holds of a custom model.
 
     ``name`` and ``code`` are those of ``Trial``; ``planned`` says whether the library's plan is
-    applied, under which all schemes agree at the base and share its runs. ``costs`` holds what a
+    applied, under which all schemes agree at the base and share its runs. ``untrained_loss`` says
+    whether a run's first loss is that of the untrained model; a command reports its own later.
+    ``costs`` holds what a
     person's own function said of every size, as ``(size, steps, cost)``: the search is replayed
     from it by whoever opens the store.
     """
@@ -32,10 +34,12 @@ class Custom:
     planned: bool = True
     numerics: int = NUMERICS
     costs: tuple[Cost, ...] = ()
+    untrained_loss: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         raw = {"kind": "custom", **encode(self)}
-        return raw if self.costs else {k: v for k, v in raw.items() if k != "costs"}
+        usual = {"costs": not self.costs, "untrained_loss": self.untrained_loss}
+        return {k: v for k, v in raw.items() if not usual.get(k)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Custom":
@@ -113,7 +117,12 @@ class Custom:
         return replace(self, costs=tuple(costs))
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
-        """The base's loss before training, a geometric mean over seeds: what training must beat."""
+        """The base's loss before training, a geometric mean over seeds; infinite where unknown.
+
+        It is a bound that training must beat.
+        """
+        if not self.untrained_loss:
+            return math.inf
         of_rates = sweep.points(variant, [sweep.design.base])[0]
         first = [records[trial].losses[:1] for trial in (of_rates[0] if of_rates else ())]
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]

@@ -52,6 +52,11 @@ class Job(Protocol):
         """The keys of its results, in any order."""
         ...
 
+    @property
+    def output(self) -> str:
+        """The last lines that its run printed, where they are kept, for a job that was stopped."""
+        ...
+
     def only(self, keys: Collection[str]) -> "Job":
         """The job of only some of the results, which have the same bits."""
         ...
@@ -77,6 +82,10 @@ class Train:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(cell.key for cell in self.cells)
+
+    @property
+    def output(self) -> str:
+        return ""
 
     def only(self, keys: Collection[str]) -> "Train":
         return replace(self, cells=tuple(cell for cell in self.cells if cell.key in keys))
@@ -113,6 +122,10 @@ class Measure:
     @property
     def keys(self) -> tuple[str, ...]:
         return (self.task.key,)
+
+    @property
+    def output(self) -> str:
+        return ""
 
     def only(self, keys: Collection[str]) -> "Measure":
         return self

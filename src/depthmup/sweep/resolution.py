@@ -8,6 +8,8 @@ from functools import partial
 from depthmup.model import Model, check_axes, resolved
 from depthmup.rules import DEPTH_MUP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
+from depthmup.sweep.asked_of_command import check_asked as check_asked_of
+from depthmup.sweep.asked_of_command import usual_scheme
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.bounds import LARGEST_SIZE
 from depthmup.sweep.built_in import BuiltIn
@@ -64,13 +66,19 @@ def resolved_sweep(
         design,
         optimizers=optimizers,
     ).with_grid(_started(design, optimizers, _usual_rate))
-    check_axes(resolved(model), design.base)
+    own = resolved(model)
+    if own.command is not None:
+        check_asked_of(own.command, design)
+    check_axes(own, design.base)
     custom = Custom(
-        name=model.name, code=model.code, planned=model.train is None and model.plan is None
+        name=model.name,
+        code=model.code,
+        planned=not own.whole and own.plan is None,
+        untrained_loss=own.command is None,
     )
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
-    custom = custom.with_costs(resolved(model).cost, design)
+    custom = custom.with_costs(own.cost, design)
     return Sweep(model=custom, design=design), target
 
 
@@ -109,7 +117,12 @@ def _usual_rate(optimizer: str) -> float:
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:
-    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own."""
+    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own.
+
+    A command runs as it is, under SP.
+    """
+    if (command := resolved(model).command) is not None:
+        return usual_scheme(command)
     if not custom.planned:
         return DEPTH_MUP
     from depthmup.training.preflight import suitable_scheme

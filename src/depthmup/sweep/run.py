@@ -144,11 +144,14 @@ def run(
     jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
+    first_alone: bool = False,
 ) -> int:
     """Do everything asked for that the store does not hold.
 
     Each result is stored as soon as it is ready, so whatever stops this call, the next one
     continues from there. A job that fails does not stop the others.
+
+    With ``first_alone`` the least job comes before all others, and none of them if it fails.
     """
     missing = store.missing(asked)
     todo = jobs(missing)
@@ -162,6 +165,10 @@ def run(
         weights={key: job.work / len(job.keys) for job in todo for key in job.keys},
     )
     try:
+        if first_alone and len(todo) > 1:
+            least = min(todo, key=lambda job: job.work)
+            executor([least], keeper)
+            todo = [] if keeper.failures else [job for job in todo if job is not least]
         executor(todo, keeper)
     finally:
         keeper.note()

@@ -10,10 +10,21 @@ from depthmup.sweep.cost import check_memory, check_memory_of_models, core_secon
 from depthmup.sweep.jobs import MEMBERS, Job, training
 from depthmup.sweep.trial_jobs import together, trial_jobs
 from depthmup.training import Placement, engine_for
+from depthmup.training.command import RunFolders
 
 
 class Trainer(Protocol):
-    """Turns the runs of one model into jobs."""
+    """Turns the runs of one model into jobs.
+
+    ``first_alone``: nothing but a run shows whether runs work, so one comes before the others.
+    ``probes``: runs of a few steps show what a model does at a size.
+    """
+
+    @property
+    def first_alone(self) -> bool: ...
+
+    @property
+    def probes(self) -> bool: ...
 
     @property
     def engine(self) -> str:
@@ -41,6 +52,8 @@ class BuiltInTrainer:
     placement: Placement
     workers: int = 1
     rounds: bool = False
+    first_alone: bool = False
+    probes: bool = True
 
     @property
     def engine(self) -> str:
@@ -76,9 +89,20 @@ class CustomTrainer:
     threads: int = 1
     stacked: bool = False
     time_limit: float | None = None
+    folders: RunFolders | None = None
+
+    @property
+    def first_alone(self) -> bool:
+        return self.model.command is not None
+
+    @property
+    def probes(self) -> bool:
+        return self.model.command is None
 
     @property
     def engine(self) -> str:
+        if self.model.command is not None:
+            return "your command, one run after another"
         return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
 
     def check(self, runs: Sequence[Trial], *, workers: int) -> None:
@@ -99,7 +123,9 @@ class CustomTrainer:
     def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
         if self.stacked:
             return together(runs, self.model, device=self.device)
-        return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
+        return trial_jobs(
+            runs, self.model, device=self.device, threads=self.threads, folders=self.folders
+        )
 
     def seconds(self, runs: Sequence[Trial]) -> float:
         from depthmup.training.forecast import seconds_of_stacks

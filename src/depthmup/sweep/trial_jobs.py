@@ -12,13 +12,15 @@ from depthmup.sweep.jobs import StepLoss, Tell
 
 if TYPE_CHECKING:
     from depthmup.model import Model
+    from depthmup.training.command import RunFolders
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTrial:
     """The job of training a single trial, so that an error in one does not affect others.
 
-    If it is ``live``, the loss of every step is told at that step.
+    If it is ``live``, the loss of every step is told at that step. ``folders`` is where a command's
+    runs have their folders.
     """
 
     trial: Trial
@@ -26,6 +28,7 @@ class TrainTrial:
     device: str = "cpu"
     threads: int = 1
     live: bool = False
+    folders: "RunFolders | None" = None
 
     @property
     def work(self) -> float:
@@ -34,6 +37,14 @@ class TrainTrial:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         return (self.trial.key,)
+
+    @property
+    def output(self) -> str:
+        from depthmup.training.command import command_and_last_lines
+
+        if self.folders is None:
+            return ""
+        return command_and_last_lines(self.folders.log(self.trial))
 
     def only(self, keys: Collection[str]) -> "TrainTrial":
         return self
@@ -50,6 +61,7 @@ class TrainTrial:
             self.model,
             device=self.device,
             threads=self.threads,
+            folders=self.folders,
             on_progress=tell,
             on_loss=tell_loss,
         )
@@ -63,11 +75,17 @@ class TrainTrial:
 
 
 def trial_jobs(
-    trials: Iterable[Trial], model: "Model", *, device: str = "cpu", threads: int = 1
+    trials: Iterable[Trial],
+    model: "Model",
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    folders: "RunFolders | None" = None,
 ) -> list[TrainTrial]:
     """A job for each trial, the longest first."""
     jobs = [
-        TrainTrial(trial=trial, model=model, device=device, threads=threads) for trial in trials
+        TrainTrial(trial=trial, model=model, device=device, threads=threads, folders=folders)
+        for trial in trials
     ]
     return sorted(jobs, key=lambda job: -job.work)
 
@@ -93,6 +111,10 @@ class TrainTogether:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(trial.key for trial in self.trials)
+
+    @property
+    def output(self) -> str:
+        return ""
 
     def only(self, keys: Collection[str]) -> "TrainTogether":
         return replace(self, trials=tuple(trial for trial in self.trials if trial.key in keys))

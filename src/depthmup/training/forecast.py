@@ -25,9 +25,9 @@ def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
 
     A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
     with its members' parameters and examples. Both are fitted to the least stack and the median
-    one. NaN where ``train`` does everything, or a try fails.
+    one. NaN where the person's own code does everything, or a try fails.
     """
-    if model.train is not None or not stacks:
+    if resolved(model).whole or not stacks:
         return math.nan
     by_work = sorted({_work(stack): stack for stack in stacks}.items())
     (least, small), (more, middle) = by_work[0], by_work[len(by_work) // 2]

@@ -15,6 +15,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
+from depthmup.training.command import check_command
 from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import (
     INIT_SCALE,
@@ -37,10 +38,13 @@ def preflight(
     """Try the functions of a custom model at the smallest sizes of a sweep.
 
     Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
-    A custom ``train`` is not tried: nothing short of a run would show what is wrong with it.
+    A custom ``train`` or a command is not tried: nothing short of a run would show what is wrong
+    with it.
     """
     own = resolved(model)
-    if own.train is not None:
+    if own.command is not None:
+        check_command(own.command, trials)
+    if own.whole:
         if stacked:
             raise ValueError(
                 "Expected engine='auto' or 'reference' for a model that has a training loop of its "

@@ -170,7 +170,7 @@ class _Stack:
 
 
 def _stacked(trials: Sequence[Trial], model: Model, device: str) -> _Stack:
-    if callable(resolved(model).train):
+    if resolved(model).whole:
         raise ValueError(
             "Expected a model without a training loop of its own: a stack has the library's. "
             "Train these trials one by one: engine='reference'."

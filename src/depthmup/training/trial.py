@@ -19,6 +19,7 @@ from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.built_in.data_and_weights import stream
+from depthmup.training.command import RunFolders, run_command
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.schedules import schedule
@@ -36,6 +37,7 @@ def run_trial(
     *,
     device: str = "cpu",
     threads: int = 1,
+    folders: RunFolders | None = None,
     on_progress: Tell = lambda fraction: None,
     on_loss: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Record[Trial]:
@@ -44,8 +46,11 @@ def run_trial(
     Common random numbers: the model's own initialization and the batches depend on the seed alone,
     so all learning rates, schemes and sizes of one seed see the same batches. ``threads`` are the
     same here as in worker processes: the order of a sum, and so its rounding, depends on them.
+    ``folders`` is where those of a command's runs are; by default one that goes afterwards.
     """
     own = resolved(model)
+    if own.command is not None:
+        return run_command(trial, own.command, folders, threads=threads)
     with seeded(trial.seed), _threads(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))

@@ -78,7 +78,7 @@ class Backlog:
         self._settle(
             attempt,
             f"It was stopped after {self.seconds(attempt):g} s, its time limit. Allow more with "
-            "--trial-seconds, or find out where it hangs.",
+            f"--trial-seconds, or find out where it hangs.{_printed(attempt.job)}",
         )
 
     def died(self, attempt: Attempt, how: str) -> None:
@@ -87,7 +87,8 @@ class Backlog:
         self._settle(
             attempt,
             f"Workers died {deaths} times at this job; the last time: {how.rstrip()}\nMost likely "
-            "it ran out of memory: use fewer --workers, or a smaller size.",
+            "it ran out of memory: use fewer --workers, or a smaller size."
+            f"{_printed(attempt.job)}",
             deaths=deaths,
             again=deaths < ATTEMPTS,
         )
@@ -104,3 +105,7 @@ class Backlog:
             self._waiting += [Attempt(job=attempt.job.only((key,)), deaths=deaths) for key in left]
         else:
             self._listener.on_failure(attempt.job, why)
+
+
+def _printed(job: Job) -> str:
+    return f"\nIts command, and the last lines of its output:\n{job.output}" if job.output else ""
