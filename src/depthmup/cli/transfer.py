@@ -32,8 +32,8 @@ class CustomModel:
     """Your training function, instead of --model: module:function or path/to/file.py:function."""
 
     command: str = ""
-    """Your command, instead of --model: 'python train.py --lr {lr} --layers {depth} --seed {seed}
-    --out {out}'. It trains one run; names in braces are filled in."""
+    """Your command, instead of --model: 'python train.py lr={lr} layers={depth} seed={seed}
+    out={out}'. It trains one run; names in braces are filled in."""
 
     batch: str = "batch"
     """Function that returns a batch: a name in the same file, or module:function."""
@@ -117,8 +117,8 @@ class Options:
         depthmup transfer --preset tiny --out runs/first
         depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
         depthmup transfer --model mine.py:make --base 64x2 --depths 2,4,8 --target depth=64
-        depthmup transfer --command 'python train.py --lr {lr} --layers {depth} --seed {seed} --out
-            {out}' --loss '{out}/log.csv:val_loss' --base depth=4 --depths 4,8,16 --out runs/mine
+        depthmup transfer --command 'python train.py lr={lr} layers={depth} seed={seed} out={out}'
+            --loss '{out}/log.csv:val_loss' --base depth=4 --depths 4,8,16 --out runs/mine
         depthmup transfer --tune multiplier --lr 0.003 --preset tiny --out runs/multiplier
     """
 
