@@ -13,7 +13,8 @@ def check_asked(command: Command, design: Design) -> None:
     _need(command, "lr", "the learning rate")
     if design.seeds > 1:
         _need(command, "seed", "the seed: the same run would be repeated")
-    if not design.tune.is_learning_rate:
+    tuned_beta2 = design.tune.key == "one_minus_beta2" and "beta2" in command.placeholders
+    if not design.tune.is_learning_rate and not tuned_beta2:
         _need(command, design.tune.key, f"{design.tune.the}, which is tuned")
     if any(value != 1.0 for value in design.multipliers):
         _need(command, "multiplier", "the branch multiplier")

@@ -1,0 +1,273 @@
+"""Sweeps of a person's own command: refused, interrupted, resumed, shared, reported."""
+
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import depthmup
+from depthmup import Design, Execution, Model
+from depthmup.cli.main import main
+from depthmup.sweep import MAIN_STORE, Store, WorkerError
+
+SCRIPT = """
+import json, math, os, sys, time
+given = dict(word.split("=", 1) for word in sys.argv[1:])
+with open(os.path.join(os.path.dirname(given["out"]), "started"), "a") as log:
+    log.write(os.path.basename(given["out"]) + "\\n")
+time.sleep(float(given.get("sleep", 0)))
+depth = int(given["depth"])
+x = math.log2(float(given["lr"])) + 8 + float(given.get("moves", 0)) * math.log2(depth)
+noise = 1e-3 * math.sin(1 + 7 * int(given["seed"]) + 3 * depth)
+with open(given["out"] + "/log.jsonl", "a") as log:
+    for k in range(10):
+        print(json.dumps({"step": k, "loss": 1 + 0.1 * x * x * (k + 1) / 10 + noise}), file=log)
+"""
+WORDS = "lr={lr} depth={depth} seed={seed} out={out}"
+LOSS = "{out}/log.jsonl:loss"
+GRID = {"base": {"depth": 4}, "depth": (4, 8, 16), "lrs": [2.0**k for k in (-10, -9, -8, -7, -6)],
+        "seeds": 2, "steps": 20}  # fmt: skip
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "valley.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def command(script, more=""):
+    return f"{sys.executable} -I -S {script} {WORDS} {more}"
+
+
+def started(out):
+    return (out / "runs" / "started").read_text().split()
+
+
+def stored(out):
+    with Store(out / MAIN_STORE) as store:
+        return len(store)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_script_as_it_is_gets_a_verdict_and_its_files_are_kept(tmp_path, script, workers):
+    out = tmp_path / "out"
+    model = Model(command=command(script), loss=LOSS)
+    report = depthmup.transfer(model, Design(**GRID), out=out, on=workers)
+    assert report.verdict == "transfers"
+    finding = report.finding()
+    assert finding.scheme == "sp"
+    assert [round(o.log2_lr, 1) for o in finding.optima] == [-8.0] * 3
+    assert len(started(out)) == stored(out) == 30
+    logs = sorted((out / "runs").glob("*.log"))
+    assert len(logs) == 30
+    assert all(log.with_suffix("").joinpath("log.jsonl").is_file() for log in logs)
+    depthmup.transfer(model, Design(**GRID), out=out, on=workers)
+    assert len(started(out)) == 30
+
+
+def test_the_command_line_finds_the_optimum_that_moves_and_certifies_nothing(tmp_path, script):
+    out = tmp_path / "out"
+    words = ["transfer", "--command", command(script, "moves=1"), "--loss", LOSS, "--workers", "1"]
+    words += ["--base", "depth=4", "--depths", "4,8,16", "--seeds", "3", "--out", str(out)]
+    assert main([*words, "--json"]) == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert re.search(r'"verdict": "drifts"', json.dumps(summary))
+
+
+def test_a_target_is_certified_without_training_it(tmp_path, script):
+    """A few steps there would take the whole command."""
+    out = tmp_path / "out"
+    model = Model(command=command(script), loss=LOSS)
+    report = depthmup.transfer(model, Design(**GRID), out=out, target={"depth": 32})
+    (certificate,) = report.certificates
+    assert abs(certificate.predicted.value + 8) < 0.1
+    assert len(started(out)) == 30
+
+
+@pytest.mark.parametrize(
+    ("more", "loss", "message"),
+    [
+        ("", "{out}/other.jsonl:loss", "wrote no file other.jsonl"),
+        ("", "{out}/log.jsonl:val", "no value in a column 'val'; its columns are step, loss"),
+        ("", r"re:loss (\S+)", "no line of its output matches"),
+        ("moves=x", LOSS, "could not convert string to float"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_loss_that_never_comes_is_an_error_before_the_second_run(
+    tmp_path, script, more, loss, message, workers
+):
+    out = tmp_path / "out"
+    model = Model(command=command(script, more), loss=loss)
+    with pytest.raises(WorkerError, match=message) as error:
+        depthmup.transfer(model, Design(**GRID), out=out, on=workers)
+    assert len(started(out)) == 1
+    assert "at depth 4" in str(error.value)
+    assert f"`{sys.executable}" in str(error.value)
+    assert ".log)" in str(error.value)
+
+
+def test_one_run_that_fails_costs_the_others_nothing(tmp_path, script):
+    script.write_text(
+        SCRIPT.replace("x = ", "assert (given['depth'], given['seed']) != ('16', '1')\nx = ")
+    )
+    out = tmp_path / "out"
+    model = Model(command=command(script), loss=LOSS)
+    with pytest.raises(WorkerError, match="AssertionError"):
+        depthmup.transfer(model, Design(**GRID), out=out)
+    assert stored(out) == 25
+
+
+def test_a_run_beyond_the_time_limit_is_named_with_its_last_lines(tmp_path, script):
+    script.write_text(f"print('the last words', flush=True)\n{SCRIPT}")
+    out = tmp_path / "out"
+    marker = f"sleep={33_000_000 + os.getpid()}"
+    model = Model(command=command(script, marker), loss=LOSS)
+    with pytest.raises(WorkerError, match="stopped after 1 s") as error:
+        depthmup.transfer(
+            model, Design(**GRID), out=out, on=Execution(workers=1, trial_seconds=1.0)
+        )
+    assert str(error.value).rstrip().endswith("the last words")
+    assert f"$ {sys.executable}" in str(error.value)
+    wait_for_the_end_of(marker)
+
+
+def test_shards_share_the_runs(tmp_path, script, monkeypatch):
+    out = tmp_path / "out"
+    model = Model(command=command(script), loss=LOSS)
+    for shard in ("1/2", "2/2"):
+        depthmup.transfer(model, Design(**GRID), out=out, on=Execution(shard=shard, workers=1))
+    assert len(started(out)) == len({*started(out)}) == 30
+    assert main(["merge", str(out)]) == 0
+    assert depthmup.load(out).verdict == "transfers"
+
+
+def running(marker):
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if marker.encode() in words:
+            found.append(int(folder.name))
+    return found
+
+
+def wait_for_the_end_of(marker, seconds=20.0):
+    until = time.monotonic() + seconds
+    while running(marker):
+        assert time.monotonic() < until, f"{marker} is still at work"
+        time.sleep(0.02)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, script):
+    kills = int(os.environ.get("DEPTHMUP_TEST_KILLS", "3"))
+    marker = f"tag={34_000_000 + os.getpid()}"
+    words = shlex.join(
+        ["transfer", "--command", command(script, f"{marker} sleep=0.15"), "--loss", LOSS,
+         "--workers", "2", "--base", "depth=4", "--depths", "4,8,16", "--steps", "20", "--seeds",
+         "2", "--log2-lrs", "-10", "-9", "-8", "-7", "-6", "--out", str(tmp_path / "out")]
+    )  # fmt: skip
+    words = shlex.split(words.replace("{out} ", "{out} steps={steps} "))
+    line = [sys.executable, "-m", "depthmup", *words]
+    out, random_ = tmp_path / "out", random.Random(0)
+    finished, last = 0, 0
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for attempt in range(kills):
+        process = subprocess.Popen(line, env=environment, stderr=subprocess.DEVNULL)
+        seen = len(started(out)) if (out / "runs" / "started").exists() else 0
+        until = time.monotonic() + 60
+        more = random_.randrange(1, 4)
+        while process.poll() is None and time.monotonic() < until:
+            if (out / "runs/started").exists() and len(started(out)) >= seen + more:
+                break
+            time.sleep(0.01)
+        time.sleep(random_.random() * 0.2)
+        process.send_signal([signal.SIGKILL, signal.SIGINT, signal.SIGTERM][attempt % 3])
+        process.wait(30)
+        wait_for_the_end_of(marker)
+        finished = stored(out) if (out / MAIN_STORE).exists() else 0
+        assert finished >= last
+        last = finished
+    assert subprocess.run(line, env=environment, stdout=subprocess.DEVNULL).returncode == 0
+    assert stored(out) == 30
+    assert running(marker) == []
+    whole = tmp_path / "whole"
+    depthmup.transfer(Model(command=command(script), loss=LOSS), Design(**GRID), out=whole, on=1)
+    again, once = (depthmup.load(folder).frame("runs") for folder in (out, whole))
+    order = ["depth", "lr", "seed"]
+    assert all(again.sort_values(order)["loss"].values == once.sort_values(order)["loss"].values)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "message"),
+    [
+        ("lr={lr} depth={depth} seed={seed} {out} w={width}", {}, r"got {width}.*Add width to"),
+        ("lr={lr} depth={depth} seed={seed} {out} {beta2}", {}, "got {beta2}"),
+        ("lr={lr} seed={seed} {out}", {}, "every axis of the base; it has no {depth}"),
+        ("depth={depth} seed={seed} {out}", {}, "{lr} in the command"),
+        ("lr={lr} depth={depth} {out}", {}, "{seed} in the command"),
+        (WORDS, {"schemes": ("sp", "completep")}, "{scheme} in the command"),
+        (WORDS + " {scheme}", {}, "Expected schemes for a command that takes {scheme}"),
+        (WORDS, {"weight_decays": (0.0, 0.1)}, "{weight_decay} in the command"),
+        (WORDS, {"multipliers": 2.0}, "{multiplier} in the command"),
+        (WORDS, {"optimizers": ("adamw", "sgd")}, "{optimizer} in the command"),
+        (WORDS, {"settings": {"clip": 1.0}}, r"{clip} in the command, .* clip, which is 1\.0"),
+        (WORDS, {"tune": "weight_decay", "lrs": 0.01}, "{weight_decay} in the command"),
+        ("{lr} {depth} {seed} {out}", {"base": {"depth": 4, "steps": 9}}, "no {steps}"),
+    ],
+)
+def test_differences_that_never_reach_the_script(tmp_path, script, words, changes, message):
+    model = Model(command=f"{sys.executable} {script} {words}", loss=LOSS)
+    design = {key: value for key, value in GRID.items() if key != "steps" or "base" not in changes}
+    with pytest.raises(ValueError, match=message):
+        depthmup.transfer(model, Design(**{**design, **changes}), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    model = Model(command=f"no-such-trainer {WORDS}", loss=LOSS)
+    with pytest.raises(ValueError, match="there is no 'no-such-trainer' on the path"):
+        depthmup.transfer(model, Design(**GRID), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--command", f"python t.py {WORDS}"], "Expected --loss with --command"),
+        (["--command", f"python t.py {WORDS}", "--loss", LOSS, "--steps", "9"], "{steps} in the"),
+        (["--command", "python t.py", "--train", "t.py:f"], "got --train and --command"),
+    ],
+)
+def test_options_that_contradict_each_other(words, message, capsys):
+    assert main(["transfer", *words, "--base", "depth=4", "--depths", "4,8"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_tuned_name_of_another_kind_reaches_the_script(tmp_path):
+    script = tmp_path / "beta.py"
+    script.write_text(
+        "import math, sys\n"
+        "beta2, lr, depth = map(float, sys.argv[1:4])\n"
+        "assert abs(lr - 0.01) < 1e-10\n"
+        "print('loss', 1 + (math.log2(1 - beta2) + 6) ** 2)\n"
+    )
+    design = Design(base={"depth": 4}, depth=(4, 8, 16), tune="one_minus_beta2", lrs=0.01,
+                    values=[2.0**-k for k in (8, 7, 6, 5, 4)], seeds=1, steps=10)  # fmt: skip
+    words = f"{sys.executable} -I -S {script} {{beta2}} {{lr}} {{depth}}"
+    report = depthmup.transfer(Model(command=words, loss=r"re:loss (\S+)"), design)
+    finding = report.finding()
+    assert [round(o.log2_lr, 3) for o in finding.optima] == [-6.0] * 3
