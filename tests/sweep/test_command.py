@@ -65,7 +65,7 @@ def test_the_script_as_it_is_gets_a_verdict_and_its_files_are_kept(tmp_path, scr
     assert report.verdict == "transfers"
     finding = report.finding()
     assert finding.scheme == "sp"
-    assert [round(o.log2_lr, 1) for o in finding.optima] == [-8.0] * 3
+    assert [round(o.log2_lr.value, 1) for o in finding.optima] == [-8.0] * 3
     assert len(started(out)) == stored(out) == 30
     logs = sorted((out / "runs").glob("*.log"))
     assert len(logs) == 30
@@ -270,4 +270,4 @@ def test_a_tuned_name_of_another_kind_reaches_the_script(tmp_path):
     words = f"{sys.executable} -I -S {script} {{beta2}} {{lr}} {{depth}}"
     report = depthmup.transfer(Model(command=words, loss=r"re:loss (\S+)"), design)
     finding = report.finding()
-    assert [round(o.log2_lr, 3) for o in finding.optima] == [-6.0] * 3
+    assert [round(o.log2_lr.value, 3) for o in finding.optima] == [-6.0] * 3
