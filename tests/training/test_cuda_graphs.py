@@ -151,14 +151,13 @@ def test_a_cuda_graph_holds_the_step_that_would_run(monkeypatch):
     """With the two names of torch that it uses played by a tape."""
 
     @contextmanager
-    def graph(tape):
+    def graph(tape, stream):
         with tape:
             yield
         tape.put_back()
 
-    monkeypatch.setattr(
-        cuda_graphs, "torch", SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=Tape, graph=graph))
-    )
+    cuda = SimpleNamespace(CUDAGraph=Tape, graph=graph, Stream=lambda: "a stream")
+    monkeypatch.setattr(cuda_graphs, "torch", SimpleNamespace(cuda=cuda))
     cells = [cell(-6.0), cell(-5.0)]
     assert list(train_ensemble(cells, record=cuda_graph)) == list(train_ensemble(cells))
 
@@ -178,6 +177,7 @@ def test_placement_decides_whether_steps_are_recorded(graphs, monkeypatch):
     assert seen["record"] is (cuda_graph if graphs else None)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_on_an_accelerator(options):

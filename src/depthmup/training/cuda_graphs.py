@@ -8,6 +8,7 @@ number from the device to the host, and does the same at every call. Recording d
 the graph that was recorded can be run any number of times.
 """
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -23,6 +24,16 @@ first ones, which a graph must not contain. They train like any other step."""
 def cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
     """The step as a CUDA graph on the current device, whose memory lives as long as the graph."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    with warnings.catch_warnings():
+        # PyTorch only warns of a graph without kernels, as of a step on another device.
+        warnings.filterwarnings("error", message="The CUDA Graph is empty")
+        try:
+            # By default PyTorch captures on one stream per process, of the first device it met.
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                step()
+        except UserWarning as empty:
+            raise RuntimeError(
+                f"A training step left no kernel in the CUDA graph recorded on device "
+                f"{torch.cuda.current_device()}. Train without --cuda-graphs."
+            ) from empty
     return graph.replay

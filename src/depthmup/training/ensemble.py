@@ -16,7 +16,7 @@ the device, so that it can be recorded once and replayed (see ``cuda_graphs``).
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -117,7 +117,9 @@ def train_ensemble(
         stacks = [[cell] for cell in cells]
     else:
         stacks = [list(cells)]
-    with one_thread(), single_precision(), torch.no_grad():
+    # Streams, captures and workspaces belong to the current device, which is the first by default.
+    current = torch.cuda.device(where) if where.type == "cuda" else nullcontext()
+    with one_thread(), single_precision(), torch.no_grad(), current:
         for done, stack in enumerate(stacks):
             share, before = len(stack) / size, done * len(stack) / size
             yield from _train(
