@@ -37,7 +37,11 @@ def run(options: ReproduceOptions) -> int:
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
     executor = options.execution.choose()
-    placement = Placement(device=options.execution.place)
+    placement = Placement(
+        device=options.execution.place,
+        engine=options.execution.engine,
+        cuda_graphs=options.execution.cuda_graphs,
+    )
     prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
     if options.markdown is not None:
         prepare_file(options.markdown, option="--markdown")

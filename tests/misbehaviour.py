@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from depthmup.records import Measurement, Task
 
 
@@ -73,7 +75,34 @@ def fail(log, number):
     raise ZeroDivisionError(f"number {number} has no inverse")
 
 
-BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, leave, close, fail)}
+LOST = []
+"""The error that left this process without its GPU."""
+
+
+def lose(log, number):
+    """A device-side assertion, as CUDA reports it: here, and to all that comes after."""
+    LOST.append(torch.AcceleratorError("CUDA error: device-side assert triggered"))
+    return on_gpu(log, number)
+
+
+def on_gpu(log, number):
+    """Work on the GPU that this process sees."""
+    noted(log, number=number)
+    if LOST:
+        raise LOST[0]
+    return {"gpu": int(os.environ.get("CUDA_VISIBLE_DEVICES", -1))}
+
+
+def lack(log, number, passes=1):
+    """Finds no memory on its GPU, until it was asked ``passes`` times."""
+    noted(log, number=number)
+    if sum(line.endswith(f" {number}") for line in lines(log)) <= passes:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return {"value": number + 1}
+
+
+FUNCTIONS = (add_one, hang, die, die_once, exhaust, leave, close, fail, lose, on_gpu, lack)
+BY_NAME = {function.__name__: function for function in FUNCTIONS}
 
 
 def task(name, log, number, **settings) -> Task:

@@ -29,16 +29,17 @@ class Execution:
 
     executor: Literal["auto", "in-process", "processes", "ray"] = "auto"
     """processes (on this machine), in-process, or ray (a cluster); auto is processes, or in-process
-    for one worker or a GPU."""
+    for one worker."""
 
     workers: int = 0
-    """Number of worker processes; 0 means one per core."""
+    """Number of worker processes; 0 means one per core, or one per GPU with --device cuda."""
 
     threads: int = 1
     """CPU threads per worker process."""
 
-    device: str = "cpu"
-    """Device to train on: cpu, cuda or cuda:N."""
+    device: str = "auto"
+    """Device to train on: cpu, cuda (every visible GPU) or cuda:N; auto is the GPU if the model's
+    function puts its parameters there, and the CPU otherwise."""
 
     engine: Engine = "auto"
     """Training engine. Built-in networks: the compiled kernel (native), many networks stacked into
@@ -63,8 +64,10 @@ class Execution:
 
     @property
     def place(self) -> str:
-        """The device to train on: CUDA too if GPUs are requested and no device is named."""
-        return "cuda" if self.gpus_per_trial and self.device == "cpu" else self.device
+        """The device to train on; auto is CUDA if GPUs are requested, and the CPU otherwise."""
+        if self.device == "auto":
+            return "cuda" if self.gpus_per_trial else "cpu"
+        return self.device
 
     @property
     def seconds(self) -> float | None:
@@ -82,21 +85,25 @@ class Execution:
             ValueError: options that contradict each other.
         """
         from depthmup.sweep import InProcess, Processes, Ray  # which the command line need not load
+        from depthmup.sweep.executors.gpus import visible_gpus
 
         _check(self)
-        count, on_cuda = worker_count(self.workers), self.place.startswith("cuda")
         if self.executor == "ray":
             return Ray(
                 address=self.address,
                 gpus_per_trial=self.gpus_per_trial,
                 trial_seconds=self.seconds,
             )
-        # Processes that share a GPU take turns on it; and a single worker can be this process,
-        # unless it may have to be stopped at a time limit.
-        alone = self.executor == "auto" and (on_cuda or count == 1)
+        on_cuda, count = self.place.startswith("cuda"), worker_count(self.workers)
+        gpus = visible_gpus() if self.place == "cuda" else ()
+        if on_cuda and not self.workers:
+            count = max(1, len(gpus))
+        # A single worker can be this process, unless it may have to be stopped at a time limit, or
+        # replaced: a CUDA error may leave a process without its GPU for good.
+        alone = self.executor == "auto" and count == 1 and (self.workers == 1 or not on_cuda)
         if self.executor == "in-process" or (alone and self.seconds is None):
             return InProcess()
-        return Processes(workers=1 if alone else count, trial_seconds=self.seconds)
+        return Processes(workers=count, trial_seconds=self.seconds, gpus=gpus)
 
 
 def _check(execution: Execution) -> None:
@@ -118,9 +125,30 @@ def _check(execution: Execution) -> None:
             "A run in this process cannot be stopped: use --executor processes with "
             "--trial-seconds."
         )
+    if execution.executor == "ray":
+        _check_on_ray(execution)
     for name, usual in (("address", "auto"), ("gpus_per_trial", 0.0)):
         if execution.executor != "ray" and getattr(execution, name) != usual:
             raise ValueError(
                 f"--{name.replace('_', '-')} is for --executor ray; the executor is "
                 f"{execution.executor}."
             )
+
+
+def _check_on_ray(execution: Execution) -> None:
+    """Ray numbers the GPUs of a job by itself, and gives it none that was not asked for."""
+    device, gpus = execution.device, execution.gpus_per_trial
+    if device.startswith("cuda:"):
+        raise ValueError(
+            f"Expected --device cuda with --executor ray, which chooses the GPUs of a job; got "
+            f"{device!r}."
+        )
+    if device == "cuda" and not gpus:
+        raise ValueError(
+            "Expected --gpus-per-trial with --executor ray and --device cuda; got 0 GPUs per job. "
+            "Add --gpus-per-trial 1."
+        )
+    if device == "cpu" and gpus:
+        raise ValueError(
+            f"Expected --gpus-per-trial 0 with --device cpu; got {gpus:g}. Leave out --device."
+        )

@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from depthmup.execution import Execution
-from depthmup.model import Model, by_reference
+from depthmup.model import Model, by_reference, resolved
 from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, outline
+from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
 from depthmup.training.command import RunFolders
 from depthmup.training.placement import Placement, check_device
@@ -41,8 +42,11 @@ def runner_of(
     execution = on if isinstance(on, Execution) else Execution()
     if isinstance(on, int):
         execution = Execution(workers=on)
+    execution = replace(execution, device=_device(execution, model, sweep, on))
     chosen = execution.choose() if isinstance(on, Execution | int) else on
     device = execution.place
+    if isinstance(chosen, Processes) and device == "cuda" and not chosen.gpus:
+        chosen = replace(chosen, gpus=visible_gpus())
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
     trainer: Trainer
     where: dict[str, object] = {}
@@ -63,6 +67,11 @@ def runner_of(
     else:
         if not elsewhere:
             check_device(device)
+        if execution.cuda_graphs:
+            raise ValueError(
+                "Expected cuda_graphs for a built-in network; a custom model has steps of its own. "
+                "Leave out --cuda-graphs."
+            )
         chosen, model, where["executor"] = _sendable(chosen, model)
         where["device"] = device
         trainer = CustomTrainer(
@@ -72,6 +81,12 @@ def runner_of(
             stacked=_stacks(execution.engine),
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
+        )
+    if isinstance(chosen, InProcess) and device == "cuda" and len(visible_gpus()) > 1:
+        warnings.warn(
+            f"{len(visible_gpus())} GPUs are here, and one is used: this process trains. Worker "
+            "processes use all: --workers 0.",
+            stacklevel=3,
         )
     return Runner(
         executor=chosen,
@@ -86,6 +101,25 @@ def _folders(model: Model, out: Path | None) -> RunFolders | None:
     if model.command is None or out is None:
         return None
     return RunFolders(folder=str((out / RUNS).resolve()), start=str(Path.cwd()))
+
+
+def _device(
+    execution: Execution, model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int
+) -> str:
+    """The device that was asked for; by default the model's own, if its function puts it on one."""
+    elsewhere = execution.executor == "ray" or isinstance(on, Ray)
+    if execution.device != "auto" or elsewhere or not visible_gpus():
+        return execution.device
+    advice = "the sweep trains on the CPU. Use --device cuda to train on it."
+    if isinstance(model, Model) and resolved(model).whole:
+        advice = "your code decides whether it uses it. Use --device cuda for a worker per GPU."
+    elif isinstance(model, Model):
+        from depthmup.training.preflight import device_of  # which loads PyTorch
+
+        if (device := device_of(model, sweep.design.base)) != "cpu":
+            return device
+    warnings.warn(f"A GPU is here, and {advice}", stacklevel=4)
+    return "cpu"
 
 
 def _workers(executor: Executor) -> int:

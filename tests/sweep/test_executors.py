@@ -110,10 +110,63 @@ def test_memory_that_is_not_there_is_tried_three_times_then_reported(log):
     heard = Heard()
     ONE([Several(tasks=(task("exhaust", log, 0), task("add_one", log, 1)))], heard)
     assert heard.numbers == [1]
-    assert done(log) == [0, 0, 1, 0]
+    assert done(log) == [0, 0, 1, 0, 0]
     [(name, why)] = heard.failures
     assert name == "doing exhaust 0"
-    assert re.search(r"(?s)died 3 times.*Traceback.*MemoryError", why)
+    assert re.search(r"(?s)not fit into memory 3 times.*MemoryError.*fewer --workers", why)
+
+
+def test_an_error_that_takes_the_gpu_away_costs_its_own_job_alone(log):
+    jobs = [
+        Several(tasks=(task(name, log, n),)) for n, name in enumerate(["lose", *["on_gpu"] * 3])
+    ]
+    heard = Heard()
+    ONE(jobs, heard)
+    assert heard.numbers == [1, 2, 3]
+    [(name, why)] = heard.failures
+    assert name == "doing lose 0"
+    assert "device-side assert" in why
+    assert len({line.split()[0] for line in lines(log)}) == 2  # processes
+
+
+def test_this_process_stops_when_its_gpu_is_lost(log, monkeypatch):
+    monkeypatch.setattr("misbehaviour.LOST", [])
+    jobs = [Several(tasks=(task(name, log, n),)) for n, name in enumerate(["lose", "on_gpu"])]
+    with pytest.raises(WorkerError, match=r"(?s)doing lose 0 .*--executor processes.*assert"):
+        InProcess()(jobs, Heard())
+    assert done(log) == [0]
+
+
+@pytest.mark.parametrize("executor", [InProcess(), ONE], ids=["in process", "processes"])
+def test_a_lack_of_memory_that_passes_is_tried_again(log, executor):
+    heard = Heard()
+    executor([Several(tasks=(task("lack", log, 0, passes=2),))], heard)
+    assert (heard.numbers, heard.failures) == ([0], [])
+
+
+def test_a_stack_that_does_not_fit_is_halved(log):
+    """And halved again, until it fits: here, where only a single result does."""
+    job, seen = Several(tasks=tuple(task("add_one", log, n) for n in range(5))), []
+    backlog = Backlog([job], Heard())
+    while backlog:
+        attempt = backlog.take()
+        seen.append(len(attempt.job.keys))
+        if len(attempt.job.keys) > 1:
+            backlog.exhausted(attempt, "CUDA out of memory")
+    assert seen == [5, 3, 2, 2, 1, 1, 1, 1, 1]
+
+
+def test_a_worker_sees_one_gpu(log):
+    """Two on each of two, bound before PyTorch is imported."""
+    jobs = [Several(tasks=(task("on_gpu", log, n),)) for n in range(12)]
+    heard = Heard()
+    before = dict(os.environ)
+    Processes(workers=4, gpus=("5", "7"))(jobs, heard)
+    assert os.environ == before
+    gpu_of = {r.task.settings["number"]: r.values["gpu"] for r in heard.results}
+    pairs = {(process, gpu_of[int(number)]) for process, number in map(str.split, lines(log))}
+    assert len(pairs) == len({process for process, _ in pairs})
+    assert set(gpu_of.values()) == {5, 7}
 
 
 def test_what_hangs_is_stopped_and_reported(log):

@@ -158,7 +158,7 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
     patterns = {
         "doing fail 1": r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 1 has no",
         "doing die 3": r"died 3 times.*WorkerCrashedError",
-        "doing exhaust 4": r"(?s)died 3 times.*Traceback.*MemoryError",
+        "doing exhaust 4": r"(?s)not fit into memory 3 times.*MemoryError",
         "doing hang 6": r"stopped after 2 s, its time limit",
     }
     assert heard.failures.keys() == patterns.keys()

@@ -18,6 +18,7 @@ from depthmup.records import NonFinite
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
 from depthmup.tracing.recorder import tensors_of
+from depthmup.training.placement import generators
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,7 +282,7 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
 def fresh(own: Functions, shape: Shape, seed: int) -> nn.Module:
     """The factory's model of this size and seed."""
     # The factory draws from torch's global generator; which numbers it gets is part of the seed.
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=generators()):
         further = sum(1_000_003 * i * value for i, (_, value) in enumerate(shape.along, start=1))
         torch.manual_seed(10_007 * seed + 101 * shape.width + shape.depth + further)
         network: nn.Module = network_at(own, shape.size)

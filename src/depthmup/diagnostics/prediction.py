@@ -30,6 +30,7 @@ from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE, TOLERANCE, mean
+from depthmup.training.placement import generators
 
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
@@ -193,7 +194,7 @@ class _Task:
         rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
         try:
             # A model may draw in its forward pass (dropout): the same at every size.
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=generators()):
                 torch.manual_seed(seed)
                 sharp = sharpness(model, data, loss=self.own.loss, rates=rates)
         except ValueError as error:

@@ -112,7 +112,13 @@ class CustomTrainer:
         # Memory first: trying the functions draws the largest batch.
         if self.device == "cpu":
             check_memory_of_models(self.model, self._stacks(runs), workers=workers)
-        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked)
+        preflight(
+            self.model,
+            runs,
+            seconds=self.time_limit,
+            stacked=self.stacked,
+            device=self.device,
+        )
 
     def _stacks(self, runs: Sequence[Trial]) -> list[tuple[Trial, ...]]:
         """The runs that train as one, each alone where they are not stacked."""

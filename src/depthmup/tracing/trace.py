@@ -30,6 +30,11 @@ class TraceError(RuntimeError):
     """The forward pass cannot be followed without data; says why and what to declare instead."""
 
 
+OWN_DEVICE = (
+    " It is followed on the CPU: make new tensors on the device of others, such as device=x.device "
+    "in place of device='cuda'."
+)
+
 # Entries of a model that is run on its values where it cannot be followed without.
 _LARGEST_RUN = 1 << 29
 
@@ -290,6 +295,7 @@ def trace(
             "...} (module whose output is added to the stream: other modules that belong to the "
             "branch). "
             "If the arguments are wrong, pass those of one real call as example_inputs."
+            + (OWN_DEVICE if "cuda" in reason.lower() or "device" in reason else "")
         ) from first
     return best
 

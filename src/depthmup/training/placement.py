@@ -59,6 +59,16 @@ def check_device(device: str) -> None:
         ) from None
 
 
+def generators() -> list[int]:
+    """The CUDA devices of this process whose random generators exist.
+
+    None before CUDA is initialized: to ask for one would initialize it, on every device.
+    """
+    import torch
+
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
 def check_precision(precision: Precision, device: str) -> None:
     """Refuse a precision that a device lacks and would silently replace by another."""
     if precision == "tf32" and not device.startswith("cuda"):

@@ -22,6 +22,7 @@ from depthmup.training.trial import (
     OWN_INIT,
     called,
     check_loss,
+    moved,
     planned,
     prepared,
     seeded,
@@ -34,8 +35,9 @@ def preflight(
     *,
     seconds: float | None = None,
     stacked: bool = False,
+    device: str = "cpu",
 ) -> None:
-    """Try the functions of a custom model at the smallest sizes of a sweep.
+    """Try the functions of a custom model at the smallest sizes of a sweep, on its device.
 
     Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
     A custom ``train`` or a command is not tried: nothing short of a run would show what is wrong
@@ -52,7 +54,7 @@ def preflight(
             )
         return
     with time_limit(seconds, "Trying the model, the batch and the loss"):
-        _try_functions(own, trials)
+        _try_functions(own, trials, device)
     smallest: dict[tuple[Any, ...], Trial] = {}
     for trial in sorted(trials, key=lambda t: (t.at_base, t.step_work)):
         # Of what is tuned there may be many values; one shows whether it is understood.
@@ -61,10 +63,21 @@ def preflight(
         smallest.setdefault(variant, replace(trial, seed=0))
     for trial in smallest.values():
         with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):
-            prepared(trial, *planned(trial, model))
+            network, own_plan = planned(trial, model)
+            prepared(trial, network.to(device), own_plan)
         if stacked:
             with time_limit(seconds, "Training one stack for a step"):
-                list(run_together([replace(trial, steps=1)], model))
+                list(run_together([replace(trial, steps=1)], model, device=device))
+
+
+def device_of(model: Model, base: Mapping[str, int]) -> str:
+    """The device on which a model's function puts its parameters at the base."""
+    places = {parameter.device for parameter in _built(resolved(model), base).parameters()}
+    gpus = sorted(place.index or 0 for place in places if place.type == "cuda")
+    if not gpus:
+        return "cpu"
+    # The first one is the current one: of whichever GPU a worker process sees.
+    return "cuda" if gpus[0] == 0 else f"cuda:{gpus[0]}"
 
 
 def suitable_scheme(
@@ -91,7 +104,7 @@ def suitable_scheme(
     return scheme(given.scheme)
 
 
-def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
+def _try_functions(own: Functions, trials: Sequence[Trial], device: str) -> None:
     smallest = {axis: min(trial.size[axis] for trial in trials) for axis in trials[0].size}
     base = {**smallest, **trials[0].base}
     model = _same_twice(own, base)
@@ -99,11 +112,12 @@ def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
     for axis in base:
         others = {trial.size[axis] for trial in trials} - {base[axis]}
         if others and axis not in ("steps", "tokens"):  # of these only the loop takes notice
-            _check_noticed(own, model, base, axis, min(others))
+            _check_noticed(own, model, base, axis, min(others), device)
     if (largest := max(trial.size.get("batch", 1) for trial in trials)) > base.get("batch", 1):
         _check_batches(own, base, largest)
     with seeded(0):
-        loss = own.loss(called(model, inputs), targets)
+        outputs = called(model.to(device), moved(inputs, device))
+        loss = own.loss(outputs, moved(targets, device))
         check_loss(loss)
         if not torch.isfinite(loss):
             raise ValueError(
@@ -147,7 +161,12 @@ def _same_twice(own: Functions, size: Mapping[str, int]) -> nn.Module:
 
 
 def _check_noticed(
-    own: Functions, model: nn.Module, base: Mapping[str, int], axis: str, other: int
+    own: Functions,
+    model: nn.Module,
+    base: Mapping[str, int],
+    axis: str,
+    other: int,
+    device: str,
 ) -> None:
     """Refuse an axis along which nothing changes: neither the model, nor the batches."""
     size = {**base, axis: other}
@@ -174,7 +193,8 @@ def _check_noticed(
             outputs = []
             for network in (model, grown):
                 with seeded(0):
-                    outputs.append(list(_tensors(called(network, inputs))))
+                    given = called(network.to(device), moved(inputs, device))
+                    outputs.append(list(_tensors(given)))
         if not _equal(*outputs):
             return
     raise ValueError(

@@ -22,6 +22,7 @@ from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import RunFolders, run_command
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
+from depthmup.training.placement import generators
 from depthmup.training.schedules import schedule
 
 Tell = Callable[[float], None]
@@ -249,7 +250,7 @@ def seeded(seed: int) -> Iterator[None]:
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     graded = torch.is_grad_enabled()
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=generators()):
             _seed(seed)
             yield
     finally:

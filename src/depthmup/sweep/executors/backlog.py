@@ -14,7 +14,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """A job that is given to a worker; ``deaths`` of workers that had it before."""
+    """A job that is given to a worker; ``deaths`` of workers, or lacks of memory, before."""
 
     job: Job
     deaths: int = 0
@@ -24,10 +24,10 @@ class Backlog:
     """The waiting jobs, and the rules for failed ones, the same for all executors.
 
     A job of several results that fails, dies or takes too long is split: its missing results are
-    tried again one by one, after all other jobs, so that one bad result does not affect the others,
-    and less memory is needed. A job of a single result that goes wrong is reported: errors and time
-    limits at once, deaths of workers at the third time. Delivered results are never repeated, and
-    never passed on twice.
+    tried again one by one, after all other jobs, so that one bad result does not affect the others.
+    Where memory was lacking, it is split into halves. A job of a single result that goes wrong is
+    reported: errors and time limits at once, deaths of workers and lack of memory, which may pass,
+    at the third time. Delivered results are never repeated, and never passed on twice.
 
     ``trial_seconds`` is the time limit of one result; a job may take as many times that as
     it has results.
@@ -82,7 +82,7 @@ class Backlog:
         )
 
     def died(self, attempt: Attempt, how: str) -> None:
-        """The job's worker died or ran out of memory."""
+        """The job's worker died."""
         deaths = attempt.deaths + 1
         self._settle(
             attempt,
@@ -93,8 +93,27 @@ class Backlog:
             again=deaths < ATTEMPTS,
         )
 
+    def exhausted(self, attempt: Attempt, how: str) -> None:
+        """The job asked for more memory than was free, on the host or on a GPU."""
+        alone = len(attempt.job.keys) == 1
+        shortages = attempt.deaths + 1 if alone else 0
+        self._settle(
+            attempt,
+            f"It did not fit into memory {shortages} times; the last time: {how.rstrip()}\nUse "
+            "fewer --workers, or a smaller size.",
+            deaths=shortages,
+            again=shortages < ATTEMPTS,
+            parts=2,
+        )
+
     def _settle(
-        self, attempt: Attempt, why: str, *, deaths: int | None = None, again: bool = False
+        self,
+        attempt: Attempt,
+        why: str,
+        *,
+        deaths: int | None = None,
+        again: bool = False,
+        parts: int | None = None,
     ) -> None:
         deaths = attempt.deaths if deaths is None else deaths
         keys = attempt.job.keys
@@ -102,7 +121,11 @@ class Backlog:
         if not left:
             self._listener.on_progress(attempt.job, 1.0)
         elif again or len(keys) > 1:
-            self._waiting += [Attempt(job=attempt.job.only((key,)), deaths=deaths) for key in left]
+            size = -(-len(left) // parts) if parts else 1
+            self._waiting += [
+                Attempt(job=attempt.job.only(left[start : start + size]), deaths=deaths)
+                for start in range(0, len(left), size)
+            ]
         else:
             self._listener.on_failure(attempt.job, why)
 

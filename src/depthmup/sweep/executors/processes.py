@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
+from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage, seeing
 from depthmup.sweep.jobs import Job, StepLoss
 
 PR_SET_PDEATHSIG = 1
@@ -27,6 +27,9 @@ PR_SET_PDEATHSIG = 1
 
 STARTUP = 120.0
 """Seconds for a new process to load its libraries; a job's time limit counts from there."""
+
+LOST = 77
+"""Exit code of a worker that a CUDA error left without its GPU."""
 
 CLOSED = 79
 """Exit code of a worker whose connection the code of a run has closed."""
@@ -45,10 +48,13 @@ class Processes:
     One thread, because two torch thread pools on the same cores slow each other down by two
     orders of magnitude. A worker that dies (killed, out of memory) or takes longer than
     ``trial_seconds`` for a result is replaced; ``Backlog`` says what becomes of its job.
+
+    Each worker sees one of the ``gpus``, names as in CUDA_VISIBLE_DEVICES, in turn.
     """
 
     workers: int
     trial_seconds: float | None = None
+    gpus: tuple[str, ...] = field(default=(), repr=False)
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         with self.staying() as team:
@@ -58,7 +64,7 @@ class Processes:
     def staying(self) -> Iterator["_Team"]:
         """An executor whose workers stay between calls, as starting them takes a second or two."""
         leave_if_starting()
-        team = _Team(workers=self.workers, trial_seconds=self.trial_seconds)
+        team = _Team(workers=self.workers, trial_seconds=self.trial_seconds, gpus=self.gpus)
         try:
             yield team
         finally:
@@ -71,6 +77,7 @@ class _Team:
 
     workers: int
     trial_seconds: float | None
+    gpus: tuple[str, ...] = ()
     idle: list["_Worker"] = field(default_factory=list)
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
@@ -79,7 +86,7 @@ class _Team:
         try:
             while backlog or busy:
                 while backlog and len(busy) < self.workers:
-                    worker = self.idle.pop() if self.idle else _Worker()
+                    worker = self.idle.pop() if self.idle else self._started(busy.values())
                     busy[worker.connection] = worker
                     worker.give(backlog.take(), backlog)
                 until = min(worker.deadline for worker in busy.values())
@@ -96,6 +103,13 @@ class _Team:
         finally:
             _stop(busy.values())
 
+    def _started(self, busy: Iterable["_Worker"]) -> "_Worker":
+        """A new worker, on the GPU that has the fewest."""
+        if not self.gpus:
+            return _Worker()
+        taken = [worker.gpu for worker in (*busy, *self.idle)]
+        return _Worker(gpu=min(self.gpus, key=taken.count))
+
     def _dismiss(self, worker: "_Worker") -> None:
         if worker.free:
             self.idle.append(worker)
@@ -107,6 +121,7 @@ class _Team:
 class _Worker:
     """A process, its current job, and this end of the pipe to it."""
 
+    gpu: str | None = None
     process: SpawnProcess = field(init=False)
     connection: Connection = field(init=False)
     attempt: Attempt = field(init=False)
@@ -120,7 +135,7 @@ class _Worker:
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
         self.process = context.Process(target=_work, args=(worker_end,))
         # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
-        with _holding_back(signal.SIGINT):
+        with _holding_back(signal.SIGINT), seeing(self.gpu):
             self.process.start()
         worker_end.close()
 
@@ -159,9 +174,11 @@ class _Worker:
             if kind == "ended":
                 backlog.ended(self.attempt)
             elif kind == "exhausted":
-                backlog.died(self.attempt, content)
+                backlog.exhausted(self.attempt, content)
             else:
                 backlog.raised(self.attempt, content)
+            if kind == "lost":
+                return False
             if not backlog:
                 self.free = True
                 return False
@@ -273,12 +290,16 @@ def _work(connection: Connection) -> None:
             job: Job = pickle.loads(packed)
             for result in job(tell):
                 say("result", result)
-        except MemoryError:
-            say("exhausted", traceback.format_exc())
         except (Exception, SystemExit) as error:
-            say("raised", error_report(error))
+            kind = "exhausted" if is_shortage(error) else "lost" if is_lost(error) else "raised"
+            say(kind, error_report(error))
+            if kind == "lost":
+                os._exit(LOST)
         else:
-            say("ended")
+            kind = "ended"
+            say(kind)
+        if kind == "exhausted":  # now that the error holds no frames
+            give_back()
 
 
 def _end_with_parent() -> None:

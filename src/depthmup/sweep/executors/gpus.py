@@ -1,0 +1,76 @@
+"""GPUs of a machine: which are there, who sees them, and errors that concern a whole process."""
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Files of a GPU's driver on Linux: without them PyTorch need not be loaded to find no GPU."""
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """The GPUs that PyTorch can use here, as CUDA_VISIBLE_DEVICES names them."""
+    unloaded = "torch" not in sys.modules and sys.platform == "linux"
+    if unloaded and not any(os.path.exists(driver) for driver in DRIVERS):
+        return ()
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    named = os.environ.get(VISIBLE)
+    entries = [name.strip() for name in named.split(",")] if named else map(str, range(count))
+    return tuple(entries)[:count]
+
+
+@contextmanager
+def seeing(gpu: str | None) -> Iterator[None]:
+    """Processes that start inside see one GPU: CUDA asks once, when it is initialized."""
+    if gpu is None:
+        yield
+        return
+    before = os.environ.get(VISIBLE)
+    os.environ[VISIBLE] = gpu
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VISIBLE]
+        else:
+            os.environ[VISIBLE] = before
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether memory was lacking, the host's or a GPU's."""
+    import torch
+
+    lacking = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, lacking) or "CUDA error: out of memory" in str(error)
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """Whether an error leaves its process without its GPU: every later call would fail, too.
+
+    Such are device-side assertions and illegal accesses, also as causes of other errors.
+    """
+    import torch
+
+    while error is not None:
+        of_device = isinstance(error, torch.AcceleratorError) or (
+            isinstance(error, RuntimeError) and "CUDA error" in str(error)
+        )
+        if of_device and not is_shortage(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def give_back() -> None:
+    """Return the memory that PyTorch keeps for later to the GPU, where neighbours may need it."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

@@ -1,0 +1,111 @@
+"""Where a sweep trains: on the CPU, on a GPU, on all GPUs of a machine; simulated."""
+
+import warnings
+
+import own_models
+import pytest
+import torch
+from simulated_cuda import machine
+
+import depthmup
+from depthmup import BuiltIn, Design, Execution, Model
+from depthmup.sweep import InProcess, Processes
+
+GRID = {"depth": (2, 4), "schemes": "depth-mup", "seeds": 1, "steps": 3}
+DESIGN = Design(
+    base={"width": 16, "depth": 2}, lrs=[0.002, 0.004, 0.008, 0.016], optimizers="adamw", **GRID
+)
+OF_BUILT_IN = Design(
+    base={"width": 16, "depth": 2}, lrs=[0.002, 0.004, 0.008], optimizers="adam", **GRID
+)
+
+
+def make_on_cuda(width, depth):
+    return own_models.make(width, depth).cuda()
+
+
+def own(make=own_models.make):
+    return Model(make, batch=own_models.batch, version="1")
+
+
+def losses_of(report):
+    return [list(record.losses) for record in report.records.values()]
+
+
+def test_a_box_of_gpus_has_a_worker_for_each(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    every = ("0", "1", "2")
+    with machine(gpus=3):
+        chosen = Execution(device="cuda").choose()
+        assert (chosen, chosen.gpus) == (Processes(workers=3, gpus=every), every)
+        assert Execution(device="cuda", workers=6).choose() == Processes(workers=6, gpus=every)
+        assert Execution(device="cuda:1").choose() == Processes(workers=1)
+        assert Execution(device="cuda", workers=1).choose() == InProcess()
+        assert Execution(device="cuda", executor="in-process").choose() == InProcess()
+        assert Execution(workers=1).choose() == InProcess()
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
+        assert Execution(device="cuda").choose().gpus == ("GPU-a", "GPU-b", "GPU-c")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda:9"}, "got 'cuda:9': CUDA error: invalid device ordinal"),
+        ({"device": "cuda", "cuda_graphs": True}, "Leave out --cuda-graphs"),
+        ({"device": "cuda:1", "executor": "ray", "gpus_per_trial": 1.0}, "Expected --device cuda"),
+        ({"device": "cuda", "executor": "ray"}, "Add --gpus-per-trial 1"),
+        ({"device": "cpu", "executor": "ray", "gpus_per_trial": 1.0}, "Leave out --device"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with machine(gpus=2), pytest.raises(ValueError, match=message):
+        depthmup.transfer(own(), DESIGN, on=Execution(workers=1, **options))
+
+
+def test_by_default_a_model_trains_where_its_function_puts_it():
+    expected = losses_of(depthmup.transfer(own(), DESIGN))
+    with machine() as simulated, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = depthmup.transfer(own(make_on_cuda), DESIGN)
+        # The kernels of its steps, beyond those of trying it.
+        assert simulated.counts["kernels"] > 40 * sum(len(one) for one in expected)
+    for one, other in zip(losses_of(report), expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_a_gpu_that_is_not_used_is_named():
+    with machine() as simulated:
+        with pytest.warns(UserWarning, match="A GPU is here, .* Use --device cuda"):
+            depthmup.transfer(own(), DESIGN)
+        with pytest.warns(UserWarning, match="A GPU is here, .* Use --device cuda"):
+            depthmup.transfer(BuiltIn(), OF_BUILT_IN)
+    assert (simulated.started, simulated.touched) == (False, set())
+    with machine(gpus=4), pytest.warns(UserWarning, match="4 GPUs are here, and one is used"):
+        depthmup.transfer(BuiltIn(), OF_BUILT_IN, on=Execution(device="cuda", workers=1))
+
+
+@pytest.mark.parametrize("options", [{}, {"cuda_graphs": True}], ids=str)
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_built_in_networks_on_a_gpu(device, options):
+    cpu = depthmup.transfer(BuiltIn(), OF_BUILT_IN, on=Execution(workers=1, engine="stacked"))
+    here = Execution(workers=1, device=device, **options)
+    with machine(gpus=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = depthmup.transfer(BuiltIn(), OF_BUILT_IN, on=here)
+    assert losses_of(report) == losses_of(cpu)
+
+
+def test_a_stack_of_own_models_on_a_gpu():
+    cpu = depthmup.transfer(own(), DESIGN, on=Execution(workers=1, engine="stacked"))
+    here = Execution(workers=1, device="cuda", engine="stacked")
+    with machine():
+        report = depthmup.transfer(own(), DESIGN, on=here)
+    for one, other in zip(losses_of(report), losses_of(cpu), strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_there_is_no_word_of_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        depthmup.transfer(BuiltIn(), OF_BUILT_IN)
