@@ -2,44 +2,27 @@
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 
-from reproduction.claims import (
-    beyond,
-    block_depth,
-    errata,
-    feature_diversity,
-    first_step,
-    gradient_diversity,
-    infinite_depth,
-    infinite_width,
-    learning_rates,
-    linearization,
-    multiplier,
-    nonlinearity,
-    regimes,
-    transformers,
-    valley,
-    windows,
-)
 from reproduction.claims.claim import Claim
 
 _MODULES = (
-    beyond,
-    block_depth,
-    errata,
-    feature_diversity,
-    first_step,
-    gradient_diversity,
-    infinite_depth,
-    infinite_width,
-    learning_rates,
-    linearization,
-    multiplier,
-    nonlinearity,
-    regimes,
-    transformers,
-    valley,
-    windows,
+    "beyond",
+    "block_depth",
+    "errata",
+    "feature_diversity",
+    "first_step",
+    "gradient_diversity",
+    "infinite_depth",
+    "infinite_width",
+    "learning_rates",
+    "linearization",
+    "multiplier",
+    "nonlinearity",
+    "regimes",
+    "transformers",
+    "valley",
+    "windows",
 )
 
 _ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum", "beyond")
@@ -55,7 +38,10 @@ def _rank(claim: Claim) -> tuple[object, ...]:
 
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_rank)
+    sorted(
+        (c for name in _MODULES for c in import_module(f"reproduction.claims.{name}").CLAIMS),
+        key=_rank,
+    )
 )
 
 

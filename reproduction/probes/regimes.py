@@ -225,28 +225,7 @@ def measured_map(
     of initialization; that this noise explodes is seen at modest depth only where branches have
     their full size.
 
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> from depthmup import Model
-        >>> class Block(nn.Module):
-        ...     def __init__(self, width):
-        ...         super().__init__()
-        ...         self.linear = nn.Linear(width, width, bias=False)
-        ...     def forward(self, x):
-        ...         return x + torch.tanh(self.linear(x))
-        >>> def make(width, depth):
-        ...     blocks = [Block(width) for _ in range(depth)]
-        ...     return nn.Sequential(nn.Linear(4, width), *blocks, nn.Linear(width, 2))
-        >>> def batch(generator):
-        ...     x = torch.randn(16, 4, generator=generator)
-        ...     return x, (x[:, 0] > 0).long()
-        >>> regimes = measured_map(Model(make, batch=batch), [("1/2", "1/2")],
-        ...     width=8, depths=(2, 4, 8), seeds=2, steps=1)
-        >>> [regime.alpha for regime in regimes]
-        [Fraction(1, 2)]
-
-        *Source:* TP6 (arXiv 2310.02244) Figure 1.
+    *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
     result: list[MeasuredRegime] = []
     at_init: dict[Fraction, Property] = {}

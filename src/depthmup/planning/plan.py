@@ -304,24 +304,6 @@ class Plan(PlanContent):
 
         Raises:
             PlanMismatch: with every problem, and what to do about each.
-
-        Example:
-            >>> import torch, depthmup
-            >>> from depthmup.models import ResidualMLP
-            >>> def make(width, depth):
-            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
-            >>> model, x = make(64, 8), torch.zeros(4, 8)
-            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
-            ...                      own_init="fan_in")
-            >>> plan.initialize(model)
-            >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-            >>> groups = plan.rescale(model, optimizer)
-            >>> plan.verify(model, optimizer)
-            >>> erased = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=10)
-            >>> plan.verify(model, optimizer)
-            Traceback (most recent call last):
-            ...
-            depthmup.planning.initialize.PlanMismatch: ...
         """
         verify.verify(self, model, optimizer, **options)
 
@@ -363,19 +345,6 @@ class Plan(PlanContent):
 
         Raises:
             PlanMismatch: this is not the model of the plan.
-
-        Example:
-            >>> import torch, depthmup
-            >>> from depthmup.models import ResidualMLP
-            >>> def make(width, depth):
-            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
-            >>> model, x = make(64, 8), torch.ones(4, 8)
-            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
-            ...                      own_init="fan_in")
-            >>> model(x).sum().backward()
-            >>> norm = plan.clip_grad_norm_(model, 1e-3)
-            >>> round(float(plan.clip_grad_norm_(model, 1e-3)), 6)
-            0.001
         """
         return clip.clip_grad_norm_(self, model, max_norm, **options)
 

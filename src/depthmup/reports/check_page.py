@@ -206,10 +206,6 @@ def _interval(e: Exponent) -> str:
     return f"[{e.estimate.low:+.2f}, {e.estimate.high:+.2f}]"
 
 
-def _word(e: Exponent) -> str:
-    return str(e.outcome)
-
-
 def _row(e: Exponent) -> dict[str, str]:
     return {
         "module": e.module,
