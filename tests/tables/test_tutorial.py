@@ -11,7 +11,12 @@ from depthmup.cli import main
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "csv.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"^```([^\n]*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 BLOCKS = [body for language, body in FENCES if not language]
-COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("depthmup")]
+COMMANDS = [
+    line
+    for block in BLOCKS
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("depthmup")
+]
 ANSWERED, REFUSED = COMMANDS[:3], COMMANDS[3:]
 
 

@@ -332,7 +332,7 @@ class Plan(PlanContent):
 
         With the multiplier A_i that each parameter carries,
 
-            norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
+            norm = (sum_i (A_i abs(g_i))^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
 
         Args:
             model: with gradients.
