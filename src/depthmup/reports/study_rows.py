@@ -6,9 +6,20 @@ belongs to (0 is the first). Numbers are the study's own, NaN where nothing coul
 
 from typing import Any
 
-from depthmup.records import RUN_AXES, Curve, Optimum, Study, Transfer
+from depthmup.records import RUN_AXES, Curve, Optimum, Study, Transfer, Window
 
 Row = dict[str, Any]
+
+
+def _place(index: int, window: Window, scheme: str, title: str) -> Row:
+    """The columns with which every row begins."""
+    return {
+        "window": index,
+        "start": window.start,
+        "stop": window.stop,
+        "scheme": scheme,
+        "title": title,
+    }
 
 
 def point_rows(study: Study) -> list[Row]:
@@ -19,11 +30,7 @@ def point_rows(study: Study) -> list[Row]:
     titles = _titles(study)
     return [
         {
-            "window": index,
-            "start": window.start,
-            "stop": window.stop,
-            "scheme": curve.scheme,
-            "title": titles[curve.scheme],
+            **_place(index, window, curve.scheme, titles[curve.scheme]),
             **_size(curve),
             study.tuned.column: point.log2_lr,
             "loss": point.loss.value,
@@ -42,11 +49,7 @@ def optimum_rows(study: Study) -> list[Row]:
     """The best value of what is tuned: one row per window, scheme and size."""
     return [
         {
-            "window": index,
-            "start": window.start,
-            "stop": window.stop,
-            "scheme": transfer.scheme,
-            "title": transfer.title,
+            **_place(index, window, transfer.scheme, transfer.title),
             **_size(optimum),
             study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
@@ -66,11 +69,7 @@ def transfer_rows(study: Study) -> list[Row]:
     """Drift, excess loss (``regret``) and verdict: one row per window and scheme."""
     return [
         {
-            "window": index,
-            "start": window.start,
-            "stop": window.stop,
-            "scheme": transfer.scheme,
-            "title": transfer.title,
+            **_place(index, window, transfer.scheme, transfer.title),
             "alpha": transfer.alpha,
             "gamma": transfer.gamma,
             "axis": study.axis,
