@@ -25,6 +25,7 @@ class Options:
 
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --out runs/plan
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --explain head.weight
+        depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --format json
     """
 
     model: str
@@ -61,6 +62,22 @@ class Options:
     explain: str = ""
     """Explain in words what is prescribed for this parameter, instead of printing the table."""
 
+    format: Literal["", "json", "torchtitan", "automodel", "axolotl", "megatron"] = ""
+    """Print the plan as configuration instead: a pattern of names a group, and its factors."""
+
+    lr: float | None = None
+    """With --format: the learning rate at the base, where the format holds values."""
+
+    weight_decay: float = 0.0
+    """With --format: the weight decay at the base."""
+
+    eps: float | None = None
+    """With --format: the optimizer's epsilon at the base; torch's by default."""
+
+    leave_out: Names = ()
+    """With --format: what may be missing where the format cannot hold it: multipliers, epsilon,
+    decay or betas."""
+
     out: Path | None = None
     """Folder for plan.html and plan.json; or a file that ends in .html or .json, the other one
     beside it."""
@@ -95,7 +112,11 @@ def run(options: Options) -> int:
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
     )
-    print(prescribed.explain(options.explain) if options.explain else prescribed)
+    if options.format:
+        values = {"lr": options.lr, "weight_decay": options.weight_decay, "eps": options.eps}
+        print(prescribed.overrides(options.format, leave_out=options.leave_out, **values), end="")
+    else:
+        print(prescribed.explain(options.explain) if options.explain else prescribed)
     if files is not None:
         page, data = files
         prescribed.save(data)

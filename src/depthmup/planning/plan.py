@@ -19,6 +19,7 @@ from depthmup.planning import (
     groups,
     hooks,
     initialize,
+    overrides,
     rescale,
     show,
     verify,
@@ -183,6 +184,38 @@ class Plan(PlanContent):
         """
         initialize.check(self, model)
         return export.export(model, self.multipliers)
+
+    def overrides(self, format: str, **options: Any) -> str:
+        """The plan as a trainer's configuration: a pattern of names a group, and its factors.
+
+        Patterns match exactly the plan's names. Numbers are read back to the last bit.
+
+        Args:
+            format: ``"torchtitan"`` (``ParamGroupConfig``), ``"automodel"`` (NeMo's
+                ``param_group_overrides``), ``"axolotl"`` (``lr_groups``), ``"megatron"``
+                (``config_overrides``), or ``"json"``, which has every factor, those of initial
+                scales and forward multipliers too.
+            options: ``lr``, ``weight_decay``, ``eps``, ``betas`` and ``min_lr`` at the base, for
+                formats that hold values. ``leave_out``: names of what the format cannot hold and
+                may be missing: ``multipliers``, ``epsilon``, ``decay``, ``betas``.
+
+        Returns:
+            Text in the format's own language.
+
+        Raises:
+            ValueError: the format cannot hold the plan; says what, where, and the way out.
+
+        Example:
+            >>> import torch, depthmup
+            >>> from depthmup.models import ResidualMLP
+            >>> def make(width, depth):
+            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+            >>> plan = depthmup.plan(make(64, 8), make(16, 8), scheme="mup", own_init="fan_in",
+            ...                      example_inputs=torch.zeros(4, 8))
+            >>> print(plan.overrides("automodel", leave_out="epsilon").partition("lr_mult")[2])
+            : 1.0, wd_mult: 1.0}
+        """
+        return overrides.overrides(self, format, **options)
 
     def param_groups(
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
