@@ -222,7 +222,9 @@ def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell)
     state = advance(state, store)
     if state.done:
         train((), tell)  # notes the session
-    while state.pending and time.monotonic() - started < seconds:
+    first = True  # A budget of seconds that ends within it still has a report.
+    while state.pending and (first or time.monotonic() - started < seconds):
+        first = False
         train(state.pending, _of_the_whole(state, tell, started))
         state = advance(state, store)
     return state

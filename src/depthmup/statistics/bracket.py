@@ -26,13 +26,16 @@ SCAN = tuple(float(k) for k in range(-4, 5))
 """Octaves from the start at which the first size is scanned, to see whether it has one valley. The
 cheapest size costs a few percent of all, and an optimum far from the start is seen at once."""
 
-WIDEST, WIDEST_FIRST = 6.0, 10.0
+WIDEST, WIDEST_FIRST = 6.0, 40.0
 """Octaves that are searched downwards for a rate that trains, where smaller sizes predict one, and
-at the first size; then one rate is tried far above."""
+at the first size, whose start may be a guess in a strange unit; then one rate is tried above."""
 
-MOST = 16
-"""Rates at one size, after which the search gives up: 8 octaves of factors of two on either side of
-the start, or a scan and six octaves beyond it."""
+GUESSING = 10.0
+"""The same at the first size where the lowest rate ends, no better than guessing, or where a seed
+diverges at rates at which another trains."""
+
+MOST = 24
+"""Rates at one size, after which the search gives up."""
 
 GRAIN = 1 / 8
 """Octaves to which rates are rounded: far within what a bracket needs."""
@@ -180,17 +183,40 @@ class Bracket:
             return self._toward_training(WIDEST_FIRST if first else WIDEST)
         if self.closed or len(self.rates) >= MOST:
             return ()
+        above = self.rates[self.rates > self.at]
+        wide = len(above) and above[0] - self.at > 2 * STEP
+        if wide and math.isinf(self.averages[self.rates == above[0]][0]):
+            return ((self.at + float(above[0])) / 2,)  # A stride went over what trains.
+        low, high = float(self.rates[0]), float(self.rates[-1])
+        if (stride := _stride(high - low)) > STEP and self.at in (low, high):
+            beyond = self.at - stride if self.at == low else self.at + stride
+            return (beyond,) if high - low < WIDEST_FIRST else ()
         sides = (self.at - STEP, self.at + STEP)
         return tuple(k for k in sides if not (np.abs(self.rates - k) <= REACH - STEP).any())
 
     def _toward_training(self, widest: float) -> tuple[float, ...]:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""
         low, high = float(self.rates[0]), float(self.rates[-1])
+        finite = np.isfinite(self.averages)
+        if finite.any() and not finite.all():
+            # Between rates that are too low to train and those that diverge.
+            below = float(self.rates[finite].max())
+            walls = self.rates[self.rates > below]
+            if len(walls) and walls[0] - below > 2 * STEP:
+                return ((below + float(walls[0])) / 2,)
+        if finite[0] or self.values.shape[1] > 1:
+            # The lowest may be too low to train as well; and seeds that always diverge are no walls.
+            widest = min(widest, GUESSING)
         if high - low < widest - CLOSE:
-            return (low - 2 * STEP,)
-        if high - low < widest + 2 * STEP - CLOSE and np.isfinite(self.averages[-1]):
+            return (low - max(_stride(high - low), 2 * STEP),)
+        if high - low < widest + 2 * STEP - CLOSE and finite[-1]:
             return (high + 2 * STEP,)
         return ()
+
+
+def _stride(width: float) -> float:
+    """Octaves to the next rate beyond all that were tried: they double with the way gone."""
+    return STEP * 2.0 ** (math.floor(math.log2(max(width - 6, 2))) - 1)
 
 
 def _tried(row: Sequence[float]) -> bool:
