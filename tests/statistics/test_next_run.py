@@ -377,3 +377,18 @@ def test_axes_end_one_by_one():
     assert "depth: drifts" in outcome.why
     assert "width: transfers" in outcome.why
     assert not outcome.losses[4]
+
+
+@pytest.mark.parametrize("below", [5, 9, 12, 20, 30])
+def test_a_start_that_is_far_too_high_finds_what_trains(below):
+    """Everything above an octave over the optimum diverges, and far below it nothing trains."""
+
+    def losses(i, k, s):
+        away = k + below
+        return math.inf if away > 1.2 else valley(away + 0.02 * s) if away > -6 else 12.0
+
+    _, outcome = outcome_of(losses, sizes=4)
+    rates = {k for i, k, _ in outcome.asked if i == 0}
+    assert "transfers is decided" in outcome.why
+    assert len(rates) <= 24
+    assert min(abs(k + below) for k in rates) <= 1

@@ -151,6 +151,15 @@ def test_a_budget_of_runs_is_kept():
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
+def test_a_budget_of_seconds_ends_after_a_whole_round():
+    """The first scan is always made: nothing can be reported without it."""
+    model = depthmup.Model(train=train, version="1")
+    asked = design(lrs=depthmup.Auto(seconds=1e-6), schemes="depth-mup")
+    report = depthmup.transfer(model, asked)
+    assert len(report.records) == 9
+    assert "after 1e-06 seconds no more runs were begun" in report.table
+
+
 def gpu_hours(size):
     """A pipeline that is used up to the deepest size: depth costs nothing until then."""
     return 8.0 if size["depth"] == 64 else 1.0

@@ -242,14 +242,14 @@ class TestCleaning:
         assert report.exponent("depth").value == approx(-0.5, abs=0.03)
 
     def test_an_edge_that_contradicts_the_law_leaves_it_undecided(self):
-        other = table(exponents={"depth": 0.0}, sizes=[(1,), (2,), (4,)])
-        far = table(exponents={"depth": 0.0}, sizes=[(8,)], base=-2)
+        other = table(exponents={"depth": 0.0}, sizes=[(1,), (2,), (4,), (8,)])
+        far = table(exponents={"depth": 0.0}, sizes=[(16,)], base=-2)
         far = far[far.lr <= 2.0**-3]
         report = fitted(pd.concat([other, far]), ["depth"])
         measured = report.finding()
         assert measured.drift.inside(-0.15, 0.15)
         assert measured.verdict is Verdict.UNDECIDED
-        assert "extend it upwards (depth 8)" in measured.why
+        assert "extend it upwards (depth 16)" in measured.why
 
     def test_tokens_that_are_counted_otherwise(self):
         runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1)
