@@ -205,7 +205,7 @@ class Bracket:
             if len(walls) and walls[0] - below > 2 * STEP:
                 return ((below + float(walls[0])) / 2,)
         if finite[0] or self.values.shape[1] > 1:
-            # The lowest may be too low to train as well; and seeds that always diverge are no walls.
+            # The lowest may be too low as well, and a seed that always diverges is no wall.
             widest = min(widest, GUESSING)
         if high - low < widest - CLOSE:
             return (low - max(_stride(high - low), 2 * STEP),)
