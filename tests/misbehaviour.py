@@ -93,6 +93,19 @@ def on_gpu(log, number):
     return {"gpu": int(os.environ.get("CUDA_VISIBLE_DEVICES", -1))}
 
 
+SEEN = []
+"""The GPUs that this process was given when CUDA first asked."""
+
+
+def initialize(log, number, seconds):
+    """CUDA asks once per process which GPU it may use."""
+    noted(log, number=number)
+    time.sleep(seconds)
+    now = int(os.environ.get("CUDA_VISIBLE_DEVICES") or -1)
+    SEEN.append(now)
+    return {"given": now, "bound": SEEN[0], "process": os.getpid()}
+
+
 def lack(log, number, passes=1):
     """Finds no memory on its GPU, until it was asked ``passes`` times."""
     noted(log, number=number)
@@ -101,7 +114,8 @@ def lack(log, number, passes=1):
     return {"value": number + 1}
 
 
-FUNCTIONS = (add_one, hang, die, die_once, exhaust, leave, close, fail, lose, on_gpu, lack)
+CPU = (add_one, hang, die, die_once, exhaust, leave, close, fail)
+FUNCTIONS = (*CPU, lose, on_gpu, lack, initialize)
 BY_NAME = {function.__name__: function for function in FUNCTIONS}
 
 

@@ -135,14 +135,14 @@ def transfer(
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
-            runner.trainer.check(missing, workers=runner.workers)
+            runner.check(missing)
         if missing and forecast is not None and not sweep.design.auto:
             _tell_time(missing, runner, forecast)
         return runner.trainer.jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        runner.trainer.check(asked, workers=runner.workers)  # before anything is written
+        runner.check(asked)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     about = {

@@ -1,9 +1,11 @@
 """The runner of a sweep: the executor that does its jobs, and the trainer that makes them."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from depthmup.execution import Execution
 from depthmup.model import Model, by_reference, resolved
@@ -26,6 +28,14 @@ class Runner:
     environment: Mapping[str, object]
     workers: int
     shard: str
+
+    def check(self, runs: Sequence[Any]) -> None:
+        """Refuse runs that cannot be trained: on the cluster, where the GPUs are its nodes'."""
+        check = partial(self.trainer.check, runs, workers=self.workers)
+        if isinstance(self.executor, Ray) and self.executor.gpus_per_trial:
+            self.executor.elsewhere(check)
+        else:
+            check()
 
 
 def runner_of(

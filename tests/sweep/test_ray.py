@@ -25,6 +25,7 @@ from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import InProcess, Ray, Store, WorkerError, run
 from depthmup.sweep.executors import ray as executor_ray
 from depthmup.sweep.executors.backlog import Backlog
+from depthmup.sweep.executors.ray import _Team
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'depthmup[ray]'")
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("ray")]
@@ -119,15 +120,15 @@ def test_what_is_no_address(unconnected, log, address):
 def test_a_cluster_that_lost_its_last_node_is_given_up_after_a_while(monkeypatch, log):
     """Ray itself would wait for ever."""
     monkeypatch.setattr(executor_ray, "LOOK", 0.0)
-    monkeypatch.setattr(executor_ray, "PATIENCE", 0.1)
+    monkeypatch.setattr(executor_ray, "PATIENCE", 0.5)
     node = {"Alive": True, "Resources": {"CPU": 1.0}}
     cluster = MagicMock()
     cluster.nodes.side_effect = chain([[node], [{**node, "Alive": False}], [node]], repeat([]))
     cluster.wait.side_effect = lambda streams, **options: time.sleep(0.02) or ([], streams)
     backlog = Backlog([Several(tasks=(task("add_one", log, 0),))], Heard())
     with pytest.raises(WorkerError, match=r"lost its last node .* add a node and run the same"):
-        Ray(address="head:6379")._run(cluster, backlog)
-    cluster.cancel.assert_called_once()
+        _Team(ray=cluster, executor=Ray(address="head:6379"))._run(backlog)
+    cluster.kill.assert_called_once()
     assert cluster.nodes.call_count > 5
 
 
@@ -157,7 +158,7 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
     assert heard.numbers == [0, 2, 5, 10]
     patterns = {
         "doing fail 1": r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 1 has no",
-        "doing die 3": r"died 3 times.*WorkerCrashedError",
+        "doing die 3": r"died 3 times.*ActorDiedError",
         "doing exhaust 4": r"(?s)not fit into memory 3 times.*MemoryError",
         "doing hang 6": r"stopped after 2 s, its time limit",
     }

@@ -8,15 +8,15 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from depthmup.model.errors import error_report
+from depthmup.model.errors import error_report, is_refusal
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
+from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage
 from depthmup.sweep.jobs import Job
 
 CONNECT, ANSWER = 5.0, 12.0
@@ -27,6 +27,9 @@ LOOK = 5.0
 
 PATIENCE = 60.0
 """Seconds to wait for new nodes after the last one that can do a job was lost."""
+
+START = 20.0
+"""Seconds for an actor to start, before an idle one may take its job."""
 
 FETCH = 60.0
 """Seconds for a result that is ready to come over the network."""
@@ -52,12 +55,17 @@ class Ray:
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         if not jobs:
             return
-        with self.staying():
-            self._run(_ray(), Backlog(jobs, listener, trial_seconds=self.trial_seconds))
+        with self.staying() as team:
+            team(jobs, listener)
+
+    def elsewhere(self, function: Callable[[], object]) -> None:
+        """Call a function on the cluster, with the resources of a job; raise what it refuses."""
+        with self.staying() as team:
+            team.call(function)
 
     @contextmanager
-    def staying(self) -> Iterator["Ray"]:
-        """This executor, connected until the end."""
+    def staying(self) -> Iterator["_Team"]:
+        """An executor that stays connected until the end, and keeps its workers."""
         ray = _ray()
         started_here = not ray.is_initialized()
         if started_here:
@@ -67,73 +75,140 @@ class Ray:
             # Ray's own handler calls sys.exit, with a traceback, whoever had asked to be told.
             with suppress(ValueError):  # not in the main thread, where Ray sets none either
                 signal.signal(signal.SIGTERM, on_termination)
+        team = _Team(ray=ray, executor=self)
         try:
-            yield self
+            yield team
         finally:
+            team.close()
             if started_here:
                 ray.shutdown()
 
-    def _run(self, ray: Any, backlog: Backlog) -> None:
-        task = ray.remote(_work).options(
+
+@dataclass(kw_only=True)
+class _Team:
+    """Ray's actors, each a process that holds a core and its GPUs until the end.
+
+    Ray reuses the processes of its tasks and gives them other GPUs each time, but CUDA in a process
+    stays with the first it saw. An actor keeps its own, and CUDA's start is paid once.
+    """
+
+    ray: Any
+    executor: Ray
+    idle: list[Any] = field(default_factory=list)
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        if jobs:
+            seconds = self.executor.trial_seconds
+            self._run(Backlog(jobs, listener, trial_seconds=seconds))
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in an actor; raise what it refuses."""
+        self._check_slots()
+        actor = self._actor()
+        problem = self.ray.get(actor.call.remote(self.ray.cloudpickle.dumps(function)))
+        self.idle.append(actor)
+        if isinstance(problem, Exception):
+            raise problem
+        if problem is not None:
+            raise WorkerError(problem)
+
+    def close(self) -> None:
+        for actor in self.idle:
+            self.ray.kill(actor)
+        self.idle.clear()
+
+    def _actor(self) -> Any:
+        """An idle actor, or a new one, which starts as soon as the cluster has room for it."""
+        if self.idle:
+            return self.idle.pop()
+        make = self.ray.remote(
             num_cpus=1,
-            num_gpus=self.gpus_per_trial,
-            num_returns="streaming",
-            max_retries=0,  # what is tried again, and how often, the backlog decides
+            num_gpus=self.executor.gpus_per_trial,
+            max_restarts=0,  # what is tried again, and how often, the backlog decides
+            max_task_retries=0,
             runtime_env={"env_vars": _variables()},
         )
-        slots, looked, able = self._slots(ray), time.monotonic(), time.monotonic()
-        if not slots:
-            raise ValueError(
-                f"Expected a node with a core and {self.gpus_per_trial:g} GPUs in the Ray cluster "
-                f"at {self.address}; there is none. It has {_resources(ray)}. Ask for less by "
-                "--gpus-per-trial, or add a node."
-            )
+        return make(_Worker).remote(_paths())
+
+    def _run(self, backlog: Backlog) -> None:
+        ray = self.ray
+        slots, looked, able = self._check_slots(), time.monotonic(), time.monotonic()
         busy: dict[Any, _Task] = {}
         try:
             while backlog or busy:
-                # Some wait inside Ray, so that no core idles until this process has noticed.
-                while backlog and len(busy) < 2 * slots + 1:
-                    attempt = backlog.take()
-                    stream = task.remote(ray.cloudpickle.dumps(attempt.job), _paths())
-                    busy[stream] = _Task(attempt=attempt)
+                # One at least waits inside Ray for a node.
+                while backlog and len(busy) < max(1, slots):
+                    self._give(backlog.take(), busy)
+                # An actor that does not start may wait for the core of one that has no more to do.
+                while self.idle and (late := [s for s in busy if busy[s].is_late()]):
+                    ray.kill(busy[late[0]].actor)
+                    self._give(busy.pop(late[0]).attempt, busy)
                 for stream in ray.wait(list(busy), num_returns=1, timeout=1.0)[0]:
                     if not busy[stream].listen(ray, stream, backlog):
-                        del busy[stream]
+                        self._dismiss(busy.pop(stream))
                 now = time.monotonic()
                 for stream in [s for s in busy if now > busy[s].deadline]:
-                    ray.cancel(stream, force=True)
+                    ray.kill(busy[stream].actor)
                     backlog.overdue(busy.pop(stream).attempt)
                 if now - looked > LOOK:  # nodes come and go
-                    slots, looked = self._slots(ray), now
+                    slots, looked = self._slots(), now
                     able = now if slots else able
                     if now - able > PATIENCE:
                         raise WorkerError(
-                            f"The Ray cluster at {self.address} lost its last node with a core and "
-                            f"{self.gpus_per_trial:g} GPUs {PATIENCE:g} s ago. What was finished "
-                            "is kept; add a node and run the same again."
+                            f"The Ray cluster at {self.executor.address} lost its last node with a "
+                            f"core and {self.executor.gpus_per_trial:g} GPUs {PATIENCE:g} s ago. "
+                            "What was finished is kept; add a node and run the same again."
                         )
         finally:
-            for stream in busy:
-                ray.cancel(stream, force=True)
+            for task in busy.values():
+                ray.kill(task.actor)
 
-    def _slots(self, ray: Any) -> int:
+    def _give(self, attempt: Attempt, busy: dict[Any, "_Task"]) -> None:
+        actor = self._actor()
+        packed = self.ray.cloudpickle.dumps(attempt.job)
+        stream = actor.do.options(num_returns="streaming").remote(packed)
+        busy[stream] = _Task(attempt=attempt, actor=actor)
+
+    def _dismiss(self, task: "_Task") -> None:
+        if task.free:
+            self.idle.append(task.actor)
+        else:
+            self.ray.kill(task.actor)
+
+    def _check_slots(self) -> int:
+        if slots := self._slots():
+            return slots
+        raise ValueError(
+            f"Expected a node with a core and {self.executor.gpus_per_trial:g} GPUs in the Ray "
+            f"cluster at {self.executor.address}; there is none. It has {_resources(self.ray)}. "
+            "Ask for less by --gpus-per-trial, or add a node."
+        )
+
+    def _slots(self) -> int:
         """How many jobs the cluster's nodes can do at once."""
         total = 0
-        for node in ray.nodes():
+        for node in self.ray.nodes():
             if node["Alive"]:
                 cores = node["Resources"].get("CPU", 0.0)
-                if self.gpus_per_trial:
-                    cores = min(cores, node["Resources"].get("GPU", 0.0) / self.gpus_per_trial)
+                if gpus := self.executor.gpus_per_trial:
+                    cores = min(cores, node["Resources"].get("GPU", 0.0) / gpus)
                 total += int(cores)
         return total
 
 
 @dataclass(kw_only=True)
 class _Task:
-    """A job that was given to the cluster, and when it must be done; unlimited while it waits."""
+    """A job that was given to an actor, and when it must be done; unlimited while it waits."""
 
     attempt: Attempt
+    actor: Any
     deadline: float = math.inf
+    given: float = field(default_factory=time.monotonic)
+    started: bool = False
+    free: bool = False  # the job is over, and its actor can have another
+
+    def is_late(self) -> bool:
+        return not self.started and time.monotonic() - self.given > START
 
     def listen(self, ray: Any, stream: Any, backlog: Backlog) -> bool:
         """Take a message; whether there are more to come."""
@@ -147,37 +222,53 @@ class _Task:
             backlog.died(self.attempt, f"{type(error).__name__}: {error}")
         else:
             if kind == "started":
+                self.started = True
                 self.deadline = time.monotonic() + backlog.seconds(self.attempt)
                 return True
             if kind == "result":
                 backlog.result(content)
                 return True
+            self.free = kind != "lost"
             if kind == "ended":
                 backlog.ended(self.attempt)
             elif kind == "exhausted":
-                backlog.died(self.attempt, content)
+                backlog.exhausted(self.attempt, content)
             else:
                 backlog.raised(self.attempt, content)
         return False
 
 
-def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """A task: do a job, and yield messages about it."""
-    import torch
+class _Worker:
+    """An actor: does jobs one after another, and yields messages about them."""
 
-    torch.set_num_threads(1)
-    sys.path += [path for path in paths if path not in sys.path]
-    yield "started", None
-    try:
-        job: Job = pickle.loads(packed)
-        for result in job(lambda fraction, losses=(): None):
-            yield "result", result
-    except MemoryError:
-        yield "exhausted", traceback.format_exc()
-    except (Exception, SystemExit) as error:
-        yield "raised", error_report(error)
-    else:
-        yield "ended", None
+    def __init__(self, paths: Sequence[str]) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        sys.path += [path for path in paths if path not in sys.path]
+
+    def do(self, packed: bytes) -> Iterator[tuple[str, Any]]:
+        yield "started", None
+        try:
+            job: Job = pickle.loads(packed)
+            for result in job(lambda fraction, losses=(): None):
+                yield "result", result
+        except (Exception, SystemExit) as error:
+            kind = "exhausted" if is_shortage(error) else "lost" if is_lost(error) else "raised"
+            message: tuple[str, Any] = kind, error_report(error)
+        else:
+            message = "ended", None
+        if message[0] == "exhausted":  # now that the error holds no frames
+            give_back()
+        yield message
+
+    def call(self, packed: bytes) -> Exception | str | None:
+        """What a function refuses, as an error, or what else it raises, as a text."""
+        try:
+            pickle.loads(packed)()
+        except Exception as error:
+            return error.with_traceback(None) if is_refusal(error) else error_report(error)
+        return None
 
 
 def _ray() -> Any:
