@@ -47,7 +47,7 @@ def packages(folder: Path) -> None:
         lines = [title, "=" * len(title), "", f".. currentmodule:: {name}", ""]
         names = _names(module)
         if name == "depthmup":
-            lines += [".. autosummary::", "", *(f"   {public}" for public in names), ""]
+            lines += [".. autosummary::", "", *(f"   {n}" for n in names if _own(module, n)), ""]
         for public in names:
             value = getattr(module, public)
             if id(value) in documented:
@@ -64,12 +64,15 @@ def packages(folder: Path) -> None:
 def _names(module: ModuleType) -> list[str]:
     """The public names of a package: the doors first, a second name of a class behind its own."""
     public = [name for name in module.__all__ if not name.startswith("__")]
-    values = {name: getattr(module, name) for name in public}
-    names = [name for name in public if not isinstance(values[name], ModuleType)]
-    own = {name: getattr(values[name], "__name__", name) for name in names}
-    second = {name for name in names if own[name] != name and own[name] in names}
+    names = [name for name in public if not isinstance(getattr(module, name), ModuleType)]
     place = {name: place for place, name in enumerate(DOORS)}
-    return sorted(names, key=lambda name: (place.get(name, len(DOORS)), name in second))
+    return sorted(names, key=lambda n: (place.get(n, len(DOORS)), not _own(module, n)))
+
+
+def _own(module: ModuleType, name: str) -> bool:
+    """Whether a name is the value's own, not a second one for it in the same package."""
+    own = getattr(getattr(module, name), "__name__", name)
+    return own == name or own not in module.__all__
 
 
 def _write(path: Path, text: str) -> None:
