@@ -37,7 +37,7 @@ PAGES = [
 USER = [page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "studies"]
 """Pages for people who use the package; studies are kept as they were written."""
 GENERATED = {"command-line", "changelog", "security", "examples"}
-LONG = {"ten-minutes", "transformer", "tuners", "gallery", "notebook"}
+LONG = {"ten-minutes", "transformer", "tuners", "gallery", "notebook", "your-command"}
 _BLOCK = re.compile(
     r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -85,6 +85,9 @@ def skip_without_what_is_needed(page):
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     skip_without_what_is_needed(page)
     monkeypatch.chdir(tmp_path)
+    # The commands of a page mean this Python.
+    here = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join([here, os.environ.get("PATH", "")]))
     (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     torch.manual_seed(0)
     namespace = {"__name__": "page"}

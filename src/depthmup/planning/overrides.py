@@ -15,7 +15,7 @@ from typing import Any
 from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import alike, betas_at, scaled
+from depthmup.planning.settings import alike, betas_at, factor, scaled
 from depthmup.planning.show import WITH_EPSILON
 from depthmup.rules import EPSILON
 from depthmup.tracing import pattern_of
@@ -181,8 +181,12 @@ def _json(plan: PlanContent, settings: Settings) -> str:
     lines = []
     for group in groups(plan, lambda p: (alike(p), p.init)):
         p = group.first
-        factors = {"lr": p.lr, "weight_decay": p.decay, "eps": p.epsilon, "init": p.init}
-        lines.append(json.dumps({"pattern": group.regex, "family": p.family.value, **factors}))
+        factors = {"lr": p.lr, "weight_decay": p.decay, "eps": factor(p, "eps")}
+        lines.append(
+            json.dumps(
+                {"pattern": group.regex, "family": p.family.value, **factors, "init": p.init}
+            )
+        )
     forward = [
         json.dumps(
             {

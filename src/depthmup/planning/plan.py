@@ -212,8 +212,9 @@ class Plan(PlanContent):
             ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
             >>> plan = depthmup.plan(make(64, 8), make(16, 8), scheme="mup", own_init="fan_in",
             ...                      example_inputs=torch.zeros(4, 8))
-            >>> print(plan.overrides("automodel", leave_out="epsilon").partition("lr_mult")[2])
-            : 1.0, wd_mult: 1.0}
+            >>> text = plan.overrides("automodel", leave_out="epsilon")
+            >>> print(text.splitlines()[-1].partition("$', ")[2])
+            lr_mult: 0.25, wd_mult: 4.0}
         """
         return overrides.overrides(self, format, **options)
 
