@@ -13,7 +13,7 @@ from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, 
 from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
 from depthmup.training.command import RunFolders
-from depthmup.training.placement import Placement, check_device
+from depthmup.training.placement import Placement, check_device, device_facts
 
 RUNS = "runs"
 """The folder, in that of a measurement, of the runs of a command."""
@@ -92,6 +92,8 @@ def runner_of(
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
         )
+    if device.startswith("cuda"):
+        where |= {"device": device} if elsewhere else device_facts(device)
     if isinstance(chosen, InProcess) and device == "cuda" and len(visible_gpus()) > 1:
         warnings.warn(
             f"{len(visible_gpus())} GPUs are here, and one is used: this process trains. Worker "

@@ -268,6 +268,20 @@ class TestClasses:
         text = f"{self.HEAD}{made}def make(w, d): return Cfg\n"
         assert code(text) == code(text) != code(text.replace("1\n", "2\n"))
 
+    @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda", 0)])
+    def test_does_not_depend_on_a_notebooks_device(self, device):
+        """``device = "cuda" if torch.cuda.is_available() else "cpu"`` is no part of a run."""
+
+        def code(**names):
+            name, text = "<a cell>", "def make(w, d): return nn.Linear(w, w).to(device, kind)\n"
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+            space = {"__name__": "__main__", "nn": torch.nn, "kind": "a", **names}
+            exec(compile(text, name, "exec"), space)
+            return fingerprint([space["make"]])
+
+        cpu = torch.device("cpu") if isinstance(device, torch.device) else "cpu"
+        assert code(device=device) == code(device=cpu) != code(device=cpu, kind="b")
+
 
 class TestLibraries:
     def test_are_known_by_name_and_version(self, monkeypatch, tmp_path):

@@ -9,7 +9,8 @@ from simulated_cuda import machine
 
 import depthmup
 from depthmup import BuiltIn, Design, Execution, Model
-from depthmup.sweep import InProcess, Processes
+from depthmup.runner import runner_of
+from depthmup.sweep import InProcess, Processes, Sweep
 
 GRID = {"depth": (2, 4), "schemes": "depth-mup", "seeds": 1, "steps": 3}
 DESIGN = Design(
@@ -109,3 +110,13 @@ def test_without_a_gpu_there_is_no_word_of_it():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         depthmup.transfer(BuiltIn(), OF_BUILT_IN)
+
+
+def test_a_session_notes_its_gpu():
+    with machine(gpus=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = Execution(workers=1, device="cuda:1")
+        sweep = Sweep(model=BuiltIn(), design=OF_BUILT_IN)
+        about = runner_of(BuiltIn(), sweep, here).environment
+    assert (about["device"], about["gpu"]) == ("cuda:1", "Simulated H100")
+    assert {"driver", "cuda", "float32 products"} <= about.keys()

@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 from array import array
+from dataclasses import replace
 
 import pytest
 from cells import cell
@@ -18,6 +19,7 @@ from depthmup.sweep import (
     Shard,
     Store,
     StoreError,
+    StoreWarning,
     merge,
     run,
     shards,
@@ -120,6 +122,39 @@ def test_stores_that_conflict_are_refused_and_nothing_changes(stores, tmp_path, 
             merge(paths, into=joint)
         assert len(joint) == 1
         assert not joint.sessions()
+
+
+def on_gpu(path, gpu="Some Accelerator"):
+    with Store(path) as store:
+        store.open_session({"environment": {"device": "cuda", "gpu": gpu}, "started": 1.0})
+
+
+def diverged(seed, losses):
+    return replace(record(seed, losses), status=Status.DIVERGED)
+
+
+def test_results_of_a_gpu_are_joined_if_they_differ_by_rounding(stores, tmp_path):
+    """Which a diverging run amplifies: it may end some steps sooner or later."""
+    ours = [record(1, (2.0, 1.0)), diverged(2, (2.0, 30.0))]
+    theirs = [record(1, (2.0001, 1.02)), diverged(2, (2.0, 35.0, 60.0)), record(3)]
+    paths = stores(a=ours, b=theirs)
+    on_gpu(paths[1])
+    with Store(tmp_path / "joint.sqlite") as joint:
+        with pytest.warns(StoreWarning, match=r"^2 runs .* 2e-02 of a loss.* on Some Accelerator"):
+            assert merge(paths, into=joint) == 3
+        assert [joint.get(cell(seed=1)), joint.get(cell(seed=2))] == ours
+
+
+@pytest.mark.parametrize(
+    "other",
+    [record(1, (2.1, 1.0)), record(1, (2.0, 1.5)), record(1, (2.0,)), diverged(1, (2.0, 1.0))],
+    ids=["another start", "another end", "length", "status"],
+)
+def test_results_of_a_gpu_that_differ_by_more_are_refused(stores, tmp_path, other):
+    paths = stores(a=[record(1)], b=[other])
+    on_gpu(paths[0])
+    with Store(tmp_path / "joint.sqlite") as joint, pytest.raises(StoreError, match="conflicts"):
+        merge(paths, into=joint)
 
 
 def test_measurements_that_conflict_are_refused(stores, tmp_path):

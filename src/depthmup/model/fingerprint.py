@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import linecache
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +82,7 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
     if isinstance(value, Enum):
         return f"{_text(walk, type(value))}.{value.name} = {_text(walk, value.value, inside)}"
     if isinstance(value, PLAIN):
-        return repr(value)
+        return repr(_placeless(value))
     if id(value) in inside:
         return "itself"
     if isinstance(value, type | FunctionType | ModuleType):
@@ -115,6 +116,13 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
     if isinstance(getattr(value, "__qualname__", None), str):  # made in C, or a cached function
         return f"{kind} {_add(walk, value)}"
     return kind
+
+
+def _placeless(value: Any) -> Any:
+    """A value, or the CPU for a GPU: a notebook's ``device`` differs between machines."""
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value) else value
 
 
 def _wrapped(thing: Any) -> list[Any]:

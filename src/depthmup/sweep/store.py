@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -12,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from depthmup.records import Measurement, Record, Run, Task
+from depthmup.records import Measurement, Record, Run, Status, Task
 from depthmup.records.key import digest
-from depthmup.sweep.sessions import read_session
+from depthmup.sweep.sessions import gpus_of, read_session
 from depthmup.sweep.store_rows import (
     checksum,
     measurement_row,
@@ -364,20 +365,23 @@ class Store:
     def absorb(self, others: Sequence["Store"]) -> int:
         """Copy the contents of other stores, all of them or none; return the number of new results.
 
-        Results of different sweeps do not conflict, as each has its own key. Sessions are copied
-        too, so that a page can be made; one that is known already is not counted twice. Damaged
-        results, and sessions that this version cannot read, are skipped with a warning.
+        Results of different sweeps do not conflict, as each has its own key. Where a GPU wrote one
+        of the stores, results of one run may differ by rounding: the first is kept, with a warning.
+        Sessions are copied too, so that a page can be made; one that is known already is not
+        counted twice. Damaged results, and sessions that this version cannot read, are skipped with
+        a warning.
         """
-        before = len(self)
+        before, rounded = len(self), list[float]()
+        noted = [other._readable_sessions("skipped") for other in others]
+        gpus = gpus_of([*self.sessions(), *(session for each in noted for _, session in each)])
         with self._explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for other in others:
                     for table in ("records", "measurements"):
-                        self._take_results(other, table)
+                        rounded += self._take_results(other, table, rounds=bool(gpus))
                 # Only clocks order the stores of several machines; within one, what was stored
                 # later comes later.
-                noted = [other._readable_sessions("skipped") for other in others]
                 for sessions in sorted(noted, key=lambda each: _last_start(each[-1:])):
                     for row, _ in sessions:
                         self._take_session(*row)
@@ -385,9 +389,17 @@ class Store:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+        if rounded:
+            _warn(
+                f"{len(rounded)} runs have several results, which differ by rounding: by at most "
+                f"{max(rounded):.0e} of a loss. They were trained on {' and '.join(gpus)}, where "
+                "bits may differ. The first result of each is kept."
+            )
         return len(self) - before
 
-    def _take_results(self, other: "Store", table: str) -> None:
+    def _take_results(self, other: "Store", table: str, *, rounds: bool) -> list[float]:
+        """Copy results; the deviations of those that differ by rounding from results here."""
+        rounded = []
         with other._explained():
             rows = other._db.execute(f"SELECT * FROM {table}").fetchall()
         for row in rows:
@@ -399,6 +411,8 @@ class Store:
             elif known is None or _problem(known):
                 marks = ", ".join("?" * len(row))
                 self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            elif rounds and (deviation := _deviation(known, row)) is not None:
+                rounded.append(deviation)
             else:
                 raise StoreError(
                     f"{other.path} conflicts with the other stores: both have {row[1]}, with "
@@ -406,6 +420,7 @@ class Store:
                     "engine, so these machines or engines differed. Leave one of the stores out; "
                     "its runs will be repeated. Nothing was changed."
                 )
+        return rounded
 
     def _take_session(self, about: str, seconds: float, guard: bytes) -> None:
         known = self._db.execute(
@@ -431,6 +446,28 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         ended = read_losses(row[2], row[3])
         return ended if isinstance(ended, str) else None
     return None
+
+
+FIRST, LATER = 1e-3, 0.1
+"""Largest difference of two results of one run, as fractions of a loss: of the first loss, which
+both compute from the same weights, and of the others, in which training amplifies rounding."""
+
+
+def _deviation(known: tuple[Any, ...], row: tuple[Any, ...]) -> float | None:
+    """The largest difference of two rows of one run as a fraction; None if it is no rounding."""
+    if len(row) != len(_COLUMNS["records"]) + 1:
+        return None
+    here, there = read_losses(known[2], known[3]), read_losses(row[2], row[3])
+    if isinstance(here, str) or isinstance(there, str) or here[0] is not there[0]:
+        return None
+    apart = [abs(a - b) / max(a, b, sys.float_info.min) for a, b in zip(here[1], there[1])]  # noqa: B905
+    if here[0] is Status.DIVERGED:  # which amplifies rounding without limit
+        apart = apart[:1]
+    elif len(here[1]) != len(there[1]):
+        return None
+    if not apart or apart[0] > FIRST or max(apart) > LATER:
+        return None
+    return max(apart)
 
 
 def _last_start(last: Sequence[_Noted]) -> float:

@@ -1,6 +1,8 @@
 """Where and by which engine cells are trained: a choice that is not part of a run's description."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from depthmup.records.run import Precision
@@ -57,6 +59,23 @@ def check_device(device: str) -> None:
             f"Expected device to be one that PyTorch {torch.__version__} can use here, such as cpu "
             f"or cuda; got {device!r}: {first}"
         ) from None
+
+
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def device_facts(device: str) -> dict[str, object]:
+    """A CUDA device for the notes of a session: what may round its results in its own way."""
+    import torch
+
+    driver = re.search(r"\d+\.[\d.]+", DRIVER.read_text()) if DRIVER.exists() else None
+    return {
+        "device": device,
+        "gpu": torch.cuda.get_device_name(torch.device(device)),
+        "cuda": torch.version.cuda,
+        "driver": driver[0] if driver else None,
+        "float32 products": torch.get_float32_matmul_precision(),
+    }
 
 
 def generators() -> list[int]:
