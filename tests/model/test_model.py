@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from own_models import SOURCE, batch, make
 
+import depthmup
 from depthmup.model import Model, by_reference, resolved
 from depthmup.model.loss import cross_entropy
 
@@ -139,3 +140,15 @@ def test_helpers_are_importable():
 def test_a_factory_alone_is_no_model():
     with pytest.raises(TypeError, match=r"Expected a depthmup.Model\(make, batch=batch\); got"):
         resolved(make)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(train=print, version="1"),
+        Model(command="python t.py {lr} {width} {depth} {out}", loss="{out}/l.txt"),
+    ],
+)
+def test_a_training_of_their_own_builds_no_network(model):
+    with pytest.raises(ValueError, match=r"Expected a factory, .* Use depthmup\.transfer"):
+        depthmup.check(model, depths=(2, 4, 8))

@@ -366,3 +366,31 @@ def test_warm_up_from_zero_is_no_mismatch():
     scheduler = lr_scheduler.LambdaLR(optimizer, lambda t: min(t, 5) / 5)
     assert all(math.isclose(group["lr"], 0) for group in optimizer.param_groups)
     plan.verify(model, optimizer, scheduler=scheduler, steps=8)
+
+
+@pytest.mark.parametrize(
+    ("adjusted", "planned_for", "message"),
+    [
+        (None, "muon", ""),
+        ("original", "muon", ""),
+        ("match_rms_adamw", "muon-rms", ""),
+        ("spectral_unclamped", "spectral-ratio", ""),
+        ("match_rms_adamw", "muon", "spectral; here it is in a group of Muon"),
+        ("spectral_unclamped", "muon", "group of Muon with adjust_lr_fn='spectral_unclamped'"),
+        ("none", "muon", "adjust_lr_fn to be one of .*spectral_unclamped; got 'none'"),
+    ],
+)
+def test_each_adjustment_of_muons_rate_is_a_family_of_its_own(adjusted, planned_for, message):
+    """A later torch may have adjustments of which nothing is known here."""
+    model, plan = planned(optimizer=planned_for)
+    made = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
+    hidden = [p for group in made.muon for p in group["params"]]
+    muon = torch.optim.Muon(hidden, lr=0.02, weight_decay=0.0)
+    for group in muon.param_groups:
+        group["adjust_lr_fn"] = adjusted
+    if message:
+        with pytest.raises(ValueError, match=message):
+            plan.rescale(model, muon)
+    else:
+        plan.rescale(model, muon)
+        assert {g["lr"] for g in muon.param_groups} == {g["lr"] for g in made.muon}

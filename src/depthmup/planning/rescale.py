@@ -119,6 +119,15 @@ def _parts(
     return list(parts.values()) or [(None, group)]
 
 
+_ADJUSTED: Mapping[str | None, Family] = {
+    None: Family.SPECTRAL,
+    "original": Family.SPECTRAL,
+    "match_rms_adamw": Family.SPECTRAL_RMS,
+    "spectral_unclamped": Family.SPECTRAL_RATIO,
+}
+"""Families of torch's Muon by ``adjust_lr_fn``. Unclamped, a wide matrix takes smaller updates."""
+
+
 def _check_family(
     plan: PlanContent, p: Prescription, group: Mapping[str, Any], optimizer: Any
 ) -> None:
@@ -138,9 +147,14 @@ def _check_family(
         trains = f"{name}, {family}"
         fits = family is p.family or (family.matrices_only and p.family.matrices_only)
         if isinstance(optimizer, torch.optim.Muon):
-            by_rms = group.get("adjust_lr_fn") == "match_rms_adamw"
-            trains = f"Muon with adjust_lr_fn={group.get('adjust_lr_fn')!r}"
-            fits = p.family is (Family.SPECTRAL_RMS if by_rms else Family.SPECTRAL)
+            adjusted = group.get("adjust_lr_fn")
+            if adjusted not in _ADJUSTED:
+                raise ValueError(
+                    f"Expected Muon's adjust_lr_fn to be one of {', '.join(map(str, _ADJUSTED))}; "
+                    f"got {adjusted!r}, of which it is not known how updates grow. Use one of them."
+                )
+            trains = f"Muon with adjust_lr_fn={adjusted!r}"
+            fits = p.family is _ADJUSTED[adjusted]
     else:
         return
     if not fits:
