@@ -9,7 +9,7 @@ LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo evidence test test-all quick golden sanitize bench attack docs integrations lint types format
+.PHONY: demo evidence test test-all quick golden gpu sanitize bench attack docs integrations lint types format
 .PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
@@ -40,6 +40,10 @@ sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under t
 
 bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 	$(BIN)/python -m benchmarks
+
+gpu: $(READY)  ## on a machine with GPUs: they are compared with the CPU, and measured
+	$(BIN)/python -m pytest -n 0 -m gpu tests/training/test_cuda_graphs.py
+	$(BIN)/depthmup doctor --gpu
 
 # What the laptop's scale left open is measured at the medium one, too.
 evidence: $(READY)  ## EVIDENCE.md: the paper, measured again; two hours, and it resumes

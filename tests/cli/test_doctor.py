@@ -1,8 +1,11 @@
 """``depthmup doctor``: it names the engine that is in use, and why."""
 
 import json
+import re
 
 import pytest
+import torch
+from simulated_cuda import machine
 
 from depthmup.cli import main
 from depthmup.training import engine_for
@@ -34,3 +37,22 @@ def test_an_engine_that_does_not_exist_is_an_error(value, capsys, monkeypatch):
     monkeypatch.setenv("DEPTHMUP_ENGINE", value)
     assert main(["doctor"]) == 2
     assert f"got '{value}'" in capsys.readouterr().err
+
+
+def test_every_gpu_is_tried(capsys, monkeypatch):
+    monkeypatch.setattr("depthmup.cli.doctor_gpu.STEPS", 5)
+    monkeypatch.setattr("depthmup.cli.doctor_gpu.NETWORKS", (1, 2))
+    monkeypatch.setattr("depthmup.cli.doctor_gpu.SIDE", 8)
+    with machine(gpus=2):
+        assert main(["doctor", "--gpu"]) == 0
+    shown = capsys.readouterr().out
+    right = r"^cuda:\d Simulated H100(?:, CUDA graphs)?: at most 0.0e\+00 from .* twice: True$"
+    assert len(re.findall(right, shown, re.MULTILINE)) == 4
+    assert len(re.findall(r"^\d networks.*: [\d,]+ steps/s, ", shown, re.MULTILINE)) == 4
+    assert "free GiB: 80.0, 80.0" in shown
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_there_is_nothing_to_try(capsys):
+    assert main(["doctor", "--gpu"]) == 2
+    assert "it finds none. Check nvidia-smi" in capsys.readouterr().err

@@ -17,15 +17,20 @@ class Options:
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
 
+    gpu: bool = False
+    """Also train on every GPU: compare with the CPU, and measure speed. Takes minutes."""
+
 
 def run(options: Options) -> int:
     import torch
 
+    from depthmup.cli.doctor_gpu import gpu_lines
     from depthmup.records import environment
     from depthmup.reports.text import aligned
     from depthmup.training import engine_for
     from depthmup.training.native import BuildError, cache_folder, compiler
 
+    tried = gpu_lines() if options.gpu else iter(())
     chosen = engine_for()
     try:
         cache = str(cache_folder())
@@ -41,10 +46,12 @@ def run(options: Options) -> int:
         "on cuda": ON_CUDA,
     }
     if options.json:
-        print_json(facts)
+        print_json({**facts, "gpus": list(tried)} if options.gpu else facts)
         return 0
     rows = [(name, "none" if value is None else str(value)) for name, value in facts.items()]
     print(*aligned(rows, left=(0, 1)), sep="\n")
+    for line in tried:
+        print(line, flush=True)
     if chosen.name == "stacked" and compiler() is None:
         print(
             "\nThe native engine trains several times as many networks per second. It needs a C "
