@@ -120,3 +120,24 @@ def test_a_session_notes_its_gpu():
         about = runner_of(BuiltIn(), sweep, here).environment
     assert (about["device"], about["gpu"]) == ("cuda:1", "Simulated H100")
     assert {"driver", "cuda", "float32 products"} <= about.keys()
+
+
+@pytest.mark.parametrize(("free", "fits"), [(500 << 20, True), (300 << 20, False)])
+def test_a_gpu_needs_memory_for_one_network_of_a_stack(free, fits):
+    """A stack that does not fit is halved. Two workers on two GPUs share none."""
+    sweep = Sweep(
+        model=BuiltIn(),
+        design=Design(
+            base={"width": 256, "depth": 2},
+            lrs=[0.001 * 2**k for k in range(6)],
+            optimizers="adam",
+            **{**GRID, "depth": (2, 64)},
+        ),
+    )
+    with machine(gpus=2, free=free):
+        runner = runner_of(BuiltIn(), sweep, Execution(device="cuda", workers=2))
+        if fits:
+            runner.check(sweep.runs)
+        else:
+            with pytest.raises(ValueError, match="GiB are available"):
+                runner.check(sweep.runs)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from depthmup.model import Model
 from depthmup.records import Cell, Trial
 from depthmup.sweep.cost import check_memory, check_memory_of_models, core_seconds
+from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.jobs import MEMBERS, Job, training
 from depthmup.sweep.trial_jobs import together, trial_jobs
 from depthmup.training import Placement, engine_for
@@ -61,11 +62,16 @@ class BuiltInTrainer:
 
     def check(self, runs: Sequence[Cell], *, workers: int) -> None:
         """Refuse cells that do not fit into memory."""
+        groups, device = [job.cells for job in self.jobs(runs)], self.placement.device
+        if device == "cuda":  # each of the GPUs has its share of the workers
+            workers = -(-workers // max(1, len(visible_gpus())))
+        if self.placement.on_cuda:  # a stack that does not fit is halved
+            groups = [cells[:1] for cells in groups]
         check_memory(
-            [job.cells for job in self.jobs(runs)],
+            groups,
             workers=workers,
             stacked=engine_for(self.cell, self.placement).name == "stacked",
-            device=self.placement.device,
+            device=device,
         )
 
     def jobs(self, runs: Sequence[Cell]) -> Sequence[Any]:
