@@ -150,5 +150,7 @@ def test_a_factory_alone_is_no_model():
     ],
 )
 def test_a_training_of_their_own_builds_no_network(model):
-    with pytest.raises(ValueError, match=r"Expected a factory, .* Use depthmup\.transfer"):
+    with pytest.raises(ValueError, match=r"Expected a factory, .* depthmup\.transfer"):
         depthmup.check(model, depths=(2, 4, 8))
+    with pytest.raises(ValueError, match="Expected a factory"):
+        model.example_inputs()

@@ -33,7 +33,7 @@ from depthmup.diagnostics.networks import (
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
 from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
-from depthmup.model import Functions, Model, check_axes, resolved
+from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.planning import Plan, PlanOptions, plan, recorded
 from depthmup.planning.initializers import Drawn
 from depthmup.records import Check, NonFinite
@@ -121,7 +121,7 @@ def check(
     widths, depths = distinct(tuple(widths), "widths"), distinct(tuple(depths), "depths")
     further = _further(whole)
     _refuse_settings((widths, depths, *further.values()), seeds, steps, lr, plan_options)
-    own, applied = resolved(model), prepare is not as_is
+    own, applied = with_factory(model), prepare is not as_is
     smallest = Shape(width=widths[0], depth=depths[0], along=firsts(further))
     check_axes(own, tuple(smallest.size))
     inputs, _ = own.batch(seeded(0))

@@ -22,7 +22,7 @@ from depthmup.diagnostics.networks import (
     survey,
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
-from depthmup.model import Functions, Model, check_axes, resolved
+from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
@@ -111,7 +111,7 @@ def predict(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
     task = _Task(
-        own=resolved(model),
+        own=with_factory(model),
         base=base,
         scheme=chosen,
         optimizer=optimizer,

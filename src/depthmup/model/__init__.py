@@ -2,7 +2,7 @@
 
 from depthmup.model.command import Command, check_names, names_of
 from depthmup.model.load import find_function, size
-from depthmup.model.model import Functions, Model, by_reference, resolved
+from depthmup.model.model import Functions, Model, by_reference, resolved, with_factory
 from depthmup.model.sizes import batches_at, check_axes, network_at
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "network_at",
     "resolved",
     "size",
+    "with_factory",
 ]

@@ -147,7 +147,7 @@ class Model:
         """
         import torch
 
-        return resolved(self).batch(torch.Generator().manual_seed(seed))[0]
+        return with_factory(self).batch(torch.Generator().manual_seed(seed))[0]
 
 
 def _check_complete(model: Model) -> None:
@@ -213,6 +213,17 @@ def resolved(model: Model) -> Functions:
 
     names = [f.name for f in fields(Functions) if f.name != "command"]
     return Functions(**{name: function(name) for name in names})
+
+
+def with_factory(model: Model) -> Functions:
+    """The functions of a model of which networks can be built."""
+    own = resolved(model)
+    if own.whole:
+        raise ValueError(
+            "Expected a factory, make(width, depth), to build networks; this model is a command or "
+            "a training function, which only depthmup.transfer can use."
+        )
+    return own
 
 
 def by_reference(model: Model) -> Model:

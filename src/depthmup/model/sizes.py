@@ -22,11 +22,6 @@ _Parameters = Mapping[str, inspect.Parameter]
 
 def network_at(own: Functions, size: Mapping[Axis, int]) -> Any:
     """What the factory makes of a size."""
-    if own.make is None:
-        raise ValueError(
-            "Expected a factory, make(width, depth), to build a network; this model is a command "
-            "or a training function, which is run whole. Use depthmup.transfer."
-        )
     names = _of_make(own, size)
     by_position = [size[axis] for axis in size_order(size) if axis in _unnamed(own, size)]
     return own.make(*by_position, **{axis: size[axis] for axis in names})
