@@ -198,7 +198,8 @@ class Regression:
             return self
         design = np.column_stack([self.design, self.bend])
         bent = replace(self, design=design, bend=None)
-        return bent if bent.freedom else self
+        # One degree of freedom would hardly show a scatter.
+        return bent if bent.freedom > 1 else self
 
     def scatter_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
         """What the scatter of sizes about their law adds to a half-width, in quadrature, (...,)."""
