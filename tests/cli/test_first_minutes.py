@@ -1,6 +1,7 @@
 """What a newcomer types first: bare command, version, typos, commas, other code pages."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -269,8 +270,9 @@ def test_an_optimizer_by_its_class():
 def test_examples_of_a_help_are_commands(verb, capsys):
     with pytest.raises(SystemExit):
         main([verb, "--help"])
-    shown = capsys.readouterr().out
-    examples = [line.split() for line in shown.splitlines() if line.strip().startswith("depthmup ")]
+    shown = capsys.readouterr().out.replace("\\\n", " ")
+    lines = [line for line in shown.splitlines() if line.strip().startswith("depthmup ")]
+    examples = [shlex.split(line) for line in lines]
     assert examples
     for _, named, *words in examples:
         assert named == verb

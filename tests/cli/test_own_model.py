@@ -112,7 +112,7 @@ def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys
         (["--window", "11"], "between 1 and the number of steps"),
         (["--warmup", "2"], "warmup to be a fraction"),
         (["--batch", "nothing"], "no function 'nothing'"),
-        (["--train", "mine_own:train"], "either --model"),
+        (["--train", "mine_own:train"], "one of --model, a factory, --train"),
         (["--log", "neptune:x"], "tensorboard:FOLDER"),
         (["--shard", "3/2"], "a shard i/k"),
         (["--workers", "-1"], "Expected workers"),

@@ -117,7 +117,7 @@ class Options:
         depthmup transfer --preset tiny --out runs/first
         depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
         depthmup transfer --model mine.py:make --base 64x2 --depths 2,4,8 --target depth=64
-        depthmup transfer --command 'python train.py lr={lr} layers={depth} seed={seed} out={out}'
+        depthmup transfer --command 'python train.py lr={lr} depth={depth} seed={seed} out={out}' \\
             --loss '{out}/log.csv:val_loss' --base depth=4 --depths 4,8,16 --out runs/mine
         depthmup transfer --tune multiplier --lr 0.003 --preset tiny --out runs/multiplier
     """
