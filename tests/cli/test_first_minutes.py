@@ -77,6 +77,22 @@ def test_lists_with_commas(typed, words):
     assert with_commas(typed.split(), Options) == words.split()
 
 
+@pytest.mark.parametrize("help_of", [["completion", "--help"], ["help", "completion"]])
+def test_completion_has_a_help(help_of, capsys):
+    assert main(help_of) == 0
+    assert "completion" in capsys.readouterr().out
+
+
+def test_help_of_a_verb_is_its_help(capsys):
+    shown = []
+    for words in (["help", "plan"], ["plan", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert "--optimizer" in shown[0]
+
+
 def test_completion_of_the_shell(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["completion", "bash"])

@@ -64,7 +64,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "This installation": {
         "doctor": "versions, hardware, and which engine trains here",
-        "completion": "print a completion script for bash, zsh or tcsh",
+        "completion": "print a completion script for bash, zsh, tcsh or fish",
     },
 }
 
@@ -73,6 +73,13 @@ EXAMPLES = (
     "depthmup plan --model mine.py:make --base 64x4 --target 1024x32",
     "depthmup fit runs.csv --axes depth=n_layers --lr lr --loss final_loss",
 )
+
+COMPLETION = """usage: depthmup completion [bash|zsh|tcsh|fish]
+
+Print a script that completes commands and options; bash where no shell is named.
+
+    depthmup completion bash > ~/.local/share/bash-completion/completions/depthmup
+    depthmup completion zsh > ~/.zfunc/_depthmup"""
 
 
 def overview() -> str:
@@ -123,6 +130,8 @@ def parse(arguments: Sequence[str]) -> Any:
 def run(words: list[str]) -> int:
     """The exit status of a command line."""
     verb, rest = (words[0], words[1:]) if words else ("--help", [])
+    if verb == "help" and rest and rest[0] in (*VERBS, "completion"):
+        verb, rest = rest[0], ["--help"]
     if verb in ("-h", "--help", "help"):
         print(overview(), flush=True)
         return 0 if words else REFUSED
@@ -130,6 +139,9 @@ def run(words: list[str]) -> int:
         print(f"depthmup {__version__}", flush=True)
         return 0
     if verb == "completion":
+        if {"-h", "--help"} & set(rest):
+            print(COMPLETION, flush=True)
+            return 0
         verb, rest = "--tyro-print-completion", rest or ["bash"]
     elif not verb.startswith("-"):
         if verb not in VERBS:
