@@ -36,7 +36,7 @@ from depthmup.sweep import InProcess, Measure, Store, Sweep, run
 from depthmup.training import stream
 from depthmup.training.trial import planned, prepared, seeded
 
-PAGE = Path(__file__).parent.parent / "docs" / "transformers.md"
+PAGE = Path(__file__).parent.parent / "docs" / "studies" / "transformers.md"
 TABLES = {
     ("with RMSNorm", "depth"): "AdamW, RMSNorm",
     ("without", "depth"): "AdamW, no normalization",

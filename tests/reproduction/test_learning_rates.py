@@ -23,22 +23,11 @@ def found(name, path, law=residual_law, **setting):
         return claim.finding(experiment, store)
 
 
-@pytest.mark.parametrize("name", ["fig11", "fig20", "fig22", "fig23"])
+@pytest.mark.parametrize("name", ["fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
 def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
-    assert found(name, tmp_path).verdict is Reproduction.REPRODUCED
-
-
-@pytest.mark.parametrize("name", ["fig12", "fig24"])
-def test_where_the_theory_holds_three_depths_leave_a_seventh_open(name, tmp_path):
-    """Whole octaves at three depths: +-0.14 octaves per doubling is hardly within +-0.15."""
-    # These networks have a = 2, which is one octave of change and of diversity.
-    finding = found(name, tmp_path, partial(residual_law, best=1.4))
-    ours, other = (comparison.ours for comparison in finding.comparisons[:2])
-    assert ours.value == approx(0, abs=0.02)
-    assert other.value == approx(-0.5, abs=0.02)
-    assert ours.high - ours.value == approx(0.14, abs=0.01)
-    verdicts = {comparison.verdict for comparison in finding.comparisons}
-    assert verdicts == {Reproduction.REPRODUCED, Reproduction.UNDECIDABLE}
+    # Figure 12's networks have a = 2, which is one octave of change and of diversity.
+    law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
+    assert found(name, tmp_path, law).verdict is Reproduction.REPRODUCED
 
 
 def test_where_the_theory_holds_whole_octaves_leave_a_twentieth_open(tmp_path):
@@ -127,9 +116,7 @@ def test_figure_20_asks_for_the_cells_of_figure_10_and_more_seeds(tmp_path):
     assert {cell.seed for cell in new} == {5}
 
 
-@pytest.mark.parametrize(
-    ("slope", "verdict"), [(-0.3, "not decidable at this scale"), (-1.2, "reproduced")]
-)
+@pytest.mark.parametrize(("slope", "verdict"), [(-0.3, "not reproduced"), (-1.2, "reproduced")])
 def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_path):
     """A drift of -0.3 is beyond -0.15, and yet less than the -0.5 of the block multiplier."""
 

@@ -176,7 +176,7 @@ class TestWidth:
         weights = (np.arange(5) - 2) / 10
         seen = 4 / (4 + 3) * (OFFSET_SCATTER * 0.5) ** 2 * (weights @ weights)
         shape = KEEPS**2 * seen / (KEEPS**2 + seen)
-        floor = 1.96 * np.hypot(0.08 * 0.5 * np.linalg.norm(weights), np.sqrt(shape))
+        floor = 1.96 * np.hypot(0.04 * 0.5 * np.linalg.norm(weights), np.sqrt(shape))
         slopes = student(4 + 4) * np.sqrt(4 * OWN_SLOPE**2 / 5 / (4 + 4))
         floor = np.hypot(floor, slopes)
         still, quiet, loud = half(0.0), half(0.02), half(0.1)

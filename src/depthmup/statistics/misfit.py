@@ -1,6 +1,8 @@
 """What the fit of an optimum misses, and seeds cannot show: a standard error in octaves.
 
-- ``0.08 spacing`` for a valley that is no parabola, seen through a grid;
+- ``0.08 spacing`` for a valley that is no parabola, seen through a grid; ``0.04 spacing`` where the
+  grid goes on to the bandwidth on both sides (seven shapes at every phase: 0.02 to 0.03 there, 0.06
+  to 0.08 of brackets);
 - ``0.7 spacing`` times how much farther (in bandwidths, at most 1) the curve is known on one side
   of its lowest point than on the other: a fit that sees more of one side is drawn to it;
 - ``0.25 spacing`` for each doubling beyond four by which one neighbour of the lowest point rises
@@ -19,8 +21,9 @@ from scipy.special import ndtri
 
 from depthmup.statistics.intervals import Array, Flags, Index
 
-FIT, ONE_SIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
-"""What the fit misses, in spacings: everywhere, where one side is cut off, beside a divergence."""
+FIT, WHOLE, ONE_SIDED, WALL = 0.08, 0.04, 0.7, math.sqrt(0.5)
+"""What the fit misses, in spacings: everywhere, where both sides are known, where one is cut off,
+and beside a divergence."""
 
 STEEP, GENTLE = 0.25, 4.0
 """What it misses beside a wall: spacings per doubling of how much steeper than the other side."""
@@ -105,5 +108,6 @@ def misfit_of(
     low = np.maximum(low, np.where(tried, x, math.inf).min(-1) - spacing)
     high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
     reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
-    one_sided = np.hypot(FIT, ONE_SIDED * np.abs(reach_low - reach_high))
+    fit = np.where(np.minimum(reach_low, reach_high) < 1, FIT, WHOLE)
+    one_sided = np.hypot(fit, ONE_SIDED * np.abs(reach_low - reach_high))
     return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))
