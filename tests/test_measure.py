@@ -340,6 +340,7 @@ class TestLog:
         ({"schemes": replace(DEPTH_MUP, alpha=Fraction(2))}, "'depth-mup' is another scheme there"),
         ({"schemes": replace(DEPTH_MUP, name="mine")}, "'mine' is not in it"),
         ({"workers": -1}, "workers to be at least 1"),
+        ({"workers": 100_000}, "at most 1,024"),
         ({"settings": {"betas": object()}}, "settings of types that JSON has"),
         ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make"),
         ({"train": lambda trial: []}, "either train"),

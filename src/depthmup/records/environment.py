@@ -50,6 +50,9 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+MOST_WORKERS = 1024
+
+
 def worker_count(asked: int) -> int:
     """The number of workers: as many as asked for, or one per core for 0.
 
@@ -60,14 +63,17 @@ def worker_count(asked: int) -> int:
         The number, at least 1.
 
     Raises:
-        ValueError: it is negative.
+        ValueError: it is negative, or more than any machine has cores.
 
     Example:
         >>> worker_count(3), worker_count(0) == cores()
         (3, True)
     """
-    if asked < 0:
-        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {asked}.")
+    if not 0 <= asked <= MOST_WORKERS:
+        raise ValueError(
+            f"Expected workers to be at least 1 and at most {MOST_WORKERS:,}, or 0 for all cores; "
+            f"got {asked:,}."
+        )
     return asked or cores()
 
 
