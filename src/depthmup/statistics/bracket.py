@@ -183,10 +183,8 @@ class Bracket:
             return self._toward_training(WIDEST_FIRST if first else WIDEST)
         if self.closed or len(self.rates) >= MOST:
             return ()
-        above = self.rates[self.rates > self.at]
-        wide = len(above) and above[0] - self.at > 2 * STEP
-        if wide and math.isinf(self.averages[self.rates == above[0]][0]):
-            return ((self.at + float(above[0])) / 2,)  # A stride went over what trains.
+        if leapt := self._leapt(self.at):
+            return leapt
         low, high = float(self.rates[0]), float(self.rates[-1])
         if (stride := _stride(high - low)) > STEP and self.at in (low, high):
             beyond = self.at - stride if self.at == low else self.at + stride
@@ -198,12 +196,8 @@ class Bracket:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""
         low, high = float(self.rates[0]), float(self.rates[-1])
         finite = np.isfinite(self.averages)
-        if finite.any() and not finite.all():
-            # Between rates that are too low to train and those that diverge.
-            below = float(self.rates[finite].max())
-            walls = self.rates[self.rates > below]
-            if len(walls) and walls[0] - below > 2 * STEP:
-                return ((below + float(walls[0])) / 2,)
+        if finite.any() and (leapt := self._leapt(float(self.rates[finite].max()))):
+            return leapt
         if finite[0] or self.values.shape[1] > 1:
             # The lowest may be too low as well, and a seed that always diverges is no wall.
             widest = min(widest, GUESSING)
@@ -212,6 +206,14 @@ class Bracket:
         if high - low < widest + 2 * STEP - CLOSE and finite[-1]:
             return (high + 2 * STEP,)
         return ()
+
+    def _leapt(self, below: float) -> tuple[float, ...]:
+        """The middle of a stride from a rate to a divergence: it may have gone over what trains."""
+        above = self.rates > below
+        if not above.any() or np.isfinite(self.averages[above][0]):
+            return ()
+        wall = float(self.rates[above][0])
+        return ((below + wall) / 2,) if wall - below > 2 * STEP else ()
 
 
 def _stride(width: float) -> float:

@@ -42,8 +42,7 @@ def looked_along(line: Regression, term: int, *, decides: bool = True) -> Drifts
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
         return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))
-    half = np.hypot(line.seeds_part(row, SPENT if decides else CONFIDENCE), line.misfit_part(row))
-    half = np.hypot(half, np.hypot(line.scatter_part(row), line.shape_part(row)))
+    half = line.half(row, of_seeds=SPENT if decides else CONFIDENCE)
     return Drifts(value=value, half=np.where(shallow(fitted, seeds), math.inf, half))
 
 

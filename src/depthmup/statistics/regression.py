@@ -133,14 +133,17 @@ class Regression:
         """``weights . optima`` for weights that sum to zero, such as a slope's, (...,)."""
         return np.asarray(self.fitted.centre @ weights + self.shape(weights)[0])
 
-    def half(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
-        """Half-width of the interval of ``weights . optima``, (...,)."""
-        return np.hypot(self._of_centres(weights, confidence), self.shape_part(weights, confidence))
+    def half(
+        self, weights: Array, confidence: float = CONFIDENCE, *, of_seeds: float | None = None
+    ) -> Array:
+        """Half-width of the interval of ``weights . optima``, seeds at a level of their own."""
+        centres = self._of_centres(weights, confidence, of_seeds or confidence)
+        return np.hypot(centres, self.shape_part(weights, confidence))
 
-    def _of_centres(self, weights: Array, confidence: float) -> Array:
+    def _of_centres(self, weights: Array, confidence: float, of_seeds: float) -> Array:
         if self.fitted.curves.fewest_seeds < 2:
             return self._from_sizes(weights, confidence)
-        parts = np.hypot(self.seeds_part(weights, confidence), self.misfit_part(weights))
+        parts = np.hypot(self.seeds_part(weights, of_seeds), self.misfit_part(weights))
         half = np.hypot(parts, self.scatter_part(weights, confidence))
         if not self.lenient:
             return np.asarray(half)
