@@ -292,11 +292,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def hanging(tmp_path, log):
+@pytest.fixture(params=[ORPHANS])
+def hanging(request, tmp_path, log):
     """A driver of two workers that hang, and where the system shows these."""
     script = tmp_path / "sweep.py"
-    script.write_text(ORPHANS)
+    script.write_text(request.param)
     tests = Path(__file__).parents[1]
     sweep = subprocess.Popen(
         [sys.executable, script, log],
@@ -325,6 +325,23 @@ def test_workers_end_with_their_parent(hanging, stopped):
         os.kill(int(workers[0].name), signal.SIGSTOP)
     sweep.send_signal(signal.SIGKILL)
     sweep.wait()
+    wait_until(lambda: not any(worker.exists() for worker in workers))
+
+
+CUT_SHORT = ORPHANS.replace(
+    "        Processes(",
+    "        from depthmup.sweep.executors import processes\n"
+    "        del processes._stop\n"
+    "        Processes(",
+)
+assert CUT_SHORT != ORPHANS
+
+
+@pytest.mark.parametrize("hanging", [CUT_SHORT], indirect=True)
+def test_a_signal_before_the_workers_are_stopped_ends_the_driver(hanging):
+    sweep, workers = hanging
+    sweep.send_signal(signal.SIGTERM)
+    sweep.wait(timeout=30)
     wait_until(lambda: not any(worker.exists() for worker in workers))
 
 

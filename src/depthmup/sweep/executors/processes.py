@@ -1,5 +1,6 @@
 """Jobs done in processes of this machine."""
 
+import atexit
 import ctypes
 import math
 import multiprocessing
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
+from weakref import WeakSet
 
 from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Attempt, Backlog
@@ -134,6 +136,7 @@ class _Worker:
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
         self.process = context.Process(target=_work, args=(worker_end,))
+        _processes.add(self.process)
         # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
         with _holding_back(signal.SIGINT), seeing(self.gpu):
             self.process.start()
@@ -198,8 +201,21 @@ class _Worker:
         self.connection.close()
 
 
+_processes = WeakSet[SpawnProcess]()
+"""Of all workers."""
+
+
+@atexit.register
+def _kill_left() -> None:
+    """Kill workers whose ``_stop`` a signal has cut short: multiprocessing waits for them next."""
+    with _holding_back(signal.SIGINT, signal.SIGTERM):
+        for process in multiprocessing.active_children():
+            if process in _processes:
+                process.kill()
+
+
 def _stop(workers: Iterable[_Worker]) -> None:
-    """Stop all workers, also where a second signal comes: one left alone is waited for at exit."""
+    """Stop all workers, also where a second signal comes meanwhile."""
     with _holding_back(signal.SIGINT, signal.SIGTERM):
         for worker in workers:
             worker.stop()
