@@ -11,6 +11,8 @@ from depthmup.records.judgement import Defect, Note
 from depthmup.records.printable import printable
 from depthmup.statistics import Curves
 from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.pooled import Pooled
+from depthmup.statistics.scattered import Gathered, gather
 from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.study import FEWEST_RATES, Runs, is_sought
@@ -30,7 +32,8 @@ class Cleaned:
     """The runs of one group, and what a reader must know of them.
 
     ``steps`` are those of each size, where a column of steps was named; ``settings`` are unnamed
-    columns that look like settings, each as one code for every size.
+    columns that look like settings, each as one code for every size. ``law`` is that of a random
+    design, whose runs stand at the sizes of cells.
     """
 
     runs: Runs
@@ -38,6 +41,7 @@ class Cleaned:
     excluded: tuple[Excluded, ...] = ()
     steps: Array = field(default_factory=lambda: np.zeros(0))
     settings: Mapping[str, Array] = field(default_factory=dict)
+    law: Pooled | None = None
 
 
 def clean(
@@ -63,7 +67,13 @@ def clean(
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _askable(rows, sizes, log2_rate, loss, words)
-    cells = curves_of(size, log2_rate, loss, rows.seed, len(sizes))
+    seed, law = rows.seed, None
+    if scattered := rows.scattered(size):
+        gathered = _gathered(rows, sizes[size], log2_rate, loss, words)
+        sizes, size, law = gathered.sizes, gathered.size, gathered.law
+        log2_rate, loss = gathered.log2_rate, np.exp(gathered.log_loss)
+        seed, settings = np.full_like(seed, -1), {}
+    cells = curves_of(size, log2_rate, loss, seed, len(sizes))
     _enough(rows, cells, log2_rate, words)
     runs = Runs(
         name=name,
@@ -74,12 +84,17 @@ def clean(
         sought=is_sought(cells.curves),
     )
     usual = np.zeros(0)
-    if rows.counts_steps:
+    if rows.counts_steps and not scattered:
         usual = np.zeros(len(sizes))
         usual[size] = usual_steps(size, rows.table.numbers[columns.steps])
     notes = (*rows.findings, *_of_sizes(runs), *_of_losses(runs), *_of_seeds(rows, cells))
     return Cleaned(
-        runs=runs, notes=notes, excluded=tuple(rows.excluded), steps=usual, settings=settings
+        runs=runs,
+        notes=notes,
+        excluded=tuple(rows.excluded),
+        steps=usual,
+        settings=settings,
+        law=law,
     )
 
 
@@ -138,6 +153,27 @@ def _askable(rows: Rows, sizes: Array, log2_rate: Array, loss: Array, tuned: str
             f"Expected at least three values of the {tuned}{rows.of_group}; the column "
             f"{printable(rows.columns.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
         )
+
+
+def _gathered(rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: str) -> Gathered:
+    """The runs of a random design at the sizes of cells, told in a note."""
+    found = gather(values, log2_rate, np.log(loss))
+    if found is None:
+        raise ValueError(
+            f"Expected runs that show where the best {tuned} is{rows.of_group}; nearly every one "
+            f"of the {len(loss):,} has a size of its own, and together they show no valley. Train "
+            f"several values of the {tuned} at a few sizes."
+        )
+    rows.findings.append(
+        Note(
+            text=f"Nearly every one of the {len(loss):,} runs has a size of its own. Exponents are "
+            "fitted to all runs together. Charts, costs and tables of sizes show the runs in "
+            f"{len(found.sizes)} cells of neighbouring sizes, each moved to the middle of its cell "
+            "by the fitted law.",
+            scheme=rows.name,
+        )
+    )
+    return found
 
 
 def _enough(rows: Rows, cells: Cells, log2_rate: Array, tuned: str) -> None:

@@ -219,6 +219,8 @@ def _laws(group: Cleaned, question: Question) -> tuple[JointLaw | None, bool]:
     """The law of all axes, and whether it stands for slices that show none."""
     if group.runs.problem:
         return None, False
+    if group.law is not None:
+        return pooled_joint_law(group.runs, question.tuned, group.law), True
     joint = joint_law(group.runs, question.tuned)
     # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
     if sparse(group.runs, joint) and not _partners(group) and not question.columns.own:
@@ -249,7 +251,10 @@ def _study(
     notes: list[Note] = []
     for (group, (law, pooled)), transfer in zip(kept, along.transfers, strict=True):
         if pooled and law is not None:
-            transfer = from_pooled(transfer, axis, law, tolerance=tolerance, tuned=tuned)
+            moved = group.law is not None
+            transfer = from_pooled(
+                transfer, axis, law, tolerance=tolerance, tuned=tuned, moved=moved
+            )
         transfers.append(transfer)
         if group.runs.problem:
             continue

@@ -12,6 +12,7 @@ from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
 from depthmup.statistics.drift import drift_unit, judge
 from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.pooled import Pooled
 from depthmup.statistics.study import FEWEST_RATES, UNEVEN, Runs
 from depthmup.tables.clean import number
 
@@ -68,8 +69,11 @@ def _regression(fitted: Optima, columns: list[Array]) -> Regression:
     return Regression(fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True)
 
 
-def pooled_joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
-    """One law of all runs at once, for sizes with too few rates for optima of their own."""
+def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> JointLaw | None:
+    """One law of all runs at once, for sizes with too few rates for optima of their own.
+
+    That of a random design is known from its runs.
+    """
     fitted = runs.optima
     x, y = fitted.curves.log2_lrs, fitted.log_losses
     size, rate = np.nonzero(np.isfinite(y))
@@ -78,7 +82,8 @@ def pooled_joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     if not varied:
         return None
     base = sizes.min(0)
-    law = pooled_law(np.log2(sizes / base)[:, varied], size, x[size, rate], y[size, rate])
+    if law is None:
+        law = pooled_law(np.log2(sizes / base)[:, varied], size, x[size, rate], y[size, rate])
     if law is None:
         return None
     axes = [list(runs.sizes[0])[i] for i in varied]
@@ -110,14 +115,23 @@ def sparse(runs: Runs, joint: JointLaw | None) -> bool:
 
 
 def from_pooled(
-    along: Transfer, axis: str, law: JointLaw, *, tolerance: float, tuned: Tuned
+    along: Transfer,
+    axis: str,
+    law: JointLaw,
+    *,
+    tolerance: float,
+    tuned: Tuned,
+    moved: bool = False,
 ) -> Transfer:
-    """A drift by the law of all runs, where slices show none or know it less well."""
+    """A drift by the law of all runs, where slices show none or know it less well.
+
+    Slices of runs that the law itself has ``moved`` to their sizes know nothing beyond it.
+    """
     drift = next((s.estimate for s in law.exponents if s.axis == axis), UNKNOWN)
     own = along.drift
     if not drift.known or along.together:
         return along
-    if own.known and own.high - own.low <= drift.high - drift.low:
+    if not moved and own.known and own.high - own.low <= drift.high - drift.low:
         return along
     drift = replace(drift, unit=drift_unit(axis, tuned))
     verdict, why = judge((), drift, seeds=2, tolerance=tolerance, axis=axis, tuned=tuned)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from depthmup.records.judgement import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import merged, sizes_of
 from depthmup.tables.columns import Columns
 from depthmup.tables.read import Table
@@ -22,6 +23,9 @@ SHOWN = 10
 
 MOST_SIZES = 500
 """Sizes of one group; an axis of more values is no axis."""
+
+MOST_SCATTERED = 20_000
+"""Sizes of one group whose runs are a random design."""
 
 Labels = NDArray[np.object_]
 
@@ -85,7 +89,7 @@ class Rows:
         """The distinct sizes, (sizes, axes), and every row's number."""
         axes, numbers = self.columns.axes, self.table.numbers
         sizes, size = sizes_of(np.column_stack([merged(numbers[c]) for c in axes.values()]))
-        if len(sizes) > MOST_SIZES:
+        if len(sizes) > (MOST_SCATTERED if self.scattered(size) else MOST_SIZES):
             values = {axis: len(np.unique(numbers[column])) for axis, column in axes.items()}
             axis = max(values, key=lambda a: values[a])
             raise ValueError(
@@ -94,6 +98,10 @@ class Rows:
                 "axis?"
             )
         return sizes, size
+
+    def scattered(self, size: Index) -> bool:
+        """Whether these are runs of a random design."""
+        return is_scattered(size, self.rate)
 
     def tell(
         self,

@@ -1,0 +1,58 @@
+"""A table of a random search, in which every run has a size of its own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import depthmup
+
+
+def table(runs=400, slope=-0.5, seed=0, noise=0.01):
+    rng = np.random.default_rng(seed)
+    s, x = rng.uniform(0, 6, (runs, 2)), rng.uniform(-14, -2, runs)
+    z = x + 7 - s @ (slope, 0.0)
+    loss = np.exp(0.5 - 0.08 * s.sum(1) + 0.015 * z**2 + noise * rng.standard_normal(runs))
+    sizes = {"width": 64 * 2 ** s[:, 0], "depth": 4 * 2 ** s[:, 1]}
+    return pd.DataFrame({**sizes, "lr": 2.0**x, "loss": loss, "run": np.arange(1.0, runs + 1)})
+
+
+def fit(runs, axes=("width", "depth"), **more):
+    return depthmup.fit(runs, axes=list(axes), lr="lr", loss="loss", **more)
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(-0.5, "drifts"), (0.0, "transfers")])
+def test_has_a_verdict_along_every_axis(slope, verdict):
+    report = fit(table(slope=slope, runs=1200))
+    found = report.exponent("width")
+    assert found.low <= slope <= found.high
+    assert report.study("width").headline.transfers[0].verdict == verdict
+    assert report.study("depth").headline.transfers[0].verdict == "transfers"
+
+
+def test_says_that_it_was_gathered_and_keeps_the_page(tmp_path):
+    report = fit(table(), target={"width": 8192, "depth": 512})
+    notes = " ".join(note.text for note in report.studies[0].notes)
+    assert "Nearly every one of the 400 runs has a size of its own" in notes
+    assert "4 cells" in notes
+    report.save(tmp_path)
+    assert depthmup.load(tmp_path).exponent("width") == report.exponent("width")
+
+
+def test_groups_are_gathered_apart():
+    both = pd.concat([table().assign(arm="a"), table(slope=0.0, seed=1, runs=1200).assign(arm="b")])
+    transfers = fit(both, by="arm").study("width").headline.transfers
+    assert [transfer.verdict for transfer in transfers] == ["drifts", "transfers"]
+
+
+def test_noise_alone_is_refused():
+    runs = table().assign(loss=1 + np.random.default_rng(0).random(400))
+    runs["loss"] -= 0.02 * np.log2(runs["lr"])
+    with pytest.raises(ValueError, match="together they show no valley"):
+        fit(runs)
+
+
+def test_a_number_of_the_run_is_no_axis():
+    runs = table(600)
+    runs["lr"] = 2.0 ** np.round(np.log2(runs["lr"]))
+    with pytest.raises(ValueError, match="is it an axis"):
+        fit(runs, axes=["run"])
