@@ -14,7 +14,7 @@ import argparse
 import math
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ import depthmup
 from benchmarks.coverage import REAL, SHAPES
 from depthmup.records import Defect
 from depthmup.statistics.intervals import Array
+from depthmup.statistics.scattered import gather
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -307,16 +308,81 @@ def report_speed(folder: str) -> None:
         print(f"| {count:,} | {path.stat().st_size / 1e6:.1f} MB | {seconds:.1f} | {peak:.2f} GB |")
 
 
+SEARCHED = np.array([-0.5, 0.3])
+"""Exponents of simulated random searches, along width and depth."""
+
+STEEP = 0.03
+"""Curvature of their valleys at the minimum, nats per octave squared."""
+
+
+def lopsided(z: Array, r: float | Array = 0.3) -> Array:
+    """Steeper to the right; r = 0 is a parabola."""
+    return np.asarray(STEEP * (np.exp(np.clip(r * z, -9, 3)) - 1 - r * z) / r**2)
+
+
+VALLEYS: dict[str, Callable[[Array, Array], Array]] = {
+    "parabola": lambda z, s: STEEP / 2 * z**2,
+    "lopsided": lambda z, s: lopsided(z),
+    "saturating": lambda z, s: np.where(
+        z < 0, 0.12 * (1 - np.exp(-((z / 3) ** 2))), 0.012 * (np.exp(0.9 * z) - 1 - 0.9 * z)
+    ),
+    "sharpening": lambda z, s: STEEP / 2 * 2 ** (0.3 * (s - 3)) * z**2,
+    "turning": lambda z, s: lopsided(z, 0.05 + 0.1 * s),
+    "turning kink": lambda z, s: STEEP / 2 * np.exp(np.where(z < 0, -0.12, 0.12) * (s - 3)) * z**2,
+}
+"""Shapes of random searches: nats above the minimum, z octaves from it, at s doublings of width."""
+
+
+def searched(
+    rng: np.random.Generator, runs: int, valley: str, noise: float = 0.01
+) -> tuple[Array, Array, Array]:
+    """Sizes (runs, 2), log2 rates and log losses of a search over 6 doublings and 12 octaves.
+
+    Noise is Student's t with 5 degrees of freedom and grows away from the minimum.
+    """
+    s, x = rng.uniform(0, 6, (runs, 2)), rng.uniform(-14, -2, runs)
+    z = x - (-7 + s @ SEARCHED)
+    level = 0.5 - 0.08 * s.sum(1) + 0.15 * np.exp(-0.5 * s[:, 0])
+    y = level + VALLEYS[valley](z, s[:, 0])
+    y += noise * (1 + 0.3 * np.abs(z)) * rng.standard_t(5, runs)
+    return 2.0**s, x, np.where((valley == "saturating") & (z > 4.5), np.inf, y)
+
+
+def report_searched(count: int) -> None:
+    """Tables in which every run has a size of its own."""
+    print("\nRandom searches: exponents of width and depth, each run of a size of its own\n")
+    print("| valley | runs | r.m.s. error | half-width | 95% intervals that hold it | refused |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for valley in VALLEYS:
+        for runs in (100, 300, 1000):
+            rng = np.random.default_rng(runs)
+            laws = [gather(*searched(rng, runs, valley)) for _ in range(count)]
+            found = [
+                (e.value - truth, (e.high - e.low) / 2)
+                for law in laws
+                if law is not None
+                for e, truth in zip(law.law.exponents, SEARCHED, strict=True)
+            ]
+            off, half = np.array(found).T
+            print(
+                f"| {valley} | {runs:,} | {np.sqrt(np.mean(off**2)):.3f} | {np.median(half):.3f} "
+                f"| {(np.abs(off) <= half).mean():.0%} | {sum(law is None for law in laws)} |",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Coverage, defects and speed of fits of tables.")
     parser.add_argument("--tables", type=int, default=100)
-    parser.add_argument("--only", choices=("coverage", "published", "speed"))
+    parser.add_argument("--only", choices=("coverage", "published", "searched", "speed"))
     parser.add_argument("--folder", default="/tmp")
     asked = parser.parse_args()
     if asked.only in (None, "speed"):
         report_speed(asked.folder)
     if asked.only in (None, "published"):
         report_published(asked.tables)
+    if asked.only in (None, "searched"):
+        report_searched(asked.tables)
     if asked.only in (None, "coverage"):
         report_coverage(asked.tables)
 

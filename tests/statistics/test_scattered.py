@@ -4,42 +4,17 @@ import numpy as np
 import pytest
 from pytest import approx
 
+from benchmarks.fit import SEARCHED, STEEP, searched
 from depthmup.statistics.scattered import gather, is_scattered
 
-SLOPES = np.array([-0.5, 0.3])
-CURVATURE = 0.015
 
-
-def parabola(z):
-    return CURVATURE * z**2
-
-
-def lopsided(z):
-    return 2 * CURVATURE * (np.exp(np.clip(0.3 * z, -9, 3)) - 1 - 0.3 * z) / 0.3**2
-
-
-def saturating(z):
-    """Flat where rates are far too small, a wall where they are too large."""
-    left = 0.12 * (1 - np.exp(-((z / 3) ** 2)))
-    return np.where(z < 0, left, 0.012 * (np.exp(0.9 * z) - 1 - 0.9 * z))
-
-
-def design(rng, runs, shape=parabola, noise=0.01, slopes=SLOPES):
-    s, x = rng.uniform(0, 6, (runs, 2)), rng.uniform(-14, -2, runs)
-    z = x - (-7 + s @ slopes)
-    level = 0.5 - 0.08 * s.sum(1) + 0.15 * np.exp(-0.5 * s[:, 0])
-    # Student's t: some runs stray.
-    y = level + shape(z) + noise * (1 + 0.3 * np.abs(z)) * rng.standard_t(5, runs)
-    return 2.0**s, x, np.where((shape is saturating) & (z > 4.5), np.inf, y)
-
-
-@pytest.mark.parametrize("shape", [parabola, lopsided, saturating])
+@pytest.mark.parametrize("valley", ["parabola", "lopsided", "saturating", "sharpening"])
 @pytest.mark.parametrize("runs", [200, 800])
-def test_covers_the_exponents(shape, runs):
+def test_covers_the_exponents(valley, runs):
     rng, held, halves = np.random.default_rng(runs), 0, []
     for _ in range(50):
-        law = gather(*design(rng, runs, shape)).law
-        held += sum(e.low <= t <= e.high for e, t in zip(law.exponents, SLOPES, strict=True))
+        law = gather(*searched(rng, runs, valley)).law
+        held += sum(e.low <= t <= e.high for e, t in zip(law.exponents, SEARCHED, strict=True))
         halves.append(law.exponents[0].high - law.exponents[0].value)
     assert held >= 89  # 95% of 100, less two and a half standard errors
     assert np.median(halves) < (0.13 if runs == 200 else 0.08)
@@ -49,27 +24,23 @@ def test_a_shape_that_turns_with_size_is_told_from_a_drift():
     """Without the turn the law of these runs has another slope by 0.04."""
     rng, held = np.random.default_rng(1), 0
     for _ in range(50):
-        values, x, _ = design(rng, 800)
-        s = np.log2(values)
-        z, r = x - (-7 + s @ SLOPES), 0.05 + 0.1 * s[:, 0]
-        valley = 2 * CURVATURE * (np.exp(np.clip(r * z, -9, 3)) - 1 - r * z) / r**2
-        y = 1 - 0.08 * s.sum(1) + valley + 0.01 * rng.standard_normal(800)
-        first = gather(values, x, y).law.exponents[0]
-        held += first.low <= SLOPES[0] <= first.high
+        first = gather(*searched(rng, 800, "turning")).law.exponents[0]
+        held += first.low <= SEARCHED[0] <= first.high
     assert held >= 39  # 88% of 50, less two standard errors
 
 
 def test_noiseless_runs_lie_on_the_curve_of_their_cell():
     rng = np.random.default_rng(0)
     s, x = rng.uniform(0, 6, (500, 2)), rng.uniform(-14, -2, 500)
-    y = 0.5 - 0.08 * s.sum(1) + 0.004 * s[:, 0] * s[:, 1] + parabola(x + 7 - s @ SLOPES)
+    y = 0.5 - 0.08 * s.sum(1) + 0.004 * s[:, 0] * s[:, 1]
+    y += STEEP / 2 * (x + 7 - s @ SEARCHED) ** 2
     found = gather(2.0**s, x, y)
-    assert [e.value for e in found.law.exponents] == approx(SLOPES, abs=1e-6)
+    assert [e.value for e in found.law.exponents] == approx(SEARCHED, abs=1e-6)
     centres = np.log2(found.sizes)
-    z = found.log2_rate + 7 - (centres @ SLOPES)[found.size]
+    z = found.log2_rate + 7 - (centres @ SEARCHED)[found.size]
     for cell in range(len(centres)):
         of_cell = found.size == cell
-        beyond = found.log_loss[of_cell] - parabola(z[of_cell])
+        beyond = found.log_loss[of_cell] - STEEP / 2 * z[of_cell] ** 2
         assert np.ptp(beyond) < 1e-6
     assert len(centres) == 4
     assert np.bincount(found.size).min() > 60
@@ -77,7 +48,7 @@ def test_noiseless_runs_lie_on_the_curve_of_their_cell():
 
 def test_runs_that_diverged_move_nothing():
     rng = np.random.default_rng(2)
-    values, x, y = design(rng, 600)
+    values, x, y = searched(rng, 600, "parabola")
     plain = gather(values, x, y)
     wild = rng.choice(600, 40, replace=False)
     y = y.copy()
