@@ -12,7 +12,7 @@ from rich.table import Table
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
 from depthmup.reports import plain_table, summary, table
-from depthmup.reports.sentences import best_rate, headline, number, regret_sentence
+from depthmup.reports.sentences import best_rate, headline, regret_sentence
 
 
 def test_summary_has_exactly_the_published_keys(study):
@@ -90,9 +90,9 @@ def test_tables_show_rates_drift_and_verdict(study):
     assert row.startswith("Depth-muP ")
     given = study.headline.transfers[0]
     for optimum in given.optima:
-        assert number(optimum.log2_lr.value) in row
-    assert "−0.02" in row
-    assert "[−0.05, 0.01]" in row
+        assert rate(2.0**optimum.log2_lr.value) in row
+    assert " −1% " in row
+    assert " −3% to +1% " in row
     assert row.endswith("transfers")
     assert text.splitlines()[:2] == [
         "Use learning rate 0.13 with Depth-muP. It holds from depth 8 to 128.",
@@ -137,8 +137,8 @@ def test_words_of_regret(study):
 def test_words_where_little_is_known(odd_study):
     unknown, edges = odd_study.headline.transfers
     assert "diverges at depth 4" in regret_sentence(odd_study, edges)
-    assert best_rate(edges.optima[0]) == "≤ −3.00"
-    assert best_rate(unknown.optima[0]) == "≥ −1.00"
+    assert best_rate(edges.optima[0]) == "≤ 0.12"
+    assert best_rate(unknown.optima[0]) == "≥ 0.5"
     assert best_rate(unknown.optima[1]) == "–"
 
 

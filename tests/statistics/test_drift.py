@@ -500,7 +500,8 @@ class TestJudge:
     def test_interval_and_tolerance(self, interval, verdict):
         judged, why = judge([self.at(), self.at(depth=16)], self.between(*interval), seeds=5)
         assert judged is verdict
-        assert "octaves" in why
+        assert "per doubling of depth" in why
+        assert "octave" not in why
 
     @pytest.mark.parametrize(
         ("place", "advice"),

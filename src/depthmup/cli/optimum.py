@@ -114,13 +114,13 @@ _RULE = "This is a rule, not a theorem: docs/studies/predict.md has its errors."
 
 
 def _headline(prediction: Any) -> str:
-    from depthmup.reports.sentences import number
+    from depthmup.records.finding import change
 
     if not math.isfinite(prediction.drift):
         return f"{prediction.scheme}: networks explode at initialization."
     return (
         f"{prediction.scheme}: SGD's best learning rate is predicted to move by "
-        f"{number(prediction.drift)} octaves per doubling of depth."
+        f"{change(prediction.drift)} per doubling of depth."
     )
 
 

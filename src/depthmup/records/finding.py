@@ -47,6 +47,31 @@ class Estimate:
 UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
 
 
+def change(octaves: float) -> str:
+    """A shift in octaves as a change in percent.
+
+    Example:
+        >>> change(-0.06), change(1.0), change(0.001), change(math.inf)
+        ('−4%', '+100%', '0%', '+∞%')
+    """
+    if math.isnan(octaves):
+        return "unknown"
+    if octaves > 1000:
+        return "+∞%"
+    text = f"{100 * (2.0**octaves - 1):+.0f}".replace("-", "−")
+    return "0%" if text[1:] == "0" else f"{text}%"
+
+
+def change_span(low: float, high: float) -> str:
+    """An interval of shifts in octaves, in percent.
+
+    Example:
+        >>> change_span(-0.15, 0.15)
+        '−10% to +11%'
+    """
+    return f"{change(low)} to {change(high)}"
+
+
 class Place(StrEnum):
     """Where on the grid the best learning rate of one size lies."""
 

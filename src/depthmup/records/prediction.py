@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from depthmup.records.finding import Estimate
+from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.study import Axis
 
 
@@ -105,7 +105,7 @@ def sentence(prediction: Prediction, axis: Axis) -> str:
         >>> forecast = Prediction(title="mine", scheme="SP", optimizer="sgd", base=(64, 4),
         ...     axes=(along,), seeds=4, confidence=0.95, tolerance=0.15)
         >>> print(sentence(forecast, "depth").split(",")[0])
-        Along depth the best learning rate moves down: −0.50 octaves per doubling
+        Along depth the best learning rate moves down: −29% per doubling
     """
     drift = prediction.drift(axis)
     if not math.isfinite(drift.value):
@@ -116,6 +116,6 @@ def sentence(prediction: Prediction, axis: Axis) -> str:
         None: "may stay or move",
     }[prediction.moves(axis)]
     return (
-        f"Along {axis} the best learning rate {what}: {drift.value:+.2f} octaves per doubling, "
-        f"{prediction.confidence:.0%} interval over seeds [{drift.low:+.2f}, {drift.high:+.2f}]."
-    ).replace("-", "−")
+        f"Along {axis} the best learning rate {what}: {change(drift.value)} per doubling, "
+        f"{prediction.confidence:.0%} interval over seeds {change_span(drift.low, drift.high)}."
+    )

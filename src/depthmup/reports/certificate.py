@@ -6,9 +6,10 @@ from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
+from depthmup.records.finding import Estimate, change, change_span
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
-from depthmup.reports.sentences import interval, number, rate
+from depthmup.reports.sentences import interval, number, rate, rate_interval
 from depthmup.reports.text import aligned
 from depthmup.reports.theme import PAGE
 
@@ -76,7 +77,8 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
         )
     )
     slopes = ", ".join(
-        f"{_signed(s.estimate.value)} octaves per doubling of {s.axis} {interval(s.estimate)}"
+        f"{change(s.estimate.value)} per doubling of {s.axis} "
+        f"({change_span(s.estimate.low, s.estimate.high)})"
         for s in certificate.slopes
     )
     moves = _MOVES[certificate.verdict].format(certificate.tuned.name)
@@ -117,9 +119,7 @@ def certificate_text(certificate: Certificate) -> str:
         for s in certificate_sentences(certificate)
     ]
     axes = tuple(certificate.base)
-    table = [
-        (*axes, f"best log2 {certificate.tuned.word}", "interval", "curvature", "loss", "place")
-    ]
+    table = [(*axes, f"best {certificate.tuned.word}", "interval", "curvature", "loss", "place")]
     table += [
         (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
         for r in _rows(certificate)
@@ -178,7 +178,7 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
     numbers = [
         {
             **{axis.capitalize(): at for axis, at in zip(axes, row["size"], strict=True)},
-            f"Best log2 {tuned.word}": row["rate"],
+            f"Best {tuned.name}": row["rate"],
             "Interval": row["interval"],
             "Curvature": row["curvature"],
             "Loss there": row["loss"],
@@ -232,14 +232,18 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
             "size": [f"{o.size[axis]:g}" for axis in certificate.base],
-            "rate": number(o.log2_lr.value),
-            "interval": interval(o.log2_lr),
+            "rate": _rate_of(o.log2_lr, certificate.rate_unit),
+            "interval": rate_interval(o.log2_lr, certificate.rate_unit),
             "curvature": number(o.curvature.value, 3),
             "loss": number(o.loss.value, 3),
             "place": o.place.value,
         }
         for o in certificate.optima
     ]
+
+
+def _rate_of(log2: Estimate, unit: float) -> str:
+    return rate(unit * 2.0**log2.value) if log2.known else number(math.nan)
 
 
 def _measured_on(certificate: Certificate) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Place, Study
+from depthmup.records.finding import change_span
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
@@ -20,7 +21,7 @@ from depthmup.reports.axes import (
 from depthmup.reports.by_rate import against_rate
 from depthmup.reports.by_size import against_size
 from depthmup.reports.chart import Chart, Layer, Tip, band_of, draw, draw_together, known
-from depthmup.reports.sentences import folded, is_larger_better, number
+from depthmup.reports.sentences import folded, is_larger_better
 from depthmup.reports.study_rows import (
     Row,
     base_size,
@@ -214,6 +215,7 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
     points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
     # made them differ, their mean.
+    band = change_span(-study.tolerance, study.tolerance)
     wedge: list[Row] = []
     for index in range(len(study.windows)):
         at_base = [r for r in points if r["window"] == index and r[axis] == base]
@@ -239,24 +241,13 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
         title="Flat lines transfer, slopes drift",
         subtitle=[
-            f"Best {study.tuned.name} against {axis}. Grey: the tolerance, "
-            f"{changes(study.tolerance)} per doubling away from {axis} {base:.10g}.",
+            f"Best {study.tuned.name} against {axis}. Grey: the tolerance, {band} per doubling "
+            f"away from {axis} {base:.10g}.",
             "Triangles: on the edge of the grid. Crosses: nothing trains.",
         ],
         window=window_of(study, window),
     )
     return draw(chart, style)
-
-
-def changes(octaves: float) -> str:
-    """A tolerance in octaves, as the changes in percent that it allows.
-
-    Example:
-        >>> changes(0.15)
-        '−10% to +11%'
-    """
-    down, up = (100 * (2.0**o - 1) for o in (-octaves, octaves))
-    return f"−{abs(down):.0f}% to +{up:.0f}%"
 
 
 def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
@@ -368,6 +359,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         400
     """
     rows, names, axis = _drift_rows(study)
+    allowed = change_span(-study.tolerance, study.tolerance)
     band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
     tips = [
         ("title", "scheme", ""),
@@ -394,7 +386,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
         description="Drift per scheme with its 95% interval",
         title="Does the interval stay inside the band?",
-        subtitle=[f"95% intervals. Grey: the tolerance, ±{number(study.tolerance)} octaves."],
+        subtitle=[f"95% intervals. Grey: the tolerance, {allowed}."],
         window=window_of(study, window),
     )  # fmt: skip
     return draw(chart, style)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.finding import change, change_span
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.charts import (
-    changes,
     drift,
     loss_against_rate,
     loss_against_size,
@@ -17,7 +17,7 @@ from depthmup.reports.charts import (
 )
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.growth import growth_chart
-from depthmup.reports.sentences import headline, number
+from depthmup.reports.sentences import headline
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import base_size, transfers
 from depthmup.reports.theme import FIGURES, Style
@@ -92,19 +92,18 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     draw, says = _STUDY[name]
     chart = draw(study if name == "drift" else drawn(study), style=style)
     verdicts = "; ".join(
-        f"{t.title} {t.verdict.value}, drift {number(t.drift.value)} "
-        f"[{number(t.drift.low)}, {number(t.drift.high)}]"
+        f"{t.title} {t.verdict.value}, {change(t.drift.value)} "
+        f"({change_span(t.drift.low, t.drift.high)})"
         for t in transfers(study)
     )
     named = {
         "axis": study.axis,
         "base": base_size(study),
-        "band": changes(study.tolerance),
+        "band": change_span(-study.tolerance, study.tolerance),
         "tuned": study.tuned.name,
     }
     caption = (
-        f"{says.format(**named)} "
-        f"{headline(study)} In octaves per doubling of {study.axis}: {verdicts}."
+        f"{says.format(**named)} {headline(study)} Change per doubling of {study.axis}: {verdicts}."
     )
     return Figure(chart=chart, caption=caption)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
+from depthmup.records.finding import change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import Chart, Layer, band_of, draw, known
@@ -132,7 +133,7 @@ def narrowing(study: Study, *, style: Style = SCREEN) -> Any:
         height=260,
         description="The drift's interval after every round of the search",
         title="How the interval narrowed",
-        subtitle=[f"Grey: the tolerance, ±{number(study.tolerance)} octaves."],
+        subtitle=[f"Grey: the tolerance, {change_span(-study.tolerance, study.tolerance)}."],
     )  # fmt: skip
     return draw(chart, style)
 

@@ -58,6 +58,19 @@ def rate(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def rate_interval(log2: Estimate, unit: float = 1.0) -> str:
+    """``[low, high]`` of a value whose log2 is estimated, empty where there is none.
+
+    Example:
+        >>> rate_interval(Estimate(value=-9.0, low=-10.0, high=-8.0))
+        '[9.8e-4, 3.9e-3]'
+    """
+    if math.isnan(log2.low) or math.isnan(log2.high):
+        return ""
+    low, high = (math.inf if k > 1000 else unit * 2.0**k for k in (log2.low, log2.high))
+    return f"[{rate(low)}, {rate(high)}]"
+
+
 def significant(value: float) -> str:
     """A loss: three decimals, or three significant digits where decimals would hide it."""
     if not math.isfinite(value) or value == 0 or 0.001 <= abs(value) < 1000:
@@ -100,11 +113,11 @@ def duration(seconds: float) -> str:
 
 
 def best_rate(optimum: Optimum) -> str:
-    """The best log2 value of what is tuned; one on the grid's edge is only a bound."""
+    """The best value of what is tuned; one on the grid's edge is only a bound."""
     if optimum.place is Place.FAILED or not optimum.log2_lr.known:
         return UNKNOWN
     sign = {Place.LOW_EDGE: "≤ ", Place.HIGH_EDGE: "≥ "}.get(optimum.place, "")
-    return sign + number(optimum.log2_lr.value)
+    return sign + rate(2.0**optimum.log2_lr.value)
 
 
 def headline(study: Study) -> str:
@@ -155,35 +168,14 @@ def advice(study: Study, *more: Study) -> str:
     return ""
 
 
-def movement_sentence(study: Study, transfer: Transfer) -> str:
-    """The best value at the base, and how it moves with size, in plain numbers."""
+def base_sentence(study: Study, transfer: Transfer) -> str:
+    """The best value at the base, in plain numbers; empty where it is unknown."""
     at = _at_base(study, transfer)
     name, axis = study.tuned.name, study.axis
-    best = ""
-    if at is not None:
-        between = f" ({rate(2.0**at.low)} to {rate(2.0**at.high)})" if interval(at) else ""
-        best = f"Best {name} at {axis} {base_size(study):.10g}: {rate(2.0**at.value)}{between}."
-    if not transfer.drift.known:
-        return best
-    moves = f"It moves by {change(transfer.drift.value)} per doubling of {axis}"
-    if interval(transfer.drift):
-        low, high = change(transfer.drift.low), change(transfer.drift.high)
-        moves += f", 95% interval {low} to {high}"
-    return f"{best} {moves}.".strip()
-
-
-def change(octaves: float) -> str:
-    """A shift in octaves as a change in percent.
-
-    Example:
-        >>> change(-0.06), change(1.0), change(0.0), change(math.inf)
-        ('−4%', '+100%', '0%', '+∞%')
-    """
-    if math.isinf(octaves):
-        return "+∞%" if octaves > 0 else "−100%"
-    percent = 100 * (2.0**octaves - 1)
-    text = number(percent, 0)
-    return f"{text}%" if text.startswith("−") or text == "0" else f"+{text}%"
+    if at is None:
+        return ""
+    between = f" ({rate(2.0**at.low)} to {rate(2.0**at.high)})" if interval(at) else ""
+    return f"Best {name} at {axis} {base_size(study):.10g}: {rate(2.0**at.value)}{between}."
 
 
 def _at_base(study: Study, transfer: Transfer) -> Estimate | None:

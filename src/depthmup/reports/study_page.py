@@ -6,9 +6,9 @@ from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
+from depthmup.records.finding import change_span
 from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import (
-    changes,
     drift,
     loss_against_size,
     optimum_against_size,
@@ -29,12 +29,13 @@ from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.search_story import narrowing, rounds, saved_sentence
 from depthmup.reports.sentences import (
     advice,
+    base_sentence,
     best_rate,
     headline,
     interval,
     is_larger_better,
-    movement_sentence,
     number,
+    rate_interval,
     regret_sentence,
     significant,
 )
@@ -130,7 +131,7 @@ def _card(study: Study, transfer: Transfer) -> Card:
         text=[
             sentence
             for sentence in (
-                movement_sentence(study, transfer),
+                base_sentence(study, transfer),
                 transfer.why + bend_sentence(transfer.bend),
             )
             if sentence
@@ -227,6 +228,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
     """Losses against the rate, optima and best losses against size, and the drifts."""
     whole, study = study, drawn(study)
     axis, tuned, base = study.axis, study.tuned, base_size(study)
+    band = change_span(-study.tolerance, study.tolerance)
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
     panels = [
@@ -265,7 +267,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
                     title="Flat lines transfer, slopes drift",
                     lead=(
                         f"The best {tuned.name} at each {axis}, with its interval. Grey: the "
-                        f"tolerance, {changes(study.tolerance)} per doubling away from {axis} "
+                        f"tolerance, {band} per doubling away from {axis} "
                         f"{base:.10g}. Triangles lie on the edge of the grid, crosses mark {axis}s "
                         "at which nothing trains."
                     ),
@@ -289,7 +291,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
             lead=(
                 f"Drift of the best {tuned.name} per doubling of {axis}, with 95% intervals. A "
                 "scheme transfers when its whole interval lies in the grey band, "
-                f"{changes(study.tolerance)}; it drifts when the whole interval lies outside."
+                f"{band}; it drifts when the whole interval lies outside."
             ),
             plots=[Plot(name=f"{prefix}drift", chart=drift(replace(whole, axis=axis), style=PAGE))],
         ),
@@ -325,8 +327,8 @@ def _numbers(study: Study, elsewhere: str) -> Section:
             "Scheme": t.title,
             study.axis.capitalize(): f"{size_of(study, o):.10g}",
             **{axis.capitalize(): f"{o.size[axis]:.10g}" for axis in others},
-            f"Best log2 {tuned.word}": best_rate(o),
-            "Interval": interval(o.log2_lr),
+            f"Best {tuned.name}": best_rate(o),
+            "Interval": rate_interval(o.log2_lr),
             "Loss there": significant(o.loss.value),
             "Interval of the loss": interval(o.loss, 3),
             "Place": _PLACES[o.place],
@@ -337,8 +339,8 @@ def _numbers(study: Study, elsewhere: str) -> Section:
         title="The numbers",
         lead=(
             f"{_measure(study)}{elsewhere}. "
-            f"{'Rates' if tuned.is_learning_rate else 'Values'} are log2; brackets hold intervals "
-            "over seeds; “≤” and “≥” mark an optimum on the edge of the grid."
+            "Brackets hold intervals over seeds; “≤” and “≥” mark an optimum on the edge of the "
+            "grid."
         ),
         table=Table(
             rows=rows,

@@ -1,15 +1,17 @@
 """The result as a table for the terminal: one row per scheme, one column per size."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from depthmup.records import Axis, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
+from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.findings import cost, law_sentence, span_sentence
-from depthmup.reports.sentences import advice, best_rate, headline, interval, number, significant
+from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
 from depthmup.reports.text import aligned
@@ -21,7 +23,7 @@ _STYLES = {"transfers": "bold green", "drifts": "bold yellow", "undecided": "bol
 
 
 def table(study: Study) -> "Table":
-    """The best log2 learning rates, drift, excess loss and verdict, as a Rich table.
+    """The best learning rates, their change, excess loss and verdict, as a Rich table.
 
     Args:
         study: to be shown.
@@ -146,8 +148,8 @@ def _letter(axis: Axis) -> str:
 def _caption(study: Study) -> str:
     axis = study.axis
     return (
-        f"Best log2 {study.tuned.name} by {axis}{_letter(axis)}; drift in octaves per doubling of "
-        f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's "
+        f"Best {study.tuned.name} by {axis}{_letter(axis)}; its change per doubling of "
+        f"{axis}, with a 95% interval; excess loss at the largest {axis} with the base's "
         f"{study.tuned.word}."
     )
 
@@ -163,7 +165,7 @@ def _header(study: Study) -> list[str]:
     return [
         "scheme",
         *(f"{letter}={size:.10g}" if letter else f"{size:g}" for size in _sizes(study)),
-        "drift",
+        "change",
         "95%",
         "excess",
         "verdict",
@@ -181,8 +183,13 @@ def _cells(study: Study, transfer: Transfer) -> list[str]:
     return [
         transfer.title,
         *rates,
-        number(transfer.drift.value),
-        interval(transfer.drift),
+        change(transfer.drift.value) if transfer.drift.known else UNKNOWN,
+        _span(transfer.drift),
         significant(transfer.regret.value),  # infinite where training diverges
         transfer.verdict.value,
     ]
+
+
+def _span(drift: Estimate) -> str:
+    """An interval of changes; empty where there is none."""
+    return "" if math.isnan(drift.low + drift.high) else change_span(drift.low, drift.high)

@@ -20,6 +20,7 @@ from depthmup.records import (
     Tuned,
     Verdict,
 )
+from depthmup.records.finding import change, change_span
 from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
@@ -205,7 +206,8 @@ def judge(
         )
 
     failed = at(Place.FAILED)
-    span = f"[{signed(drift.low)}, {signed(drift.high)}]"
+    span = change_span(drift.low, drift.high)
+    allowed = change_span(-tolerance, tolerance)
     fails = f" At {axis} {failed} no {tuned.name} trains." if failed else ""
     source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
     low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
@@ -225,32 +227,31 @@ def judge(
         source += f" At {axis} {edges} it lies at an edge of the grid: a bound, which agrees."
     if math.isinf(drift.high - drift.low):
         return Verdict.UNDECIDED, (
-            f"The drift of {signed(drift.value)} octaves per doubling of {axis} has no bounds: "
+            f"The change of {change(drift.value)} per doubling of {axis} has no bounds: "
             f"seeds scatter more than {tuned.the} matters around some optimum. Use more seeds, a "
             f"longer window, or a wider spacing of {tuned.plural}.{fails}"
         )
     if drift.outside(-tolerance, tolerance):
-        way = "down" if drift.value < 0 else "up"
         return Verdict.DRIFTS, (
-            f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of {axis}, "
-            f"95% interval {span}, outside ±{tolerance:g}.{source}{fails}"
+            f"The optimum moves by {change(drift.value)} per doubling of {axis}, "
+            f"95% interval {span}, outside {allowed}.{source}{fails}"
         )
     if drift.inside(-tolerance, tolerance) and not failed:
         # A bound shows less than an optimum: what transfers is what was measured.
         known = [o.size[axis] for o in optima if o.place is Place.INTERIOR]
         the = f"Up to {axis} {max(known):.10g} the" if known else "The"
         return Verdict.TRANSFERS, (
-            f"{the} optimum moves by {signed(drift.value)} octaves per doubling of {axis}, "
-            f"95% interval {span}, inside ±{tolerance:g}.{source}"
+            f"{the} optimum moves by {change(drift.value)} per doubling of {axis}, "
+            f"95% interval {span}, inside {allowed}.{source}"
         )
     if failed:
         return Verdict.UNDECIDED, (
-            f"Where it trains, the optimum moves by {signed(drift.value)} octaves per doubling of "
+            f"Where it trains, the optimum moves by {change(drift.value)} per doubling of "
             f"{axis}, 95% interval {span}.{source}{fails}"
         )
     return Verdict.UNDECIDED, (
-        f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds, more {sizes_along(axis)}, or a finer grid "
+        f"The interval {span} per doubling of {axis} is neither inside nor outside "
+        f"{allowed}: use more seeds, more {sizes_along(axis)}, or a finer grid "
         f"of {tuned.plural}.{source}"
     )
 
@@ -272,16 +273,5 @@ def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis:
         return ""
     return (
         f" The valley changes its shape with {axis}. The drift is that of its lowest point; its "
-        f"middle moves by {signed(drift.value - trend.value)} per doubling."
+        f"middle moves by {change(drift.value - trend.value)} per doubling."
     )
-
-
-def signed(value: float) -> str:
-    """Two decimals with a sign, as print sets it.
-
-    Example:
-        >>> signed(-0.031), signed(0.2), signed(-0.001)
-        ('−0.03', '+0.20', '0.00')
-    """
-    text = f"{value:+.2f}".replace("-", "−")
-    return "0.00" if text[1:] == "0.00" else text

@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Tuned
-from depthmup.statistics.drift import signed
+from depthmup.records.finding import change, change_span
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 
 FEWEST_GROUPS = 3
@@ -108,8 +108,8 @@ def across_groups_sentence(
     Example:
         >>> together = across_groups([around(v, 0.2) for v in (0.3, 0.4, 0.35, 0.3, 0.4)])
         >>> print(across_groups_sentence(together, tolerance=0.15, axis="rank"))
-        All 5 groups together: the best learning rate moves by +0.35 octaves per doubling of rank, \
-95% interval [+0.29, +0.41]: it drifts. A new group's lies in [+0.17, +0.53].
+        All 5 groups together: the best learning rate moves by +27% per doubling of rank, 95% \
+interval +22% to +33%: it drifts. A new group's lies in +12% to +45%.
     """
     mean, new = together.mean, together.new_group
     verdict = "undecided"
@@ -119,10 +119,7 @@ def across_groups_sentence(
         verdict = "it transfers"
     return (
         f"All {together.groups} groups together: the best {tuned.name} moves by "
-        f"{signed(mean.value)} octaves per doubling of {axis}, 95% interval {_span(mean)}: "
-        f"{verdict}. A new group's lies in {_span(new)}."
+        f"{change(mean.value)} per doubling of {axis}, 95% interval "
+        f"{change_span(mean.low, mean.high)}: {verdict}. A new group's lies in "
+        f"{change_span(new.low, new.high)}."
     )
-
-
-def _span(estimate: Estimate) -> str:
-    return f"[{signed(estimate.low)}, {signed(estimate.high)}]"

@@ -7,6 +7,7 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Optimum, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal, size_name, size_names
+from depthmup.records.finding import change
 from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
@@ -157,7 +158,7 @@ def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
                     lack=Lack.WINDOWS,
                     reason=(
                         f"From the early to the late window the slope against {axis} changes by "
-                        f"{gap:+.2f} octaves per doubling: the law is still moving."
+                        f"{change(gap)} per doubling: the law is still moving."
                     ),
                     advice="Train longer, until the law stays; judge at the end.",
                 )

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.records import Verdict
+from depthmup.records.finding import change, change_span
 from depthmup.statistics.intervals import CONFIDENCE, Array, student
 from depthmup.statistics.looks import SPENT, looked_at, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
@@ -77,6 +78,7 @@ class Sharpening:
         standing, search = self.standing, self.standing.search
         slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = float(slope.value), float(slope.half)
+        shown = f"{change(value)} ({change_span(value - half, value + half)})"
         if search.precision is not None:
             need, slack = search.precision, 0.0
             if half <= need:
@@ -85,10 +87,7 @@ class Sharpening:
             verdict = standing.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
                 word = verdict.value if search.region is None else _OF_REGION[verdict]
-                return Done(
-                    why=f"{word} is decided after {standing.look} seeds, "
-                    f"at {value:+.3f} ± {half:.3f}"
-                )
+                return Done(why=f"{word} is decided after {standing.look} seeds, at {shown}")
             if search.complete:
                 return Done(why=f"all sizes have {standing.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
@@ -97,7 +96,7 @@ class Sharpening:
             need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
             if part and low <= value <= high:
-                return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
+                return Done(why=f"at {shown} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()
         misfit = self.fitted.misfit
@@ -105,7 +104,7 @@ class Sharpening:
         hopeless = self._half(search.looks[-1], finest) > need + slack
         if hopeless and search.precision is None:
             return Done(
-                why=f"undecided at {value:+.3f} ± {half:.3f}, and neither {search.looks[-1]} seeds "
+                why=f"undecided at {shown}, and neither {search.looks[-1]} seeds "
                 "nor finer steps would change that"
             )
         return self._best_step(need, half)[0]
