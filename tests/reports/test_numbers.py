@@ -12,7 +12,7 @@ from rich.table import Table
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
 from depthmup.reports import plain_table, summary, table
-from depthmup.reports.sentences import best_rate, headline, regret_sentence
+from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
 
 
 def test_summary_has_exactly_the_published_keys(study):
