@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
+from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import asked
-from depthmup.cli.verbs import parse
+from depthmup.cli.verbs import VERBS, parse
 from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError
 from depthmup.sweep.sessions import sweep_of
@@ -300,3 +301,59 @@ def test_corners_are_sizes_that_grow_along_several_axes():
     assert len(design.all_sizes) == 6
     with pytest.raises(ValueError, match="Expected --corners as NAME=VALUE"):
         asked(parse([*words, "depth"]))
+
+
+def test_help_has_no_empty_default_and_fits_the_page(capsys):
+    for verb in VERBS:
+        with pytest.raises(SystemExit):
+            main([verb, "--help-all"])
+        shown = capsys.readouterr().out
+        assert not re.search(r"default:\s*(│\s*)*\)|default: (None|''|False)\)", shown), verb
+        assert all(len(line) <= 100 for line in shown.splitlines() if line[:1] == "│")
+
+
+def test_help_of_transfer_is_the_everyday_part(capsys):
+    def options(word):
+        with pytest.raises(SystemExit):
+            main(["transfer", word])
+        shown = capsys.readouterr().out
+        return set(re.findall(r"^│ .*?(--[\w-]+)", shown, re.MULTILINE)), shown
+
+    (some, short), (every, whole) = options("--help"), options("--help-all")
+    assert some < every
+    assert {"--base", "--lrs", "--model", "--out"} <= some
+    assert "--block-depth" in every - some
+    assert short.rstrip().endswith("depthmup transfer --help-all")
+    assert "--help-all" not in whole
+    assert "--base SIZE" in short
+    assert "--depths LIST" in short
+    assert "\nExamples\n    depthmup transfer" in short
+
+
+def test_rates_in_plain_numbers():
+    def rates(*words):
+        return asked(parse(["transfer", *words]))[1].log2_values
+
+    assert rates("--lrs", "0.0625", "0.125") == rates("--log2-lrs=-4", "-3") == (-4.0, -3.0)
+    for words, match in (
+        (["--lrs", "1e-3", "--log2-lrs=-3"], "not both"),
+        (["--lrs=-3"], "positive numbers"),
+        (["--lrs", "1e-3", "--tune", "multiplier", "--lr", "0.1"], "give --log2-values"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            asked(parse(["transfer", *words]))
+
+
+def test_whole_numbers_with_an_exponent():
+    options = VERBS["transfer"][0]
+    words = ["--steps", "1e3", "--widths", "6.4e1,128", "--lr", "1e-3", "--seeds=2e0"]
+    meant = ["--steps", "1000", "--widths", "64", "128", "--lr", "1e-3", "--seeds=2"]
+    assert as_meant(words, options) == meant
+    assert as_meant(["--steps", "1.5e0", "--out", "1e3"], options) == [
+        "--steps", "1.5e0", "--out", "1e3"
+    ]  # fmt: skip
+
+
+def test_a_lone_number_for_a_size_has_a_hint():
+    with pytest.raises(ValueError, match=r"Did you mean 32x2, or depth=32\?"):
+        asked(parse(["transfer", "--base", "32"]))

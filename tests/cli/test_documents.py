@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.spelling import with_commas
+from depthmup.cli.spelling import as_meant
 from depthmup.cli.verbs import VERBS, parse
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_is_understood(document, line):
     if verb in SINGLE:
         assert not words
         return
-    parse([verb, *with_commas(words, VERBS[verb][0])])
+    parse([verb, *as_meant(words, VERBS[verb][0])])
 
 
 def test_readme_measures_and_plans_the_example(monkeypatch, capsys):

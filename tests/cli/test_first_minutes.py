@@ -10,7 +10,7 @@ import pytest
 
 from depthmup import __version__
 from depthmup.cli import main
-from depthmup.cli.spelling import with_commas
+from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options
 from depthmup.cli.verbs import EXAMPLES, GROUPS, VERBS, parse
 
@@ -74,7 +74,7 @@ def test_a_typo_of_an_option_is_answered_with_options_of_the_command_alone(capsy
     ],
 )
 def test_lists_with_commas(typed, words):
-    assert with_commas(typed.split(), Options) == words.split()
+    assert as_meant(typed.split(), Options) == words.split()
 
 
 @pytest.mark.parametrize("help_of", [["completion", "--help"], ["help", "completion"]])
@@ -292,7 +292,7 @@ def test_examples_of_a_help_are_commands(verb, capsys):
     assert examples
     for _, named, *words in examples:
         assert named == verb
-        parse([named, *with_commas(words, VERBS[named][0])])
+        parse([named, *as_meant(words, VERBS[named][0])])
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -21,7 +21,7 @@ import torch
 from benchmarks import adoption
 from depthmup.cli import transfer
 from depthmup.cli.sizes import parse_size
-from depthmup.cli.spelling import with_commas
+from depthmup.cli.spelling import as_meant
 from depthmup.cli.verbs import VERBS, parse
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 
@@ -134,7 +134,7 @@ def test_the_command_lines_of_a_page_are_commands(line, monkeypatch):
     assert verb in VERBS
     if any(re.search("[A-Z]{3}|\\.\\.\\.", word) for word in rest):
         pytest.skip("a pattern of a command")
-    options = parse([verb, *with_commas(rest, VERBS[verb][0])])
+    options = parse([verb, *as_meant(rest, VERBS[verb][0])])
     if verb == "transfer" and "mine.py" not in line:
         would_train(options)
 

@@ -6,22 +6,32 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, field
 
 _WIDEST = 100
 # An option that may be left out is shown as {None}|INT or {None}|{[INT [INT ...]]}: as typed, the
 # braces and the None are no part of it.
 _OPTIONAL = re.compile(r"\{None\}\|(?:\{(\[(?:[^{}])*\])\}|(\S+))")
+_SEVERAL = re.compile(r"\[(\{[^}]*\}|[A-Z]+) \[(?:\1 )?\.\.\.\]\]")
+_NO_DEFAULT = re.compile(r" ?\(default: (?:None|''|False)?\)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+SIZES = frozenset({"--base", "--target", "--corners", "--sizes"})
+"""Options of any verb whose words are sizes."""
 
 
-def printed(help_of: Callable[[], object]) -> None:
-    """Print the help that a call prints, in a form for people; its SystemExit goes on."""
+def printed(help_of: Callable[[], object], *, only: Set[str] = frozenset(), more: str = "") -> None:
+    """Print the help that a call prints, in a form for people; its SystemExit goes on.
+
+    Of some options ``only``, where any are named; ``more`` is the command that shows all.
+    """
     text = _Captured()
     try:
         with contextlib.redirect_stdout(text):
             help_of()
     finally:
-        sys.stdout.write(readable(text.getvalue(), columns=_columns()))
+        sys.stdout.write(readable(text.getvalue(), columns=_columns(), only=only, more=more))
         sys.stdout.flush()
 
 
@@ -46,20 +56,100 @@ def _columns() -> int:
     return min(shutil.get_terminal_size().columns, _WIDEST)
 
 
-def readable(text: str, *, columns: int) -> str:
+def readable(text: str, *, columns: int, only: Set[str] = frozenset(), more: str = "") -> str:
     """A help with its description wrapped and its options as they are typed.
 
     Example:
-        >>> print(readable("Some words that go on.\\n│ --lr {None}|FLOAT  Rate. │", columns=12))
-        Some words
-        that go on.
-        │ --lr FLOAT         Rate. │
+        >>> print(readable("│ --lr {None}|FLOAT  Rate. (default: None) │", columns=34))
+        │ --lr FLOAT               Rate. │
     """
-    lines = text.split("\n")
+    lines = _COLOUR.sub("", text).split("\n")
     box = next((i for i in range(len(lines)) if _begins_a_box(lines[i : i + 2])), len(lines))
-    above = list(_paragraphs(lines[:box], columns))
+    above = list(_titled(_paragraphs(lines[:box], columns)))
     above = above[:-1]  # the empty line that ended the last paragraph
-    return "\n".join([*above, *(_OPTIONAL.sub(_as_typed, line) for line in lines[box:])])
+    below = [_OPTIONAL.sub(_as_typed, line) for line in lines[box:]]
+    if below[:1] and below[0][0] in "╭│":
+        count = sum(line.startswith("│ -") for line in below)
+        below = list(_boxes(below, columns, only))
+        below += [f"All {count} options: {more}", ""] if only else []
+    else:  # without frames: as they are
+        below = [_NO_DEFAULT.sub("", line) for line in below]
+    return "\n".join([*above, *([""] if above else []), *below])
+
+
+def _titled(lines: Iterator[str]) -> Iterator[str]:
+    """Examples under a title, and no two empty lines."""
+    before, titled = "", False
+    for line in lines:
+        if line.startswith("    ") and not titled:
+            titled = True
+            yield "Examples"
+        if line or before:
+            yield line
+        before = line
+
+
+@dataclass
+class _Entry:
+    """An option: its names with their values, and what it does."""
+
+    names: str
+    words: list[str] = field(default_factory=list)
+
+
+def _boxes(lines: list[str], columns: int, only: Set[str]) -> Iterator[str]:
+    """Boxes whose options are wrapped once; of those with none that is shown, nothing."""
+    rest: list[str] = []
+    head: list[str] = []
+    entries: list[_Entry] = []
+    inside = False
+    for line in lines:
+        inner = line[2:-2].rstrip() if line.startswith("│") else ""
+        if line.startswith("╭"):
+            inside, head, entries = True, [line], []
+        elif inner.startswith("-") or ("positional" in "".join(head[:1]) and inner[:1].strip()):
+            names, _, words = inner.partition("  ")
+            entries.append(_Entry(names=names, words=[words.strip()] if words.strip() else []))
+        elif inner.startswith(" ") and entries:
+            entries[-1].words.append(inner.strip())
+        elif line.startswith("│") and not entries and inside:
+            head.append(line)
+        elif line.startswith("╰"):
+            inside = False
+            kept = [e for e in entries if not only or set(re.findall(r"--[\w-]+", e.names)) & only]
+            if kept:
+                yield from head
+                for entry in kept:
+                    yield from _wrapped(entry, columns)
+                yield line
+            elif not entries:
+                yield from (*head, line)
+            head, entries = [], []
+        else:
+            rest.append(line)
+    for entry in entries:  # without a frame
+        yield from _wrapped(entry, columns)
+    yield from rest
+
+
+_COLUMN = 25
+"""Where the words of an option begin."""
+
+
+def _wrapped(entry: _Entry, columns: int) -> Iterator[str]:
+    first = entry.names.split()[0].rstrip(",")
+    several = "SIZE" if first in SIZES else "LIST"
+    names = _SEVERAL.sub(lambda m: f"{m[1]} ..." if m[1][0] == "{" else several, entry.names)
+    words = _NO_DEFAULT.sub("", " ".join(entry.words))
+    wide = columns - 4
+    lines = textwrap.wrap(
+        words, wide - _COLUMN, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+    if len(names) >= _COLUMN:
+        lines.insert(0, "")
+    for i, line in enumerate(lines):
+        text = names if i == 0 and not line else f"{names if i == 0 else '':<{_COLUMN}}{line}"
+        yield f"│ {text:<{wide}} │"
 
 
 def _begins_a_box(lines: list[str]) -> bool:

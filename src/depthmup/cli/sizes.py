@@ -18,9 +18,10 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
         elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
             pairs = {"width": int(width), "depth": int(depth)}
         else:
+            near = f" Did you mean {word}x2, or depth={word}?" if word.isdecimal() else ""
             raise ValueError(
                 f"Expected {option} as NAME=VALUE for each axis, such as depth=64 width=1024, or "
-                f"as WIDTHxDEPTH, such as 1024x64; got {word!r}."
+                f"as WIDTHxDEPTH, such as 1024x64; got {word!r}.{near}"
             )
         if twice := values.keys() & pairs:
             raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")

@@ -1,24 +1,47 @@
-"""What people type: lists with commas, and names of commands with typos."""
+"""What people type: lists with commas, 1e3 for 1000, and names of commands with typos."""
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 _NUMBERS = re.compile(r"[-+.\de]+(,[-+.\de]+)+,?")
 _NAMES = re.compile(r"[A-Za-z][\w.()+/-]*(,[A-Za-z][\w.()+/-]*)+,?")
+_EXPONENT = re.compile(r"\d{1,9}(\.\d{1,9})?[eE]\+?\d{1,2}")
 # Of these lists of names, a comma cannot be part of a value that begins with a letter.
 _LISTS_OF_NAMES = frozenset({"schemes", "scheme", "optimizers", "optimizer", "claims", "export"})
 
 
-def with_commas(words: Sequence[str], options: type) -> list[str]:
-    """The command line with ``--depths 8,16,32`` written ``--depths 8 16 32``.
+def as_meant(words: Sequence[str], options: type) -> list[str]:
+    """The command line with ``--depths 8,16,32`` written ``--depths 8 16 32``, and 1e3 as 1000.
 
     Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
     one scheme.
     """
-    lists = _lists(options)
+    whole = _whole_numbers(options)
+    option = ""
+    meant = []
+    for word in _with_commas(words, _lists(options)):
+        if word.startswith("--"):
+            option, equals, value = word[2:].partition("=")
+            option = option.replace("_", "-")
+            if equals and option in whole:
+                word = f"--{option}={_digits(value)}"
+        elif option in whole:
+            word = _digits(word)
+        meant.append(word)
+    return meant
+
+
+def _digits(word: str) -> str:
+    """A whole number such as 1e3 or 2.5e2 in digits; any other word as it is."""
+    if not _EXPONENT.fullmatch(word) or not float(word).is_integer():
+        return word
+    return str(int(float(word)))
+
+
+def _with_commas(words: Sequence[str], lists: Mapping[str, re.Pattern[str]]) -> list[str]:
     split: list[str] = []
     option = ""
     for word in words:
@@ -33,6 +56,21 @@ def with_commas(words: Sequence[str], options: type) -> list[str]:
             continue
         split.append(word)
     return split
+
+
+def _whole_numbers(options: type) -> set[str]:
+    """Options whose values are whole numbers, one or several."""
+    names: set[str] = set()
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        kind = hints[field.name]
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        if is_dataclass(kind):
+            names |= _whole_numbers(kind)  # type: ignore[arg-type]
+        elif int in (kind, *get_args(kind), _several(kind)):
+            names.add(field.name.replace("_", "-"))
+    return names
 
 
 def _lists(options: type) -> dict[str, re.Pattern[str]]:

@@ -1,7 +1,8 @@
 """``depthmup transfer``: measure whether the best learning rate transfers to larger sizes."""
 
+import math
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 Preset = Literal["tiny", "small", "medium"]
 Names = tuple[str, ...]
+
+
+EVERYDAY = frozenset({
+    "--help", "--base", "--depths", "--widths", "--along", "--target", "--schemes",
+    "--optimizers", "--lrs", "--tune", "--budget", "--seeds", "--steps", "--out",
+    "--json", "--model", "--train", "--command", "--loss", "--preset", "--data",
+    "--workers", "--device"
+})  # fmt: skip
+"""Options that most people need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +167,12 @@ class Options:
     """Optimizers: adam, adamw or sgd; for custom models also muon, rmsprop, ... By default adam for
     the built-in networks, adamw for a custom model."""
 
-    log2_lrs: tuple[float, ...] | None = None
-    """Learning rates at the base, given as their log2, increasing, for a grid of all sizes. By
+    lrs: tuple[float, ...] | None = None
+    """Learning rates at the base, increasing, such as 1e-3 3e-3 1e-2, for a grid of all sizes. By
     default they are found as the sweep goes, and training ends when the verdict is decided."""
+
+    log2_lrs: tuple[float, ...] | None = None
+    """The same, given as their log2."""
 
     tune: str = "lr"
     """What is tuned: lr, weight_decay, multiplier (of every branch), init_scale (of the weights
@@ -318,6 +331,7 @@ def _prepare_page(options: Options) -> None:
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe."""
+    options = _in_log2(options)
     if options.custom.model or options.custom.train or options.custom.command:
         _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
         return _custom(options), _design(options, base=None)
@@ -423,6 +437,20 @@ def _design(
     )
 
 
+def _in_log2(options: Options) -> Options:
+    """The options with learning rates as their log2, however they were given."""
+    if options.lrs is None:
+        return options
+    if options.log2_lrs is not None:
+        raise ValueError("Expected --lrs or --log2-lrs, not both.")
+    if not all(0 < lr < math.inf for lr in options.lrs):
+        raise ValueError(
+            f"Expected --lrs to be positive numbers, such as 1e-3 3e-3; got "
+            f"{' '.join(f'{lr:g}' for lr in options.lrs)}. Their log2 is for --log2-lrs."
+        )
+    return replace(options, lrs=None, log2_lrs=tuple(math.log2(lr) for lr in options.lrs))
+
+
 def _tuned(options: Options) -> dict[str, Any]:
     """What is tuned, its values, and the learning rate that is held."""
     from depthmup.records import tuned
@@ -438,7 +466,7 @@ def _tuned(options: Options) -> dict[str, Any]:
         return {"lrs": _values(options, "log2_lrs", what)}
     if options.log2_lrs is not None:
         raise ValueError(
-            f"--log2-lrs is a grid of learning rates, and {what.the} is tuned; give --log2-values."
+            f"--lrs and --log2-lrs are learning rates, and {what.the} is tuned; give --log2-values."
         )
     values = _values(options, "log2_values", what)
     return {"tune": what, "lrs": options.lr, "values": values}

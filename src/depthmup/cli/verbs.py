@@ -25,7 +25,7 @@ from depthmup.cli import (
 from depthmup.cli.help import printed
 from depthmup.cli.output import json_alone
 from depthmup.cli.refusals import REFUSED, explained
-from depthmup.cli.spelling import unknown_command, with_commas
+from depthmup.cli.spelling import as_meant, unknown_command
 
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "plan": (plan.Options, plan.run),
@@ -42,6 +42,9 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "reproduce": (reproduce.Options, reproduce.run),
     "doctor": (doctor.Options, doctor.run),
 }
+
+EVERYDAY: Mapping[str, frozenset[str]] = {"transfer": transfer.EVERYDAY}
+"""Options that ``--help`` shows of a verb with many; ``--help-all`` shows all."""
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Your model": {
@@ -147,10 +150,11 @@ def run(words: list[str]) -> int:
         if verb not in VERBS:
             print(f"depthmup: {unknown_command(verb, VERBS)}", file=sys.stderr)
             return REFUSED
-        rest = with_commas(rest, VERBS[verb][0])
-    if {"-h", "--help"} & set(rest):
+        rest = as_meant(rest, VERBS[verb][0])
+    if {"-h", "--help", "--help-all"} & set(rest):
         # Ends here: a parser raises SystemExit after its help.
-        printed(lambda: parse([verb, *rest]))
+        only = frozenset() if "--help-all" in rest else EVERYDAY.get(verb, frozenset())
+        printed(lambda: parse([verb, "--help"]), only=only, more=f"depthmup {verb} --help-all")
     chosen = parse([verb, *rest])
     work = next(work for options, work in VERBS.values() if type(chosen) is options)
     with json_alone(getattr(chosen, "json", False)):
