@@ -221,6 +221,11 @@ class TestSizesOfPlans:
         plan = Plan.load(tmp_path / "plan" / "plan.json")
         assert (plan["0.weight"].shape, plan["0.weight"].base_shape) == ((32, 8), (16, 8))
 
+    @pytest.mark.parametrize(("target", "warned"), [("8x2", True), ("32x2", False)])
+    def test_a_smaller_target_is_warned_of(self, target, warned, tmp_path, capsys):
+        assert self.plan(tmp_path, "--base", "16x2", "--target", target) == 0
+        assert ("the target's width is smaller" in capsys.readouterr().err) is warned
+
     def test_an_axis_that_the_base_lacks_is_refused(self, tmp_path, capsys):
         assert self.plan(tmp_path, "--base", "16x2", "--target", "32x2", "ratio=3") == 2
         assert "name axes of --base; got ratio as well" in capsys.readouterr().err

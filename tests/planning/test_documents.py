@@ -207,6 +207,11 @@ class TestWords:
         assert "folded into norm.bias, norm.weight" in text
 
     def test_unknown_parameter(self):
+        plan = make_plan()
+        first = next(p.name for p in plan.prescriptions if "." in p.name)
+        for near in (first[:-1], first.partition(".")[2]):
+            with pytest.raises(KeyError, match=f"Did you mean '{re.escape(first)}'"):
+                plan.explain(near)
         with pytest.raises(KeyError, match="The plan has no parameter 'x'"):
             make_plan().explain("x")
 

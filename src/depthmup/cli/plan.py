@@ -97,6 +97,12 @@ def run(options: Options) -> int:
     base, target = _sizes(options)
     own = resolved(given)
     check_axes(own, base)
+    if smaller := [axis for axis in target if target[axis] < base[axis]]:
+        print(
+            f"depthmup: warning: the target's {' and '.join(smaller)} is smaller than the base's. "
+            "--base is the model that was tuned, --target the one to train.",
+            file=sys.stderr,
+        )
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
         (model, drawn), (small, base_drawn) = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
@@ -38,7 +39,9 @@ class PlanContent:
         for p in self.prescriptions:
             if name in p.names:
                 return p
+        names = [p.name for p in self.prescriptions]
+        near = [n for n in names if n.endswith(f".{name}")] or get_close_matches(str(name), names)
         raise KeyError(
-            f"The plan has no parameter {name!r}; it has {self.prescriptions[0].name!r} and "
-            f"{len(self.prescriptions) - 1} others."
+            f"The plan has no parameter {name!r}; it has {names[0]!r} and {len(names) - 1} others."
+            + (f" Did you mean {near[0]!r}?" if near else "")
         )
