@@ -199,7 +199,7 @@ class TestReport:
         reader.feed(report.page.replace("<script>", "<!--").replace("</script>", "-->"))
         for said in ("Along depth", "Along width", "Is wider better?", "Depth-muP", "SP"):
             assert said in reader.text
-        assert "Best log2 learning rate by width n" in report.table
+        assert "Best learning rate by width n" in report.table
         assert report.table in str(report)
         shown = report._repr_html_()
         assert shown.count("<svg") == 4
