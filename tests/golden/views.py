@@ -382,7 +382,7 @@ VERBS = (
 
 
 def _options(verb):
-    return sorted(set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", _printed(verb, "--help"))))
+    return sorted(set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", _printed(verb, "--help-all"))))
 
 
 def names():
