@@ -22,7 +22,7 @@ from typing import Any
 from own_models import SOURCE
 
 from depthmup.cli import main as depthmup
-from depthmup.cli.verbs import VERBS
+from depthmup.cli.verbs import module_of
 from depthmup.model.time_limit import time_limit
 from depthmup.tables import example
 
@@ -108,7 +108,7 @@ def _commands(folder: Path) -> Iterator[list[str]]:
 def _options(command: list[str]) -> list[str]:
     """The options of a verb that take a value, and the empty name for a word without an option."""
     names = [""]
-    pending = [VERBS[command[0]][0]]
+    pending = [module_of(command[0]).Options]
     while pending:
         kind = pending.pop()
         hints = typing.get_type_hints(kind)
@@ -148,7 +148,7 @@ def _outcome(words: list[str], within: Path, drafts: Path) -> str:
             (drafts / name).unlink(missing_ok=True)
         print(f"drafts: {left}", file=sys.stderr)
         return "LEFT A DRAFT BEHIND"
-    if ("depthmup: " in err.getvalue() or not parsed) and status == 2 and any(within.iterdir()):
+    if ("error: " in err.getvalue() or not parsed) and status == 2 and any(within.iterdir()):
         return "REFUSED WITH SOMETHING LEFT BEHIND"
     outcomes = {0: "right after all", 1: "right after all", 2: "refused, nothing left behind"}
     return outcomes.get(status, "ended with an error of the person's code")

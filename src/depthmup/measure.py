@@ -213,8 +213,7 @@ def _shared(
 def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:
     """Train what a search asks for, round by round, to its end or the end of its budget of seconds.
 
-    Progress counts the runs that are expected: fewer when a verdict is decided, more when an
-    optimum is hard to find.
+    Progress counts the runs of this round, which may be the last, up to those expected at most.
     """
     started = time.monotonic()
     auto = state.sweep.design.auto
@@ -231,20 +230,34 @@ def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell)
 
 
 def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
-    """Tells the progress of one round as that of everything that the state expects."""
+    """Tells the progress of one round as that of the whole search.
+
+    The least that the search takes are the runs of this round. The most are besides those of sizes
+    not begun, and twice the runs of variants without a verdict: the next round has twice the seeds.
+    """
     work = state.sweep.model.work
     pending = math.fsum(work(run) for run in state.pending)
     done, runs = state.work, len(state.records)
-    total = done + pending + state.rest
+    total = done + pending
+    further = state.going_on + len(state.pending)
+    cells = runs + len(state.pending)
+    most = cells + state.rest_runs + further
+    auto = state.sweep.design.auto
+    if auto is not None and auto.runs is not None:
+        most = max(cells, min(most, auto.runs))
+    grown = (state.rest + total * further / cells) / total if total else 0.0
+    grown *= (most - cells) / (state.rest_runs + further)
 
     def told(progress: Progress) -> None:
         tell(
             Progress(
                 done=runs + progress.done,
-                cells=runs + len(state.pending) + state.rest_runs,
+                cells=cells,
                 fraction=(done + progress.fraction * pending) / total if total else 1.0,
                 elapsed=time.monotonic() - started,
-                open=True,
+                most=most,
+                most_work=1 + grown,
+                why=state.why,
             )
         )
 

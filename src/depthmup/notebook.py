@@ -18,18 +18,34 @@ EARLY = 0.05
 
 
 def time_left(progress: Progress) -> str:
-    """The remaining time in words, as far as it can be known.
+    """The remaining time in words: a range while a search may go on, and why it does.
 
     Example:
         >>> time_left(Progress(done=3, cells=12, fraction=0.25, elapsed=20.0))
         '1 min 0 s left'
+        >>> time_left(Progress(done=9, cells=12, fraction=0.5, elapsed=20.0, most=30, most_work=2.0,
+        ...     why="depth 16: 4 seeds"))
+        '20 s to 1 min 0 s left (depth 16: 4 seeds)'
     """
-    if not progress.open:
+    if not progress.most:
         return f"{duration(progress.remaining)} left"
-    # Before the first sizes are done, little is known of the others.
-    if progress.fraction <= EARLY:
-        return "the smallest size first"
-    return f"{duration(progress.remaining)} left, or less"
+    # Before the first runs are done, little is known of the others.
+    if progress.fraction / progress.most_work <= EARLY:
+        return f"({progress.why})"
+    least, most = duration(progress.remaining), duration(progress.remaining_at_most)
+    return f"{least if least == most else f'{least} to {most}'} left ({progress.why})"
+
+
+def runs_done(progress: Progress) -> str:
+    """The runs that are done, out of how many.
+
+    Example:
+        >>> runs_done(Progress(done=99, cells=101, fraction=0.9, elapsed=9.0, most=126))
+        '99 of 101 to 126 runs'
+    """
+    to = f" to {progress.most}" if progress.most > progress.cells else ""
+    share = "" if progress.most else f", {progress.fraction:.0%} of the work"
+    return f"{progress.done} of {progress.cells}{to} runs{share}"
 
 
 @contextmanager
@@ -70,11 +86,7 @@ class _Line:
         self._runs = progress.done
         if time.monotonic() - self._spoke > SECONDS_BETWEEN_UPDATES:
             self._spoke = time.monotonic()
-            about = "about " if progress.open else ""
-            self._show(
-                f"training: {progress.done} of {about}{progress.cells} runs, "
-                f"{progress.fraction:.0%} of the work, {time_left(progress)}"
-            )
+            self._show(f"training: {runs_done(progress)}, {time_left(progress)}")
 
     def end(self, how: str) -> None:
         runs = "1 run" if self._runs == 1 else f"{self._runs} runs"

@@ -17,7 +17,7 @@ import pytest
 
 from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
-from depthmup.cli.transfer import asked
+from depthmup.cli.transfer import Options, asked
 from depthmup.cli.verbs import VERBS, parse
 from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError
@@ -234,7 +234,7 @@ def test_it_stops_cleanly_and_says_how_to_resume(tmp_path, number, status):
 
 @pytest.mark.long
 def test_a_terminal_sees_live_progress(tmp_path):
-    """On a terminal: a bar that is redrawn, with the number of runs and where the search is."""
+    """On a terminal: a bar that is redrawn, with the number of runs and why the search goes on."""
     ours, theirs = pty.openpty()
     sweep = sweeping(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
@@ -243,7 +243,7 @@ def test_a_terminal_sees_live_progress(tmp_path):
         while chunk := os.read(ours, 4096):
             shown += chunk
             # Of a search, this is all that is known after one run; more of it, later.
-            if interrupted_at is None and re.search(rb"the smallest size first|or less", shown):
+            if interrupted_at is None and re.search(rb"a scan for its optimum", shown):
                 interrupted_at = len(shown)
                 sweep.send_signal(signal.SIGINT)
     except OSError:  # the other side of the terminal is gone
@@ -345,11 +345,10 @@ def test_rates_in_plain_numbers():
 
 
 def test_whole_numbers_with_an_exponent():
-    options = VERBS["transfer"][0]
     words = ["--steps", "1e3", "--widths", "6.4e1,128", "--lr", "1e-3", "--seeds=2e0"]
     meant = ["--steps", "1000", "--widths", "64", "128", "--lr", "1e-3", "--seeds=2"]
-    assert as_meant(words, options) == meant
-    assert as_meant(["--steps", "1.5e0", "--out", "1e3"], options) == [
+    assert as_meant(words, Options) == meant
+    assert as_meant(["--steps", "1.5e0", "--out", "1e3"], Options) == [
         "--steps", "1.5e0", "--out", "1e3"
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import pytest
 
 from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
-from depthmup.cli.verbs import VERBS, parse
+from depthmup.cli.verbs import module_of, parse
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,7 +38,7 @@ def test_is_understood(document, line):
     if verb in SINGLE:
         assert not words
         return
-    parse([verb, *as_meant(words, VERBS[verb][0])])
+    parse([verb, *as_meant(words, module_of(verb).Options)])
 
 
 def test_readme_measures_and_plans_the_example(monkeypatch, capsys):

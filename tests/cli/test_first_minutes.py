@@ -12,7 +12,7 @@ from depthmup import __version__
 from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options
-from depthmup.cli.verbs import EXAMPLES, GROUPS, VERBS, parse
+from depthmup.cli.verbs import EXAMPLES, GROUPS, VERBS, module_of, parse
 
 
 def test_the_bare_command_shows_the_commands_in_80_columns(capsys):
@@ -297,7 +297,7 @@ def test_examples_of_a_help_are_commands(verb, capsys):
     assert examples
     for _, named, *words in examples:
         assert named == verb
-        parse([named, *as_meant(words, VERBS[named][0])])
+        parse([named, *as_meant(words, module_of(named).Options)])
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -79,7 +79,7 @@ def test_an_error_of_a_persons_code_is_their_traceback_alone(own, tmp_path, verb
     out = ["--out", str(tmp_path / "out" / "deep")] if verb == "transfer" else []
     assert main([verb, "--model", model, *VERBS[verb], *out]) == OWN_CODE
     told = capsys.readouterr()
-    assert f"depthmup: your own code raised {kind}" in told.err
+    assert f"error: your own code raised {kind}" in told.err
     assert "mine_refused.py" in told.err
     assert "/depthmup/cli/" not in told.err
     assert told.out == ""
@@ -110,7 +110,7 @@ def test_this_packages_own_type_errors_are_messages(own, capsys):
     model = own("    return x, x", "    return 1, 2  # ")
     assert main(["transfer", "--model", model, *TINY]) == REFUSED
     told = capsys.readouterr().err
-    assert told.startswith("depthmup: Expected batch(generator)")
+    assert told.startswith("error: Expected batch(generator)")
     assert "Traceback" not in told
 
 
@@ -135,6 +135,52 @@ def test_statuses(error, status, monkeypatch, capsys):
     monkeypatch.setattr(errors, "_owner", lambda frame: "library")
     assert explained(raising(error)) == status
     assert ("a mistake in depthmup" in capsys.readouterr().err) is (status == DEFECT)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (
+            "plan mine.py:make --base 64x4",
+            "mine.py:make stands without",
+            "Use --model mine.py:make",
+        ),
+        ("plan --model m.py:f --base 32,2 --target 8x8", "got '32,2'", "Did you mean 32x2?"),
+        ("plan --model m.py:f --base 64x4", "--target is missing", "plan --help"),
+        ("transfer --steps abc", "--steps takes whole numbers; got 'abc'", "transfer --help"),
+        ("transfer --lr x", "--lr takes numbers; got 'x'", "transfer --help"),
+        ("transfer --preset huge", "--preset takes tiny, small, medium; got 'huge'", "--help"),
+        ("transfer --seed 3", "There is no option --seed", "Did you mean --seeds?"),
+        ("transfer --out", "--out needs a value", "transfer --help"),
+        ("transfer --optimizer AdmaW", "got 'AdmaW'", "Did you mean adamw"),
+        ("transfer --scheme complete", "got 'complete'", "Did you mean completep or complete-dp?"),
+        ("fit --lr lr", "TABLE is missing", "fit --help"),
+        ("fot", "no command 'fot'", "Did you mean `depthmup fit`?"),
+    ],
+)
+def test_an_error_and_its_hint_stand_in_lines_of_their_own(words, error, hint, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out")] if words.startswith("transfer --") else []
+    words = words.split()
+    with pytest.raises(SystemExit, match="2"):
+        sys.exit(main([words[0], *out, *words[1:]]))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ")
+    assert error in first
+    assert second.startswith("hint: ")
+    assert hint in second
+    assert not (tmp_path / "out").exists()
+
+
+def test_colour_is_for_terminals_without_no_color(monkeypatch, capsys):
+    from depthmup.cli import output
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    output.show("Depth-muP: transfers")
+    assert capsys.readouterr().out == "Depth-muP: \x1b[1;32mtransfers\x1b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.show("Depth-muP: transfers")
+    assert capsys.readouterr().out == "Depth-muP: transfers\n"
 
 
 def test_a_message_cannot_command_a_terminal(capsys):

@@ -22,7 +22,7 @@ from benchmarks import adoption
 from depthmup.cli import transfer
 from depthmup.cli.sizes import parse_size
 from depthmup.cli.spelling import as_meant
-from depthmup.cli.verbs import VERBS, parse
+from depthmup.cli.verbs import VERBS, module_of, parse
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -134,7 +134,7 @@ def test_the_command_lines_of_a_page_are_commands(line, monkeypatch):
     assert verb in VERBS
     if any(re.search("[A-Z]{3}|\\.\\.\\.", word) for word in rest):
         pytest.skip("a pattern of a command")
-    options = parse([verb, *as_meant(rest, VERBS[verb][0])])
+    options = parse([verb, *as_meant(rest, module_of(verb).Options)])
     if verb == "transfer" and "mine.py" not in line:
         would_train(options)
 

@@ -151,6 +151,15 @@ def test_a_budget_of_runs_is_kept():
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
+def test_a_forecast_is_a_range_that_holds_what_follows():
+    told = []
+    asked = design(lrs=depthmup.Auto(runs=50), schemes="depth-mup")
+    made = len(depthmup.transfer(MODEL, asked, progress=told.append).records)
+    assert all(p.cells <= made <= p.most <= 50 for p in told if p.why != told[0].why)
+    assert all(0 <= p.remaining <= p.remaining_at_most for p in told)
+    assert len({p.why for p in told}) > 2
+
+
 def test_a_budget_of_seconds_ends_after_a_whole_round():
     """The first scan is always made: nothing can be reported without it."""
     model = depthmup.Model(train=train, version="1")

@@ -95,7 +95,7 @@ def test_a_bad_file_is_refused_and_nothing_is_written(name, tmp_path, capsys):
     assert main(["fit", *words]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("depthmup: ")
+    assert said.err.startswith("error: ")
     assert "mistake in depthmup" not in said.err
     assert re.search(message, said.err), said.err
     assert len(said.err) < 1500

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_arms
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
@@ -124,7 +124,7 @@ def run(options: Options) -> int:
     if options.json:
         print_json(strict(result))
     else:
-        print(check_text(result, everything=options.all))
+        show(check_text(result, everything=options.all))
         if files is not None:
             print(f"\nThe page: {files[0].resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
 
 
@@ -121,7 +121,7 @@ def run(options: Options) -> int:
     if options.json:
         print_json(report.summary)
         return 0
-    print(report.table)
+    show(report.table)
     if written:
         print()
     for path in written:

@@ -21,17 +21,25 @@ SIZES = frozenset({"--base", "--target", "--corners", "--sizes"})
 """Options of any verb whose words are sizes."""
 
 
-def printed(help_of: Callable[[], object], *, only: Set[str] = frozenset(), more: str = "") -> None:
+def printed(
+    help_of: Callable[[], object],
+    *,
+    only: Set[str] = frozenset(),
+    more: str = "",
+    columns: int | None = None,
+) -> None:
     """Print the help that a call prints, in a form for people; its SystemExit goes on.
 
-    Of some options ``only``, where any are named; ``more`` is the command that shows all.
+    Of some options ``only``, where any are named; ``more`` is the command that shows all. As wide
+    as the terminal, unless ``columns`` are given.
     """
     text = _Captured()
     try:
         with contextlib.redirect_stdout(text):
             help_of()
     finally:
-        sys.stdout.write(readable(text.getvalue(), columns=_columns(), only=only, more=more))
+        columns = columns or min(shutil.get_terminal_size().columns, _WIDEST)
+        sys.stdout.write(readable(text.getvalue(), columns=columns, only=only, more=more))
         sys.stdout.flush()
 
 
@@ -50,10 +58,6 @@ class _Captured(io.StringIO):
     @property
     def encoding(self) -> str:  # type: ignore[override]
         return sys.__stdout__.encoding if sys.__stdout__ is not None else "utf-8"
-
-
-def _columns() -> int:
-    return min(shutil.get_terminal_size().columns, _WIDEST)
 
 
 def readable(text: str, *, columns: int, only: Set[str] = frozenset(), more: str = "") -> str:

@@ -8,6 +8,7 @@ import codecs
 import io
 import json as json_format
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -65,6 +66,28 @@ def show_everywhere() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="depthmup.plainly")
+
+
+_COLOURS = {"bold red": "1;31", "bold cyan": "1;36", "bold green": "1;32", "bold yellow": "1;33"}
+_VERDICTS = {
+    "bold green": ("transfers", "pass", "certified", "consistent", "Transfers", "Pass"),
+    "bold red": ("drifts", "fail", "refused", "rejected", "Drifts", "Fail"),
+    "bold yellow": ("undecided", "Undecided"),
+}
+_STYLES = {word: style for style, words in _VERDICTS.items() for word in words}
+_VERDICT = re.compile(rf"\b({'|'.join(_STYLES)})\b")
+
+
+def styled(text: str, style: str, stream: IO[str]) -> str:
+    """The text in a colour, where the stream is a terminal and NO_COLOR is not set."""
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+
+
+def show(text: str) -> None:
+    """Print a result, with its verdicts in their colours on a terminal."""
+    print(_VERDICT.sub(lambda m: styled(m[0], _STYLES[m[0]], sys.stdout), text))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from depthmup import reports
 from depthmup.cli.folders import prepare_folder
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, show
 from depthmup.reports.certificate import certificate_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def deliver(
         else:
             print(reports.plain_table(study))
     for certificate in certificates:
-        print(f"\n{certificate_text(certificate)}")
+        show(f"\n{certificate_text(certificate)}")
     if folder is not None:
         print(f"\nThe page: {(folder / 'report.html').resolve()}")
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from depthmup.cli.output import styled
 from depthmup.cli.sizes import parse_size
 from depthmup.records import RUN_AXES
 from depthmup.records.certificate import size_text
@@ -93,14 +94,14 @@ def run(options: Options) -> int:
     from depthmup.reports import write_text
 
     files = None if options.out is None else page_and_data(options.out, "plan")
-    given = Model.load(options.model, batch=options.batch)
     base, target = _sizes(options)
-    own = resolved(given)
+    own = resolved(Model.load(options.model, batch=options.batch))
     check_axes(own, base)
     if smaller := [axis for axis in target if target[axis] < base[axis]]:
         print(
-            f"depthmup: warning: the target's {' and '.join(smaller)} is smaller than the base's. "
-            "--base is the model that was tuned, --target the one to train.",
+            f"{styled('warning:', 'bold yellow', sys.stderr)} the target's "
+            f"{' and '.join(smaller)} {'is' if len(smaller) == 1 else 'are'} smaller than the "
+            "base's. --base is the model that was tuned, --target the one to train.",
             file=sys.stderr,
         )
     torch.manual_seed(0)

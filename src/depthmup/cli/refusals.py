@@ -12,12 +12,14 @@
 """
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
 from depthmup.cli.interrupts import INTERRUPTED, status_of
+from depthmup.cli.output import styled
 from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
 
@@ -37,7 +39,7 @@ def explained(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         return readers_gone()
     except KeyboardInterrupt as interrupt:
-        _say("interrupted.")
+        say_error("interrupted.")
         status = status_of(interrupt)
     except BaseException as error:
         # SystemExit too: a model's factory that calls sys.exit(0) has not measured anything.
@@ -60,17 +62,17 @@ def _explain(error: BaseException) -> int:
         raise error
     if (trace := own_trace(error)) is not None:
         if isinstance(error, SystemExit):
-            _say(f"your own code ended the program by sys.exit({error.code!r}):\n\n{trace}")
+            say_error(f"your own code ended the program by sys.exit({error.code!r}):\n\n{trace}")
         else:
-            _say(f"your own code raised {type(error).__name__}:\n\n{trace}")
+            say_error(f"your own code raised {type(error).__name__}:\n\n{trace}")
         return OWN_CODE
     if _is_of_workers(error):
-        _say(str(error))
+        say_error(str(error))
         return OWN_CODE
     if is_refusal(error) or _has_message(error):
-        _say(_text(error))
+        say_error(_text(error))
         return REFUSED
-    _say(
+    say_error(
         "this is a mistake in depthmup, not yours. Please report it with the command and this:\n\n"
         + "".join(traceback.format_exception(error)).rstrip()
     )
@@ -104,5 +106,15 @@ def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _say(text: str) -> None:
-    print(f"depthmup: {printable(text)}", file=sys.stderr)
+_SENTENCES = re.compile(r"(?s)(.+?(?<!e\.g|i\.e)\.) (?=[A-Z`])(.+)")
+
+
+def say_error(text: str) -> None:
+    """Print an error, and on a line of its own the hint that follows its first sentence."""
+    text = printable(text)
+    error, hint = text, ""
+    if "\n" not in text and (parts := _SENTENCES.fullmatch(text)):
+        error, hint = parts.groups()
+    print(f"{styled('error:', 'bold red', sys.stderr)} {error}", file=sys.stderr)
+    if hint:
+        print(f"{styled('hint:', 'bold cyan', sys.stderr)} {hint}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH; arms: ``depth=4,8,16``."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,10 +19,14 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
         elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
             pairs = {"width": int(width), "depth": int(depth)}
         else:
-            near = f" Did you mean {word}x2, or depth={word}?" if word.isdecimal() else ""
+            got, near = " ".join(words), ""
+            pair = re.fullmatch(r"(\d+)(?:[ ,]+(\d+))?", got)
+            if pair:
+                near = f" Did you mean {pair[1]}x{pair[2] or 2}?"
+                near = near if pair[2] else f"{near[:-1]}, or depth={pair[1]}?"
             raise ValueError(
                 f"Expected {option} as NAME=VALUE for each axis, such as depth=64 width=1024, or "
-                f"as WIDTHxDEPTH, such as 1024x64; got {word!r}.{near}"
+                f"as WIDTHxDEPTH, such as 1024x64; got {got!r}.{near}"
             )
         if twice := values.keys() & pairs:
             raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")

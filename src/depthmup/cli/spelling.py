@@ -1,10 +1,12 @@
-"""What people type: lists with commas, 1e3 for 1000, and names of commands with typos."""
+"""What people type: lists with commas, 1e3 for 1000, and commands and options with typos."""
 
 import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
 
 _NUMBERS = re.compile(r"[-+.\de]+(,[-+.\de]+)+,?")
 _NAMES = re.compile(r"[A-Za-z][\w.()+/-]*(,[A-Za-z][\w.()+/-]*)+,?")
@@ -19,18 +21,29 @@ def as_meant(words: Sequence[str], options: type) -> list[str]:
     Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
     one scheme.
     """
-    whole = _whole_numbers(options)
-    option = ""
+    kinds = {name: kind for names, kind, _ in _options(options) for name in names}
+    forms = {int: _NUMBERS, float: _NUMBERS}
     meant = []
-    for word in _with_commas(words, _lists(options)):
+    option = ""
+    for word in words:
+        value, equals = word, ""
         if word.startswith("--"):
-            option, equals, value = word[2:].partition("=")
+            option, equals, value = word.partition("=")
             option = option.replace("_", "-")
-            if equals and option in whole:
-                word = f"--{option}={_digits(value)}"
-        elif option in whole:
-            word = _digits(word)
-        meant.append(word)
+            if not equals:
+                meant.append(word)
+                continue
+        of, several = _value(kinds.get(option, str))
+        form = forms.get(of) or (_NAMES if option[2:] in _LISTS_OF_NAMES else None)
+        values = [value]
+        if several and form is not None and form.fullmatch(value):
+            values = value.strip(",").split(",")
+            if equals:
+                meant.append(option)
+                equals = ""
+        if of is int:
+            values = [_digits(each) for each in values]
+        meant += [f"{option}={values[0]}"] if equals else values
     return meant
 
 
@@ -41,69 +54,97 @@ def _digits(word: str) -> str:
     return str(int(float(word)))
 
 
-def _with_commas(words: Sequence[str], lists: Mapping[str, re.Pattern[str]]) -> list[str]:
-    split: list[str] = []
-    option = ""
-    for word in words:
-        if word.startswith("--"):
-            option, equals, value = word[2:].partition("=")
-            option = option.replace("_", "-")
-            if equals and option in lists and lists[option].fullmatch(value):
-                split += [f"--{option}", *value.strip(",").split(",")]
-                continue
-        elif option in lists and lists[option].fullmatch(word):
-            split += word.strip(",").split(",")
-            continue
-        split.append(word)
-    return split
-
-
-def _whole_numbers(options: type) -> set[str]:
-    """Options whose values are whole numbers, one or several."""
-    names: set[str] = set()
+def _options(options: type) -> Iterator[tuple[tuple[str, ...], Any, Field[Any]]]:
+    """The names of every option, none of a positional; the type of its value; and its field."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
-        kind = hints[field.name]
-        if get_origin(kind) is Annotated:
-            kind = get_args(kind)[0]
-        if is_dataclass(kind):
-            names |= _whole_numbers(kind)  # type: ignore[arg-type]
-        elif int in (kind, *get_args(kind), _several(kind)):
-            names.add(field.name.replace("_", "-"))
-    return names
-
-
-def _lists(options: type) -> dict[str, re.Pattern[str]]:
-    """Options that take several values, with the form of values that a comma separates."""
-    patterns: dict[str, re.Pattern[str]] = {}
-    hints = get_type_hints(options, include_extras=True)
-    for field in fields(options):
-        name, kind = field.name.replace("_", "-"), hints[field.name]
-        aliases: tuple[str, ...] = ()
+        kind, more = hints[field.name], ()
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
-            aliases = tuple(a for m in more for a in getattr(m, "aliases", None) or ())
         if is_dataclass(kind):
-            patterns |= _lists(kind)  # type: ignore[arg-type]
+            yield from _options(kind)  # type: ignore[arg-type]
             continue
-        values = _several(kind)
-        if values in (int, float):
-            patterns |= {n.lstrip("-"): _NUMBERS for n in (name, *aliases)}
-        elif values is not None and name in _LISTS_OF_NAMES:
-            patterns |= {n.lstrip("-"): _NAMES for n in (name, *aliases)}
-    return patterns
+        name = next((n for m in more if (n := getattr(m, "name", None))), field.name)
+        aliases = [a for m in more for a in getattr(m, "aliases", None) or ()]
+        names = () if tyro.conf.Positional in more else (f"--{name.replace('_', '-')}", *aliases)
+        yield names, kind, field
 
 
-def _several(kind: Any) -> Any:
-    """The type of the values of ``tuple[type, ...]``, also where it may be None."""
+def _value(kind: Any) -> tuple[Any, bool]:
+    """The type of an option's values, also where it may be None, and whether it takes several."""
     for member in (kind, *get_args(kind)):
-        if get_origin(member) is tuple and get_args(member)[1:] == (...,):
-            return get_args(member)[0]
-    return None
+        if get_origin(member) is tuple:
+            return get_args(member)[0], True
+    members = [m for m in get_args(kind) if m is not type(None)]
+    return (kind if get_origin(kind) is Literal or not members else members[0]), False
+
+
+def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
+    """What is wrong with a command line that the parser has refused, and what to type instead.
+
+    Example:
+        >>> from depthmup.cli.plan import Options
+        >>> mistake(["mine.py:make", "--base", "64x4"], "plan", Options)
+        ('mine.py:make stands without an option.', 'Use --model mine.py:make.')
+    """
+    listed = list(_options(options))
+    kinds = {name: kind for names, kind, _ in listed for name in names}
+    given, loose, wrong = set(), [], ""
+    option, room = "", 0.0
+    for word in (*words, "--"):
+        if word.startswith("--"):
+            if room == 1:
+                wrong = wrong or f"{option} needs a value."
+            if word == "--":
+                break
+            option, equals, word = word.partition("=")
+            option = option.replace("_", "-")
+            if option not in kinds:
+                near = difflib.get_close_matches(option, kinds, n=1)
+                meant = f"Did you mean {near[0]}? " if near else ""
+                lists = f"`depthmup {verb} --help` lists the options."
+                return f"There is no option {option}.", meant + lists
+            given.add(option)
+            of, several = _value(kinds[option])
+            room = 0 if of is bool else float("inf") if several else 1
+            if not equals:
+                continue
+        if room < 1:
+            loose.append(word)
+        else:
+            room -= 1
+            wrong = wrong or _wrong(word, option, _value(kinds[option])[0])
+    if loose and all(names for names, _, _ in listed):
+        hint = f"`depthmup {verb} --help` lists the options."
+        if "--model" in kinds.keys() - given:
+            hint = f"Use --model {loose[0] if ':' in loose[0] else 'PATH:FUNCTION'}."
+        return f"{loose[0]} stands without an option.", hint
+    if wrong:
+        return wrong, f"`depthmup {verb} --help` describes it."
+    for names, _, field in listed:
+        needed = field.default is MISSING and field.default_factory is MISSING
+        if needed and not (given & set(names) if names else loose):
+            name = names[0] if names else field.name.upper()
+            return f"{name} is missing.", f"`depthmup {verb} --help` has examples."
+    return "", ""
+
+
+def _wrong(word: str, option: str, of: Any) -> str:
+    """Why a word is no value of an option; empty if it is one."""
+    if get_origin(of) is Literal:
+        choices = [str(choice) for choice in get_args(of) if choice]
+        return "" if word in choices else f"{option} takes {', '.join(choices)}; got {word!r}."
+    if of not in (int, float):
+        return ""
+    try:
+        of(word)
+    except ValueError:
+        return f"{option} takes {'whole ' if of is int else ''}numbers; got {word!r}."
+    return ""
 
 
 def unknown_command(word: str, commands: Collection[str]) -> str:
-    """What to say of a command that does not exist.
+    """The error for a command that does not exist.
 
     Example:
         >>> unknown_command("tranfer", ["plan", "transfer"])

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from depthmup.notebook import time_left
+from depthmup.notebook import runs_done, time_left
 from depthmup.sweep import Progress
 
 # In a log file: often enough to see that it goes on, seldom enough for a sweep of hours.
@@ -56,15 +56,11 @@ class Display:
         """Update the bar, or print a line every ten seconds; called many times a second."""
         left = time_left(progress)
         if self._live:
-            self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
+            total = max(progress.cells, progress.most)
+            self._bar.update(self._task, completed=progress.done, total=total, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            print(
-                f"{progress.done} of {'about ' if progress.open else ''}{progress.cells} runs, "
-                f"{progress.fraction:.0%} of the work, {left}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"{runs_done(progress)}, {left}", file=sys.stderr, flush=True)
 
 
 class NetworksDone:

@@ -1,50 +1,20 @@
-"""The verbs: what ``depthmup`` says of them, and how one of them is run."""
+"""The verbs: their overview, and how one of them is run."""
 
+import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, Union
 
 import tyro
 
 from depthmup._version import __version__
-from depthmup.cli import (
-    check,
-    doctor,
-    fit,
-    limit,
-    merge,
-    next_runs,
-    plan,
-    predict,
-    regimes,
-    report,
-    reproduce,
-    rules,
-    transfer,
-)
 from depthmup.cli.help import printed
 from depthmup.cli.output import json_alone
-from depthmup.cli.refusals import REFUSED, explained
-from depthmup.cli.spelling import as_meant, unknown_command
-
-VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
-    "plan": (plan.Options, plan.run),
-    "transfer": (transfer.Options, transfer.run),
-    "fit": (fit.Options, fit.run),
-    "next": (next_runs.Options, next_runs.run),
-    "report": (report.Options, report.run),
-    "merge": (merge.Options, merge.run),
-    "limit": (limit.Options, limit.run),
-    "regimes": (regimes.Options, regimes.run),
-    "rules": (rules.Options, rules.run),
-    "check": (check.Options, check.run),
-    "predict": (predict.Options, predict.run),
-    "reproduce": (reproduce.Options, reproduce.run),
-    "doctor": (doctor.Options, doctor.run),
-}
-
-EVERYDAY: Mapping[str, frozenset[str]] = {"transfer": transfer.EVERYDAY}
-"""Options that ``--help`` shows of a verb with many; ``--help-all`` shows all."""
+from depthmup.cli.refusals import REFUSED, explained, say_error
+from depthmup.cli.spelling import as_meant, mistake, unknown_command
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Your model": {
@@ -70,6 +40,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "completion": "print a completion script for bash, zsh, tcsh or fish",
     },
 }
+
+VERBS = tuple(verb for group in GROUPS.values() for verb in group if verb != "completion")
+"""Each is a module of this package with ``Options`` and ``run``, loaded when it is called."""
 
 EXAMPLES = (
     "depthmup transfer --preset tiny --out runs/first",
@@ -109,16 +82,21 @@ def overview() -> str:
     return "\n".join(lines)
 
 
+def module_of(verb: str) -> ModuleType:
+    """The module of a verb."""
+    return import_module(f"depthmup.cli.{verb}")
+
+
 def parse(arguments: Sequence[str]) -> Any:
     """The options of the verb that the command line names."""
     config = (tyro.conf.FlagCreatePairsOff,)
     verb, *rest = arguments
     if verb in VERBS:
         # Alone, so that a misspelled option is not answered with those of other verbs.
-        return tyro.cli(VERBS[verb][0], prog=f"depthmup {verb}", args=rest, config=config)
+        return tyro.cli(module_of(verb).Options, prog=f"depthmup {verb}", args=rest, config=config)
     commands = [
-        Annotated[options, tyro.conf.subcommand(verb, prefix_name=False)]
-        for verb, (options, _) in VERBS.items()
+        Annotated[module_of(verb).Options, tyro.conf.subcommand(verb, prefix_name=False)]
+        for verb in VERBS
     ]
     choice: Any = Union[tuple(commands)]  # noqa: UP007 - made at run time
     return tyro.cli(
@@ -145,17 +123,27 @@ def run(words: list[str]) -> int:
         if {"-h", "--help"} & set(rest):
             print(COMPLETION, flush=True)
             return 0
-        verb, rest = "--tyro-print-completion", rest or ["bash"]
-    elif not verb.startswith("-"):
-        if verb not in VERBS:
-            print(f"depthmup: {unknown_command(verb, VERBS)}", file=sys.stderr)
-            return REFUSED
-        rest = as_meant(rest, VERBS[verb][0])
+        parse(["--tyro-print-completion", *(rest or ["bash"])])  # ends here
+    if verb not in VERBS:
+        say_error(unknown_command(verb, VERBS))
+        return REFUSED
     if {"-h", "--help", "--help-all"} & set(rest):
         # Ends here: a parser raises SystemExit after its help.
-        only = frozenset() if "--help-all" in rest else EVERYDAY.get(verb, frozenset())
+        everyday = getattr(module_of(verb), "EVERYDAY", frozenset())
+        only = frozenset() if "--help-all" in rest else everyday
         printed(lambda: parse([verb, "--help"]), only=only, more=f"depthmup {verb} --help-all")
-    chosen = parse([verb, *rest])
-    work = next(work for options, work in VERBS.values() if type(chosen) is options)
+    options = module_of(verb).Options
+    rest = as_meant(rest, options)
+    told = io.StringIO()
+    try:
+        with redirect_stderr(told):
+            chosen = parse([verb, *rest])
+    except SystemExit:
+        error, hint = mistake(rest, verb, options)
+        if error:
+            say_error(f"{error} {hint}")
+        else:  # in the parser's own words
+            print(told.getvalue(), end="", file=sys.stderr)
+        raise
     with json_alone(getattr(chosen, "json", False)):
-        return explained(lambda: work(chosen))
+        return explained(lambda: int(module_of(verb).run(chosen)))

@@ -19,7 +19,7 @@ from depthmup.reports.text import aligned
 if TYPE_CHECKING:
     from rich.table import Table
 
-_STYLES = {"transfers": "bold green", "drifts": "bold yellow", "undecided": "bold"}
+_STYLES = {"transfers": "bold green", "drifts": "bold red", "undecided": "bold yellow"}
 
 
 def table(study: Study) -> "Table":
@@ -60,7 +60,7 @@ def table(study: Study) -> "Table":
         title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
         verdict.stylize(_STYLES[transfer.verdict.value])
         grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
-    grid.caption = Text("\n".join([_caption(study), *question(study)]))
+    grid.caption = Text("\n".join([*question(study), *_below(study)]))
     grid.caption_justify = "left"
     return grid
 
@@ -111,15 +111,19 @@ def plain_table(study: Study) -> str:
         >>> print(plain_table(example_study()).splitlines()[0])
         Use learning rate 2.8e-3 with Depth-muP. It holds from depth 8 to 64.
     """
-    schemes, lined = transfers(study), by_slice(study)
+    lined = by_slice(study)
     lines = [_header(study), *(_cells(lined, transfer) for transfer in transfers(lined))]
     text = aligned(lines)
     rule = "-" * max(map(len, text))
-    why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
-    return "\n".join(
-        [*said(study), *asked, "", text[0], rule, *text[1:], "", _caption(study), *why]
-    )
+    return "\n".join([*said(study), *asked, "", text[0], rule, *text[1:], "", *_below(study)])
+
+
+def _below(study: Study) -> list[str]:
+    """What the columns hold, and the reason of every verdict."""
+    schemes = transfers(study)
+    why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
+    return [_caption(study), *why]
 
 
 def said(study: Study) -> list[str]:

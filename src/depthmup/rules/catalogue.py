@@ -283,8 +283,10 @@ def scheme(name: "str | Scheme") -> Scheme:
         return _FIXED[_ALIASES[pair.name]] if pair.name in _ALIASES else pair
     if key.startswith("completep-"):
         return completep(key.removeprefix("completep-"))
-    near = difflib.get_close_matches(_compact(key), _SPELLINGS, n=1)
-    meant = f" Did you mean {_SPELLINGS[near[0]]}?" if near else ""
+    near = difflib.get_close_matches(_compact(key), _SPELLINGS, n=3)
+    # Two schemes may begin alike: completep and complete-dp.
+    names = dict.fromkeys(_SPELLINGS[spelling] for spelling in near)
+    meant = f" Did you mean {' or '.join(names)}?" if names else ""
     raise ValueError(
         f"Expected a scheme ({', '.join(_FIXED)}) or a pair of exponents such as 3/4,1/4; "
         f"got {name!r}.{meant}"

@@ -1,5 +1,6 @@
 """Optimizers by name or class: which family they belong to, and what must be known of some."""
 
+import difflib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -213,6 +214,11 @@ def named(optimizer: "str | Family | type") -> tuple[str, Family]:
         if plain in OPTIMIZERS:
             return plain, OPTIMIZERS[plain]
         _refuse(plain, optimizer)
+    if near := difflib.get_close_matches(str(optimizer).lower(), (*OPTIMIZERS, *Family), n=3):
+        raise ValueError(
+            f"Expected an optimizer by its name or class, or a family; got {optimizer!r}. "
+            f"Did you mean {' or '.join(near)}?"
+        )
     raise ValueError(
         f"Expected an optimizer ({', '.join(OPTIMIZERS)}) by its name or class, or a family "
         f"({', '.join(Family)}); got {optimizer!r}. For another optimizer, name its family: "

@@ -21,21 +21,30 @@ NOTED = 1.0
 class Progress:
     """The progress of a sweep: results done out of ``cells``, and the fraction of the work done.
 
-    ``open`` says that the plan may still shrink or grow, and what is not done yet is expected.
+    A search may go on after these: ``most`` runs and ``most_work`` times their work are then
+    expected at most, and ``why`` it goes on.
     """
 
     done: int
     cells: int
     fraction: float
     elapsed: float
-    open: bool = False
+    most: int = 0
+    most_work: float = 1.0
+    why: str = ""
 
     @property
     def remaining(self) -> float:
         """Estimated seconds to the end; infinite before anything is known."""
-        if self.fraction <= 0:
-            return float("inf")
-        return self.elapsed * (1 - self.fraction) / self.fraction
+        return self._until(1.0)
+
+    @property
+    def remaining_at_most(self) -> float:
+        """The same, should a search go on."""
+        return self._until(self.most_work)
+
+    def _until(self, work: float) -> float:
+        return self.elapsed * (work / self.fraction - 1) if self.fraction > 0 else float("inf")
 
 
 @dataclass(kw_only=True)

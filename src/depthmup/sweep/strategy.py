@@ -52,6 +52,7 @@ class SearchState:
         window: steps over which losses are averaged; the last of training unless given.
         pending: runs without a record, all of which the next round needs; none at the end.
         rest, rest_runs: the work and the runs expected after them.
+        why: these runs are made, for the first variant whose search goes on.
         rounds: finished ones.
         ended: by variant, why its search is over.
     """
@@ -65,6 +66,7 @@ class SearchState:
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
     rest_runs: int = 0
+    why: str = ""
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
@@ -75,6 +77,15 @@ class SearchState:
     @property
     def done(self) -> bool:
         return not self.pending
+
+    @property
+    def going_on(self) -> int:
+        """The runs made for variants whose search goes on."""
+        return sum(
+            sum(seeds.values())
+            for (name, _), seeds in self.sweep.asked.items()
+            if name not in self.ended
+        )
 
     @property
     def work(self) -> float:
@@ -145,7 +156,8 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
         if missing:
             rest = math.fsum(step.round.rest for step in steps.values())
             rest_runs = sum(step.round.rest_runs for step in steps.values())
-            return replace(state, pending=missing, rest=rest, rest_runs=rest_runs)
+            why = next(iter(steps.values())).round.why
+            return replace(state, pending=missing, rest=rest, rest_runs=rest_runs, why=why)
         state = _absorbed(state, steps, store.records(new))
         rounds -= 1
     return state
