@@ -93,13 +93,15 @@ class _Plan:
 
     def whole(self, progress: Progress) -> Progress:
         """The progress of one round as that of the whole."""
-        total = self.work + self.pending + self.rest
+        total, cells = self.work + self.pending, self.done + progress.cells
         return Progress(
             done=self.done + progress.done,
-            cells=self.done + progress.cells + self.rest_runs,
+            cells=cells,
             fraction=(self.work + progress.fraction * self.pending) / total if total else 1.0,
             elapsed=time.monotonic() - self.started,
-            open=self.open,
+            most=cells + self.rest_runs if self.open else 0,
+            most_work=1 + (self.rest / total if total else 0.0),
+            why="searches go on until their verdicts are decided",
         )
 
 

@@ -58,7 +58,8 @@ def _options(options: type) -> Iterator[tuple[tuple[str, ...], Any, Field[Any]]]
     """The names of every option, none of a positional; the type of its value; and its field."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
-        kind, more = hints[field.name], ()
+        kind: Any = hints[field.name]
+        more: list[Any] = []
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
         if is_dataclass(kind):

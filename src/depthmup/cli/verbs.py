@@ -129,7 +129,7 @@ def run(words: list[str]) -> int:
         return REFUSED
     if {"-h", "--help", "--help-all"} & set(rest):
         # Ends here: a parser raises SystemExit after its help.
-        everyday = getattr(module_of(verb), "EVERYDAY", frozenset())
+        everyday: frozenset[str] = getattr(module_of(verb), "EVERYDAY", frozenset())
         only = frozenset() if "--help-all" in rest else everyday
         printed(lambda: parse([verb, "--help"]), only=only, more=f"depthmup {verb} --help-all")
     options = module_of(verb).Options
