@@ -134,7 +134,7 @@ def test_measured_optima_stand_beside(summary, tmp_path, capsys):
     page = out.with_suffix(".html").read_text()
     assert "measured" in page
     assert main(["limit", "--optimum", "--activation", "relu", "--measured", str(summary)]) == 0
-    assert "−0.50" in capsys.readouterr().out
+    assert "−29%" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

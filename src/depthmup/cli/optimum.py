@@ -125,16 +125,16 @@ def _headline(prediction: Any) -> str:
 
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
-    from depthmup.reports.sentences import number
+    from depthmup.records.finding import change
     from depthmup.reports.text import aligned
 
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
-    rows = [("depth", "factor", "octaves", *(["measured"] if beside else []))]
+    rows = [("depth", "factor", "change", *(["measured"] if beside else []))]
     for depth, factor, octaves in zip(
         prediction.depths, prediction.factors, prediction.octaves, strict=True
     ):
-        of_depth = number(beside[depth].value) if depth in beside else ""
-        rows.append((str(depth), f"{factor:.3g}", number(octaves), *([of_depth] if beside else [])))
+        of_depth = change(beside[depth].value) if depth in beside else ""
+        rows.append((str(depth), f"{factor:.3g}", change(octaves), *([of_depth] if beside else [])))
     print(*aligned(rows, left=()), sep="\n")
     if math.isfinite(prediction.drift):
         print(f"\n{_headline(prediction)} {_RULE}")

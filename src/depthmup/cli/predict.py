@@ -113,16 +113,16 @@ def run(options: Options) -> int:
 
 def _print(prediction: Any) -> None:
     from depthmup.records import sentence
-    from depthmup.reports.sentences import interval, number
+    from depthmup.records.finding import change, change_span
     from depthmup.reports.text import aligned
 
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
     print(f"{what}: predicted from {prediction.seeds} seeds")
     for along in prediction.axes:
-        rows = [(along.axis, "sharpness", "octaves", "95% over seeds")]
+        rows = [(along.axis, "sharpness", "change", "95% over seeds")]
         for at in along.sizes:
-            sharp, octaves = f"{at.curvature.value:.3g}", number(at.octaves.value)
-            rows.append((str(along.size(at)), sharp, octaves, interval(at.octaves)))
+            moved, span = change(at.octaves.value), change_span(at.octaves.low, at.octaves.high)
+            rows.append((str(along.size(at)), f"{at.curvature.value:.3g}", moved, span))
         print("", *aligned(rows, left=(3,)), sep="\n")
         print(sentence(prediction, along.axis))
     for note in prediction.notes:

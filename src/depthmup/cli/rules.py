@@ -75,7 +75,7 @@ def run(options: Options) -> int:
 def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
     from depthmup.reports.text import aligned
 
-    header = ["rule", "lr x", "octaves", *(["lr"] if lr else []), "decay x", "epsilon x"]
+    header = ["rule", "lr x", *(["lr"] if lr else []), "decay x", "epsilon x"]
     rows = [[*header, "1 - beta x", "says nothing of"]]
     for one in rules:
         averages = f"{one.one_minus_beta:.3g}"
@@ -84,7 +84,7 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
         rows.append(
             [
                 one.rule.name,
-                *(_of_rate(one, lr) if one.rule.exponents else ["–"] * (3 if lr else 2)),
+                *(_of_rate(one, lr) if one.rule.exponents else ["–"] * (2 if lr else 1)),
                 f"{one.decay:.3g}",
                 f"{one.epsilon:.3g}",
                 averages,
@@ -97,7 +97,7 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
 
 def _of_rate(one: Said, lr: float | None) -> list[str]:
     rate = [f"{lr * one.lr:.3g}"] if lr else []
-    return [f"{one.lr:.3g}", f"{math.log2(one.lr):+.2f}", *rate]
+    return [f"{one.lr:.3g}", *rate]
 
 
 def _span(rules: tuple[Said, ...]) -> str:
@@ -119,10 +119,10 @@ def _span(rules: tuple[Said, ...]) -> str:
 
 
 def _between(rules: list[Said]) -> str:
-    """The octaves from the least to the largest, and which these are; rules come in order."""
+    """The factor from the least to the largest, and which these are; rules come in order."""
     least, most = rules[0], rules[-1]
     return (
-        f"{math.log2(most.lr / least.lr):.1f} octaves: from {least.lr:.3g} times the base's "
+        f"a factor of {most.lr / least.lr:.3g}: from {least.lr:.3g} times the base's "
         f"learning rate ({least.rule.name}) to {most.lr:.3g} times ({most.rule.name})"
     )
 

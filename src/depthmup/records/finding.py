@@ -72,6 +72,16 @@ def change_span(low: float, high: float) -> str:
     return f"{change(low)} to {change(high)}"
 
 
+def in_percent(octaves: Estimate) -> str:
+    """An estimate in octaves as a change in percent, with its interval.
+
+    Example:
+        >>> in_percent(Estimate(value=-0.06, low=-0.2, high=0.06))
+        '−4% (−13% to +4%)'
+    """
+    return f"{change(octaves.value)} ({change_span(octaves.low, octaves.high)})"
+
+
 class Place(StrEnum):
     """Where on the grid the best learning rate of one size lies."""
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
-from depthmup.records.finding import Estimate, change, change_span
+from depthmup.records.finding import Estimate, change, in_percent
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
-from depthmup.reports.sentences import interval, number, rate, rate_interval
+from depthmup.reports.sentences import number, rate, rate_interval
 from depthmup.reports.text import aligned
 from depthmup.reports.theme import PAGE
 
@@ -77,9 +77,7 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
         )
     )
     slopes = ", ".join(
-        f"{change(s.estimate.value)} per doubling of {s.axis} "
-        f"({change_span(s.estimate.low, s.estimate.high)})"
-        for s in certificate.slopes
+        f"{in_percent(s.estimate)} per doubling of {s.axis}" for s in certificate.slopes
     )
     moves = _MOVES[certificate.verdict].format(certificate.tuned.name)
     return (
@@ -213,13 +211,12 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
     if metrics is None:
         return []
     robust = "; ".join(
-        f"{_signed(s.estimate.value)} per doubling of {s.axis} {interval(s.estimate)}"
-        for s in metrics.robustness
+        f"{in_percent(s.estimate)} per doubling of {s.axis}" for s in metrics.robustness
     )
     horizon = metrics.horizon_penalty
     return [
-        ("Fit: residual of the law", f"{number(metrics.fit_error, 3)} octaves"),
-        ("Robustness: log2 of the curvature", robust),
+        ("Fit: usual distance from the law", change(metrics.fit_error).replace("+", "±")),
+        ("Robustness: change of the curvature", robust),
         (
             f"Excess loss at the horizon: the base's {certificate.tuned.word} at 16 times the "
             "largest size",
@@ -258,8 +255,3 @@ def _measured_on(certificate: Certificate) -> str:
         + (f"{values} are those of the base, which the scheme scales; i" if scheme else "I")
         + "ntervals hold 90%."
     )
-
-
-def _signed(value: float) -> str:
-    text = number(value)
-    return text if text.startswith("−") or math.isnan(value) else f"+{text}"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import change, change_span
+from depthmup.records.finding import change_span, in_percent
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.charts import (
     drift,
@@ -92,9 +92,7 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     draw, says = _STUDY[name]
     chart = draw(study if name == "drift" else drawn(study), style=style)
     verdicts = "; ".join(
-        f"{t.title} {t.verdict.value}, {change(t.drift.value)} "
-        f"({change_span(t.drift.low, t.drift.high)})"
-        for t in transfers(study)
+        f"{t.title} {t.verdict.value}, {in_percent(t.drift)}" for t in transfers(study)
     )
     named = {
         "axis": study.axis,

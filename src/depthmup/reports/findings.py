@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from depthmup.records import Estimate, JointLaw, Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.finding import in_percent
 from depthmup.reports.sentences import interval, number, significant
 from depthmup.reports.study_rows import Row, optimum_rows, point_rows, transfer_rows
 
@@ -105,11 +106,11 @@ def bend_sentence(bend: Estimate) -> str:
 
     Example:
         >>> bend_sentence(Estimate(value=0.1, low=0.05, high=0.15))
-        ' The drift changes by 0.10 per doubling [0.05, 0.15].'
+        ' With every doubling this change itself moves by +7% (+4% to +11%).'
     """
     if not bend.known or not bend.outside(0, 0):
         return ""
-    return f" The drift changes by {number(bend.value)} per doubling {interval(bend)}."
+    return f" With every doubling this change itself moves by {in_percent(bend)}."
 
 
 def law_sentence(law: JointLaw) -> str:
@@ -141,7 +142,7 @@ def span_sentence(certificate: Certificate) -> str:
     return (
         f"Published rules, started from the best value at the base, prescribe from {low[0]:.3g} "
         f"({low[1]}) to {high[0]:.3g} ({high[1]}) there: "
-        f"{math.log2(high[0] / low[0]):.1f} octaves apart."
+        f"a factor of {high[0] / low[0]:.2g} apart."
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from depthmup.records import Prediction, sentence
+from depthmup.records.finding import change, change_span, in_percent
 from depthmup.reports.optimum_chart import Movement, movement, optimum_chart
 from depthmup.reports.page import Page, Plot, Section, Table
-from depthmup.reports.sentences import interval, number
 from depthmup.reports.theme import PAGE
 
 
@@ -36,7 +36,7 @@ def optimum_page(
         >>> stays, falls = (Estimate(value=v, low=v - 0.1, high=v + 0.1) for v in (0.0, -0.5))
         >>> falling = Movement(label="predicted", sizes=(8, 16), octaves=(stays, falls))
         >>> text = optimum_page({"depth": (falling, None)}, title="SP", headline="It falls.")
-        >>> "It falls." in text and "[\N{MINUS SIGN}0.60, \N{MINUS SIGN}0.40]" in text
+        >>> "It falls." in text and "\N{MINUS SIGN}34% to \N{MINUS SIGN}24%" in text
         True
     """
     sections = []
@@ -65,14 +65,13 @@ def optimum_page(
 
 def _table(predicted: Movement, measured: Movement | None) -> dict[str, list[str]]:
     """Columns by their titles; an interval that nothing has is left out."""
-    columns = {"octaves": [number(at.value) for at in predicted.octaves]}
+    columns = {"change from the base": [change(at.value) for at in predicted.octaves]}
     if any(at.low < at.high for at in predicted.octaves):
-        columns["interval"] = [interval(at) for at in predicted.octaves]
+        columns["interval"] = [change_span(at.low, at.high) for at in predicted.octaves]
     if measured is not None:
         beside = dict(zip(measured.sizes, measured.octaves, strict=True))
         columns["measured"] = [
-            f"{number(beside[size].value)} {interval(beside[size])}" if size in beside else ""
-            for size in predicted.sizes
+            in_percent(beside[size]) if size in beside else "" for size in predicted.sizes
         ]
     return columns
 
@@ -98,9 +97,8 @@ def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> s
         headline=" ".join(sentence(prediction, along.axis) for along in prediction.axes),
         notes=[
             *prediction.notes,
-            "Octaves of the best learning rate above the base's. The intervals do not include the "
-            "error of the rule itself: for SGD on small batches the direction is usually right and "
-            "the size often too large. Nothing was trained.",
+            "Nothing was trained. The intervals do not include the error of the rule itself: for "
+            "SGD on small batches the direction is usually right and the size often too large.",
         ],
         command=command,
     )

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
-from depthmup.records.finding import change_span
+from depthmup.records.finding import change, change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import Chart, Layer, band_of, draw, known
 from depthmup.reports.charts import scheme_colours
 from depthmup.reports.page import Section, Table
-from depthmup.reports.sentences import interval, number
+from depthmup.reports.sentences import UNKNOWN, rate
 from depthmup.reports.study_rows import Row, title_of, transfers
 from depthmup.reports.theme import BAND, SCREEN, Style
 
@@ -44,7 +44,7 @@ def rounds(study: Study) -> list[Section]:
         table = Table(
             rows=rows,
             name=f"Rounds of {title}",
-            numbers=("Round", "Work", "Drift", "Interval"),
+            numbers=("Round", "Work", "Change", "Interval"),
             faint=("Interval",),
         )
         sections.append(
@@ -66,8 +66,8 @@ def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
         "Why": one.why[:1].upper() + one.why[1:],
         "Runs": _runs(one.asked),
         "Work": f"{one.work / story.work:.1%}" if story.work else "",
-        "Drift": number(drift.value),
-        "Interval": interval(drift) if math.isfinite(drift.high) else "",
+        "Change": change(drift.value) if drift.known else UNKNOWN,
+        "Interval": change_span(drift.low, drift.high) if math.isfinite(drift.high) else "",
     }
 
 
@@ -76,15 +76,14 @@ def _runs(asked: Sequence[Asked]) -> str:
 
     Example:
         >>> _runs([Asked(size={"depth": 8}, log2_lr=k, seeds=(0, 1)) for k in (-7.0, -6.0)])
-        'depth 8: 2^−7, 2^−6 (seeds 0, 1)'
+        'depth 8: 7.8e-3, 0.016 (seeds 0, 1)'
     """
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     varied = {a for one in asked for a in one.size if len({o.size[a] for o in asked}) > 1}
     for one in asked:
         axes = [a for a in one.size if a in varied] or list(one.size)[-1:]
         size = ", ".join(f"{a} {one.size[a]}" for a in axes)
-        rate = f"2^{one.log2_lr:g}".replace("-", "−")
-        groups.setdefault((size, one.seeds), []).append(rate)
+        groups.setdefault((size, one.seeds), []).append(rate(2.0**one.log2_lr))
     return "; ".join(
         f"{size}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
         f"({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"

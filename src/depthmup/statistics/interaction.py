@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Place
+from depthmup.records.finding import in_percent
 from depthmup.statistics.intervals import Array, around
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import Regression
@@ -64,8 +65,7 @@ def interaction_sentence(axis: Axis, other: Axis, change: Estimate) -> str:
     """What an interaction says of the drift along one axis, to stand behind a verdict's reason."""
     if not change.known:
         return f" Whether the drift with {axis} depends on {other} was not measured."
-    numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
-    per = f"per doubling of {other} it changes by {numbers}."
+    per = f"per doubling of {other} it changes by {in_percent(change)}."
     if change.outside(0.0, 0.0):
         return f" The drift with {axis} depends on {other}: {per}"
     return f" That the drift with {axis} depends on {other} was not seen: {per}"

@@ -139,9 +139,8 @@ def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
                 Refusal(
                     lack=Lack.SMALL,
                     reason=(
-                        f"The slope of the optimum against {axis} changes by {bend:+.2f} octaves "
-                        "per doubling from the smallest to the largest sizes: there is no one law "
-                        "yet."
+                        f"The change per doubling of {axis} differs by {change(bend)} between the "
+                        "smallest and the largest sizes: there is no one law yet."
                     ),
                     advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
                 )

@@ -82,7 +82,7 @@ class Sharpening:
         if search.precision is not None:
             need, slack = search.precision, 0.0
             if half <= need:
-                return Done(why=f"the interval is ±{half:.3f}, within the ±{need:g} asked for")
+                return Done(why=f"at {shown}, as narrow as asked for")
         else:
             verdict = standing.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
@@ -171,7 +171,8 @@ class Sharpening:
             asks_so_far += asks
             misfit[n] = error
         if not asks_so_far:
-            return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps"), half
+            spread = change_span(-half, half)
+            return Done(why=f"undecided: {spread} around it after all seeds and finer steps"), half
         named = dict.fromkeys(standing.named(ask.size) for ask in asks_so_far)
         why = f"rates between and beside those at {'; '.join(named)}"
         return Round(asks=asks_so_far, why=why), self._half(look, misfit)

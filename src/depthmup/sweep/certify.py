@@ -95,9 +95,9 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
         Refusal(
             lack=Lack.SEARCH,
             reason=(
-                f"{tuned.begin(tuned.plural)} were found for the verdict, {spacing:g} "
-                f"octave{'' if spacing == 1 else 's'} apart around the optimum: too far to see "
-                "where in a lopsided valley the best one lies."
+                f"{tuned.begin(tuned.plural)} were found for the verdict, a factor of "
+                f"{2.0**spacing:.2g} apart around the optimum: too far to see where in a lopsided "
+                "valley the best one lies."
             ),
             advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
         ),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import Estimate, Place, Record
+from depthmup.records.finding import change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.statistics import (
     TOLERANCE,
@@ -276,7 +277,7 @@ def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) ->
             float(line.misfit_part(row)),
             float(line.scatter_part(row)),
         )
-        told.append(f"±{half:.3f} along {axis}")
+        told.append(f"{change_span(-half, half)} around it along {axis}")
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
 
