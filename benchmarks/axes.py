@@ -35,7 +35,7 @@ from depthmup.sweep import (
     Progress,
     Store,
     Sweep,
-    TrainTogether,
+    TrainTrials,
     run,
     studies,
     together,
@@ -238,7 +238,7 @@ def train(store: Store) -> None:
             )
 
 
-def stacks(trials: Iterable[Trial], *, model: Model) -> list[TrainTogether]:
+def stacks(trials: Iterable[Trial], *, model: Model) -> list[TrainTrials]:
     """Jobs whose members are as many as pay."""
     of_batch: dict[int, list[Trial]] = defaultdict(list)
     for trial in trials:

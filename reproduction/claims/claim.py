@@ -7,7 +7,7 @@ from typing import Any
 
 from depthmup.records import Cell, Data, Run, Task
 from depthmup.rules import DEPTH_MUP, Scheme
-from depthmup.sweep import Measure, Store, TrainTogether
+from depthmup.sweep import Measure, Store, TrainTrials
 from reproduction.evidence import Comparison, Finding, Picture
 
 
@@ -83,7 +83,7 @@ class Experiment:
     conclude: Callable[[Store], Conclusion]
     cells: tuple[Cell, ...] = ()
     measures: tuple[Measure, ...] = ()
-    trials: tuple[TrainTogether, ...] = ()
+    trials: tuple[TrainTrials, ...] = ()
     then: Callable[[Store], Ahead] = nothing
     config: Mapping[str, Any] = field(default_factory=dict)
 

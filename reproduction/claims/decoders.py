@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Design, Store, Sweep, TrainTogether, stored_losses, together
+from depthmup.sweep import Custom, Design, Store, Sweep, TrainTrials, stored_losses, together
 from reproduction.claims.claim import Setting
 from reproduction.claims.common import depths_of, octaves
 
@@ -102,7 +102,7 @@ def custom_sweep(model: "Model", **design: Any) -> Sweep:
     return Sweep(model=Custom(name=model.name, code=model.code), design=Design(**design))
 
 
-def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
+def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTrials, ...]:
     """The jobs that train them, each once."""
     from depthmup.model import by_reference
 

@@ -33,7 +33,7 @@ from depthmup.sweep import (
 )
 from depthmup.sweep.executors.executor import staying
 from depthmup.sweep.executors.processes import leave_if_starting
-from depthmup.sweep.logs import Log, Logged
+from depthmup.sweep.logs import Log
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 from depthmup.sweep.shards import snapshot
 from depthmup.sweep.strategy import check_budget
@@ -158,17 +158,17 @@ def transfer(
         staying(runner.executor) as workers,
         told(progress) as tell_all,
     ):
-        executor = workers if log is None else Logged(executor=workers, log=log)
 
         def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
             first = runner.trainer.first_alone and not len(store)
             run(
                 runs,
                 store=store,
-                executor=executor,
+                executor=workers,
                 jobs=checked,
                 tell=tell,
                 about=about,
+                log=log,
                 first_alone=first,
             )
 

@@ -149,10 +149,10 @@ def test_a_stack_that_does_not_fit_is_halved(log):
     job, seen = Several(tasks=tuple(task("add_one", log, n) for n in range(5))), []
     backlog = Backlog([job], Heard())
     while backlog:
-        attempt = backlog.take()
-        seen.append(len(attempt.job.keys))
-        if len(attempt.job.keys) > 1:
-            backlog.exhausted(attempt, "CUDA out of memory")
+        job = backlog.take()
+        seen.append(len(job.keys))
+        if len(job.keys) > 1:
+            backlog.exhausted(job, "CUDA out of memory")
     assert seen == [5, 3, 2, 2, 1, 1, 1, 1, 1]
 
 
@@ -212,7 +212,7 @@ def test_a_result_that_comes_again_is_not_passed_on(log):
     results = list(job(lambda fraction: None))
     backlog.result(results[0])
     backlog.died(first, "unplugged")
-    assert backlog.take().job == Several(tasks=job.tasks[1:])
+    assert backlog.take() == Several(tasks=job.tasks[1:])
     for result in results:
         backlog.result(result)
     assert heard.results == results

@@ -11,9 +11,8 @@ from sweeps import FOUR_RUNS, measure
 
 import depthmup
 from depthmup.records import Record, Status, Trial
-from depthmup.sweep import trackers
-from depthmup.sweep.logs import log_named
-from depthmup.sweep.trackers import described, run_name
+from depthmup.sweep import logs
+from depthmup.sweep.logs import described, log_named, run_name
 
 
 def record(status, losses, seed=0):
@@ -133,7 +132,7 @@ def test_a_tracker_holds_every_loss_once(read, write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.setattr(trackers, "SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_WRITES", 0.0)
     (finished, how), (diverged, how_diverged) = read(tmp_path, write)
     assert finished == [(0, 2.0), (1, 1.0), (2, 0.5)]
     # MLflow's stores have no infinity, and clip it or leave it out.

@@ -7,7 +7,7 @@ from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
-from depthmup.sweep.jobs import Job, Measure, Train, training
+from depthmup.sweep.jobs import Job, Measure, Train, TrainTrials, together, training
 from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
@@ -16,7 +16,6 @@ from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarn
 from depthmup.sweep.strategy import SearchState, advance, begin, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
-from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial_jobs
 
 __all__ = [
     "MAIN_STORE",
@@ -42,8 +41,7 @@ __all__ = [
     "StoreWarning",
     "Sweep",
     "Train",
-    "TrainTogether",
-    "TrainTrial",
+    "TrainTrials",
     "Variant",
     "WorkerError",
     "advance",
@@ -68,6 +66,5 @@ __all__ = [
     "studies",
     "together",
     "training",
-    "trial_jobs",
     "work",
 ]

@@ -3,23 +3,23 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from depthmup.records import Cell, Measurement, Record, Task, Trial
+from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import work
 from depthmup.training import Placement, train_group
+
+if TYPE_CHECKING:
+    from depthmup.model import Model
+    from depthmup.training.command import RunFolders
 
 Result = Record[Any] | Measurement
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepLoss:
-    """The loss of one step, counted from 0, of a run that is still training."""
-
-    run: Trial
-    step: int
-    loss: float
+StepLoss: TypeAlias = tuple[Trial, int, float]
+"""A run that is still training, one of its steps, counted from 0, and the loss there."""
 
 
 class Tell(Protocol):
@@ -108,6 +108,77 @@ class Train:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainTrials:
+    """Train a trial of a custom model alone, or as one ``stacked`` network several that differ in
+    learning rate and seed.
+
+    ``cost`` is the work of a step per ``Trial.step_work``, in the unit of all jobs. If the job is
+    ``live``, the losses of every step are told at that step. ``folders`` is where a command's runs
+    have their folders.
+    """
+
+    trials: tuple[Trial, ...]
+    model: "Model"
+    device: str = "cpu"
+    threads: int = 1
+    stacked: bool = False
+    cost: float = 1.0
+    live: bool = False
+    folders: "RunFolders | None" = None
+
+    @property
+    def work(self) -> float:
+        return self.cost * sum(t.step_work * t.steps for t in self.trials)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(trial.key for trial in self.trials)
+
+    @property
+    def output(self) -> str:
+        from depthmup.training.command import command_and_last_lines
+
+        if self.folders is None:
+            return ""
+        return command_and_last_lines(self.folders.log(self.trials[0]))
+
+    def only(self, keys: Collection[str]) -> "TrainTrials":
+        return replace(self, trials=tuple(trial for trial in self.trials if trial.key in keys))
+
+    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+        def tell_loss(trial: Trial, step: int, loss: float) -> None:
+            if self.live:
+                tell(step / trial.steps, ((trial, step, loss),))
+
+        if self.stacked:
+            from depthmup.training.stacked_trials import run_together
+
+            yield from run_together(
+                self.trials, self.model, device=self.device, on_progress=tell, on_loss=tell_loss
+            )
+            return
+        from depthmup.training.trial import run_trial
+
+        for trial in self.trials:
+            yield run_trial(
+                trial,
+                self.model,
+                device=self.device,
+                threads=self.threads,
+                folders=self.folders,
+                on_progress=tell,
+                on_loss=partial(tell_loss, trial),
+            )
+
+    def __str__(self) -> str:
+        trial = self.trials[0]
+        what = f"training {trial.model} at {size_text(trial.size)} with {trial.scheme}"
+        if self.stacked:
+            return f"{what} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
+        return f"{what}, learning rate {trial.lr:.4g} and seed {trial.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measure:
     """Compute one task: ``function`` turns its settings into named numbers.
 
@@ -156,3 +227,28 @@ def training(
             for start in range(0, len(alike), members)
         ]
     return sorted(jobs, key=lambda job: -job.work)
+
+
+def together(
+    trials: Iterable[Trial],
+    model: "Model",
+    *,
+    device: str = "cpu",
+    members: int = MEMBERS,
+    cost: float = 1.0,
+) -> list[TrainTrials]:
+    """Jobs of stacked trials, in the order of their first trials."""
+    alike: dict[Trial, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        alike[replace(trial, lr=0.0, seed=0)].append(trial)
+    return [
+        TrainTrials(
+            trials=tuple(group[start : start + members]),
+            model=model,
+            device=device,
+            stacked=True,
+            cost=cost,
+        )
+        for group in alike.values()
+        for start in range(0, len(group), members)
+    ]

@@ -3,11 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
+from depthmup.records import Record
 from depthmup.sweep.executors import Executor, WorkerError
-from depthmup.sweep.jobs import Job, Result, StepLoss, key_of, training
+from depthmup.sweep.jobs import Job, Result, StepLoss, TrainTrials, key_of, training
+from depthmup.sweep.logs import Log
 from depthmup.sweep.store import Asked, Store
 
 NAMED = 10
@@ -47,9 +49,8 @@ class Progress:
         return self.elapsed * (work / self.fraction - 1) if self.fraction > 0 else float("inf")
 
 
-@dataclass(kw_only=True)
 class _Keeper:
-    """Listens to an executor: stores results, adds up progress, collects failures.
+    """Listens to an executor: stores results, logs them, adds up progress, collects failures.
 
     Progress is counted by result: ``weights`` is the work of each, ``fractions`` how much of it is
     done. A job that is tried again continues after its last delivered result, and progress does not
@@ -57,22 +58,25 @@ class _Keeper:
     summing over all n runs at every result would take n^2 additions.
     """
 
-    store: Store
-    session: int
-    tell: Callable[[Progress], None]
-    cells: int
-    done: int
-    weights: Mapping[str, float]
-    started: float = field(default_factory=time.monotonic)
-    fractions: dict[str, float] = field(default_factory=dict)
-    finished: set[str] = field(default_factory=set)
-    failures: list[tuple[Job, str]] = field(default_factory=list)
-    spent: float = 0.0
-    total: float = field(init=False)
-    noted: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.total = math.fsum(self.weights.values())
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        *,
+        store: Store,
+        session: int,
+        tell: Callable[[Progress], None],
+        log: Log | None,
+        cells: int,
+        done: int,
+    ) -> None:
+        self.store, self.session, self.tell, self.log = store, session, tell, log
+        self.cells, self.done = cells, done
+        self.weights = {key: job.work / len(job.keys) for job in jobs for key in job.keys}
+        self.total, self.spent = math.fsum(self.weights.values()), 0.0
+        self.fractions: dict[str, float] = {}
+        self.finished: set[str] = set()
+        self.failures: list[tuple[Job, str]] = []
+        self.started = self.noted = time.monotonic()
 
     @property
     def elapsed(self) -> float:
@@ -88,6 +92,8 @@ class _Keeper:
             self._advance(key, 1.0)
             self.done += 1
         self._report()
+        if self.log is not None and isinstance(result, Record):
+            self.log.write(result)
 
     def note(self) -> None:
         """Store how long this session has worked; stop if the store is gone."""
@@ -107,7 +113,11 @@ class _Keeper:
         self._report()
 
     def on_losses(self, losses: Sequence[StepLoss]) -> None:
-        """Nothing: a store has whole runs. ``Logged`` passes them to a log."""
+        """Pass them to the log; a store has whole runs."""
+        step_of_log: Callable[..., None] | None = getattr(self.log, "step", None)
+        if step_of_log is not None:
+            for one in losses:
+                step_of_log(*one)
 
     def on_failure(self, job: Job, why: str) -> None:
         """Note the failure; nothing of the job is left to be done."""
@@ -153,25 +163,30 @@ def run(
     jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
+    log: Log | None = None,
     first_alone: bool = False,
 ) -> int:
     """Do everything asked for that the store does not hold.
 
     Each result is stored as soon as it is ready, so whatever stops this call, the next one
-    continues from there. A job that fails does not stop the others.
+    continues from there. A job that fails does not stop the others. A ``log`` gets each run after
+    it was stored, and one with a method ``step`` the losses of custom models while they train.
 
     With ``first_alone`` the least job comes before all others, and none of them if it fails.
     """
     missing = store.missing(asked)
     todo = jobs(missing)
+    if hasattr(log, "step"):
+        todo = [replace(job, live=True) if isinstance(job, TrainTrials) else job for job in todo]
     session = store.open_session({**(about or {}), "started": time.time()})
     keeper = _Keeper(
+        todo,
         store=store,
         session=session,
         tell=tell,
+        log=log,
         cells=len(asked),
         done=len(asked) - len(missing),
-        weights={key: job.work / len(job.keys) for job in todo for key in job.keys},
     )
     try:
         if first_alone and len(todo) > 1:
@@ -180,6 +195,8 @@ def run(
             todo = [] if keeper.failures else [job for job in todo if job is not least]
         executor(todo, keeper)
     finally:
+        if (close := getattr(log, "close", None)) is not None:
+            close()
         keeper.note()
     keeper.report_failures()
     return len(missing)

@@ -1,44 +1,21 @@
-"""Trainers: the checks, the jobs and the forecast of time for the runs of one kind of model."""
+"""Trainers: the checks, the jobs and the forecast of time for the runs of a model.
+
+``engine`` is the training engine in words. ``first_alone``: nothing but a run shows whether runs
+work, so one comes before the others. ``probes``: runs of a few steps show what a model does at a
+size. ``seconds`` is a forecast for one idle core if no run diverges, NaN where it is unknown.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from depthmup.model import Model
 from depthmup.records import Cell, Trial
 from depthmup.sweep.cost import check_memory, check_memory_of_models, core_seconds
 from depthmup.sweep.executors.gpus import visible_gpus
-from depthmup.sweep.jobs import MEMBERS, Job, training
-from depthmup.sweep.trial_jobs import together, trial_jobs
+from depthmup.sweep.jobs import MEMBERS, Train, TrainTrials, together, training
 from depthmup.training import Placement, engine_for
 from depthmup.training.command import RunFolders
-
-
-class Trainer(Protocol):
-    """Turns the runs of one model into jobs.
-
-    ``first_alone``: nothing but a run shows whether runs work, so one comes before the others.
-    ``probes``: runs of a few steps show what a model does at a size.
-    """
-
-    @property
-    def first_alone(self) -> bool: ...
-
-    @property
-    def probes(self) -> bool: ...
-
-    @property
-    def engine(self) -> str:
-        """The training engine in words."""
-
-    def check(self, runs: Sequence[Any], *, workers: int) -> None:
-        """Refuse runs that cannot be trained, before anything is written."""
-
-    def jobs(self, runs: Sequence[Any]) -> Sequence[Job]:
-        """Jobs that train these runs."""
-
-    def seconds(self, runs: Sequence[Any]) -> float:
-        """Predicted seconds of one idle core if no run diverges; NaN if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +30,9 @@ class BuiltInTrainer:
     placement: Placement
     workers: int = 1
     rounds: bool = False
-    first_alone: bool = False
-    probes: bool = True
+
+    first_alone = False
+    probes = True
 
     @property
     def engine(self) -> str:
@@ -74,7 +52,7 @@ class BuiltInTrainer:
             device=device,
         )
 
-    def jobs(self, runs: Sequence[Cell]) -> Sequence[Any]:
+    def jobs(self, runs: Sequence[Cell]) -> list[Train]:
         members = MEMBERS
         if self.rounds:
             members = min(MEMBERS, max(1, -(-len(runs) // (2 * self.workers))))
@@ -117,7 +95,9 @@ class CustomTrainer:
 
         # Memory first: trying the functions draws the largest batch.
         if self.device == "cpu":
-            check_memory_of_models(self.model, self._stacks(runs), workers=workers)
+            check_memory_of_models(
+                self.model, [job.trials for job in self.jobs(runs)], workers=workers
+            )
         preflight(
             self.model,
             runs,
@@ -126,22 +106,28 @@ class CustomTrainer:
             device=self.device,
         )
 
-    def _stacks(self, runs: Sequence[Trial]) -> list[tuple[Trial, ...]]:
-        """The runs that train as one, each alone where they are not stacked."""
-        if not self.stacked:
-            return [(run,) for run in runs]
-        return [job.trials for job in together(runs, self.model, device=self.device)]
-
-    def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
+    def jobs(self, runs: Sequence[Trial]) -> list[TrainTrials]:
+        """Stacks in the order of their first runs, or single runs, the longest first."""
         if self.stacked:
             return together(runs, self.model, device=self.device)
-        return trial_jobs(
-            runs, self.model, device=self.device, threads=self.threads, folders=self.folders
-        )
+        jobs = [
+            TrainTrials(
+                trials=(run,),
+                model=self.model,
+                device=self.device,
+                threads=self.threads,
+                folders=self.folders,
+            )
+            for run in runs
+        ]
+        return sorted(jobs, key=lambda job: -job.work)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
         from depthmup.training.forecast import seconds_of_stacks
 
         if self.device != "cpu" or not runs:
             return float("nan")
-        return seconds_of_stacks(self.model, self._stacks(runs))
+        return seconds_of_stacks(self.model, [job.trials for job in self.jobs(runs)])
+
+
+Trainer: TypeAlias = BuiltInTrainer | CustomTrainer

@@ -1,23 +1,33 @@
-"""The jobs still to be done, and the rules by which failed ones are tried again or reported."""
+"""The jobs still to be done, a worker's messages about one, and the rules for failed ones."""
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import pickle
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from depthmup.model.errors import error_report
 from depthmup.sweep.executors.executor import Listener
-from depthmup.sweep.jobs import Job, Result, StepLoss, key_of
+from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage
+from depthmup.sweep.jobs import Job, Result, StepLoss, Tell, key_of
 
 ATTEMPTS = 3
 """Number of workers that may die of one result before it is reported as failed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """A job that is given to a worker; ``deaths`` of workers, or lacks of memory, before."""
-
-    job: Job
-    deaths: int = 0
+def messages(job: Job | bytes, tell: Tell) -> Iterator[tuple[str, Any]]:
+    """Do a job, which may come pickled: its results, and last how it ended, with its error."""
+    kind, content = "ended", "It ended without a result."
+    try:
+        loaded: Job = pickle.loads(job) if isinstance(job, bytes) else job
+        for result in loaded(tell):
+            yield "result", result
+    except (Exception, SystemExit) as error:
+        kind = "exhausted" if is_shortage(error) else "lost" if is_lost(error) else "raised"
+        content = error_report(error)
+    if kind == "exhausted":  # now that the error holds no frames
+        give_back()
+    yield kind, content
 
 
 class Backlog:
@@ -36,22 +46,32 @@ class Backlog:
     def __init__(
         self, jobs: Iterable[Job], listener: Listener, *, trial_seconds: float | None = None
     ) -> None:
-        self._waiting = deque(Attempt(job=job) for job in jobs)
+        self._waiting = deque(jobs)
         self._listener = listener
         self._trial_seconds = trial_seconds
         self._delivered: set[str] = set()
+        # Deaths of workers and lacks of memory, by the key of the result.
+        self._setbacks: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self) -> Attempt:
+    def take(self) -> Job:
         return self._waiting.popleft()
 
-    def seconds(self, attempt: Attempt) -> float:
-        """The time limit of an attempt."""
-        if self._trial_seconds is None:
-            return math.inf
-        return self._trial_seconds * len(attempt.job.keys)
+    def seconds(self, job: Job) -> float:
+        """The time limit of a job."""
+        return math.inf if self._trial_seconds is None else self._trial_seconds * len(job.keys)
+
+    def heard(self, job: Job, kind: str, content: Any) -> bool:
+        """Take one of a job's ``messages``; whether there are more to come."""
+        if kind == "result":
+            self.result(content)
+        elif kind == "exhausted":
+            self.exhausted(job, content)
+        else:
+            self.over(job, content)
+        return kind == "result"
 
     def result(self, result: Result) -> None:
         key = key_of(result)
@@ -59,75 +79,56 @@ class Backlog:
             self._delivered.add(key)
             self._listener.on_result(result)
 
-    def progress(self, attempt: Attempt, fraction: float, losses: Sequence[StepLoss] = ()) -> None:
+    def progress(self, job: Job, fraction: float, losses: Sequence[StepLoss] = (), /) -> None:
         """The job has come further, and if it is live, has losses to tell."""
-        self._listener.on_progress(attempt.job, fraction)
+        self._listener.on_progress(job, fraction)
         if losses:
             self._listener.on_losses(losses)
 
-    def ended(self, attempt: Attempt) -> None:
-        """The job ended by itself."""
-        self._settle(attempt, "It ended without a result.")
-
-    def raised(self, attempt: Attempt, trace: str) -> None:
-        """The job's own code raised an exception."""
-        self._settle(attempt, trace)
-
-    def overdue(self, attempt: Attempt) -> None:
+    def overdue(self, job: Job) -> None:
         """The job was stopped at its time limit."""
-        self._settle(
-            attempt,
-            f"It was stopped after {self.seconds(attempt):g} s, its time limit. Allow more with "
-            f"--trial-seconds, or find out where it hangs.{_printed(attempt.job)}",
+        self.over(
+            job,
+            f"It was stopped after {self.seconds(job):g} s, its time limit. Allow more with "
+            f"--trial-seconds, or find out where it hangs.{_printed(job)}",
         )
 
-    def died(self, attempt: Attempt, how: str) -> None:
+    def died(self, job: Job, how: str) -> None:
         """The job's worker died."""
-        deaths = attempt.deaths + 1
-        self._settle(
-            attempt,
+        self._setbacks.update(job.keys)
+        deaths = self._setbacks[job.keys[0]]
+        self.over(
+            job,
             f"Workers died {deaths} times at this job; the last time: {how.rstrip()}\nMost likely "
-            "it ran out of memory: use fewer --workers, or a smaller size."
-            f"{_printed(attempt.job)}",
-            deaths=deaths,
+            f"it ran out of memory: use fewer --workers, or a smaller size.{_printed(job)}",
             again=deaths < ATTEMPTS,
         )
 
-    def exhausted(self, attempt: Attempt, how: str) -> None:
+    def exhausted(self, job: Job, how: str) -> None:
         """The job asked for more memory than was free, on the host or on a GPU."""
-        alone = len(attempt.job.keys) == 1
-        shortages = attempt.deaths + 1 if alone else 0
-        self._settle(
-            attempt,
+        if len(job.keys) == 1:  # else a half of it may fit
+            self._setbacks.update(job.keys)
+        shortages = self._setbacks[job.keys[0]]
+        self.over(
+            job,
             f"It did not fit into memory {shortages} times; the last time: {how.rstrip()}\nUse "
             "fewer --workers, or a smaller size.",
-            deaths=shortages,
             again=shortages < ATTEMPTS,
             parts=2,
         )
 
-    def _settle(
-        self,
-        attempt: Attempt,
-        why: str,
-        *,
-        deaths: int | None = None,
-        again: bool = False,
-        parts: int | None = None,
-    ) -> None:
-        deaths = attempt.deaths if deaths is None else deaths
-        keys = attempt.job.keys
-        left = [key for key in keys if key not in self._delivered]
+    def over(self, job: Job, why: str, *, again: bool = False, parts: int | None = None) -> None:
+        """The job ended; ``why`` its missing results, if it has any, are not there."""
+        left = [key for key in job.keys if key not in self._delivered]
         if not left:
-            self._listener.on_progress(attempt.job, 1.0)
-        elif again or len(keys) > 1:
+            self._listener.on_progress(job, 1.0)
+        elif again or len(job.keys) > 1:
             size = -(-len(left) // parts) if parts else 1
             self._waiting += [
-                Attempt(job=attempt.job.only(left[start : start + size]), deaths=deaths)
-                for start in range(0, len(left), size)
+                job.only(left[start : start + size]) for start in range(0, len(left), size)
             ]
         else:
-            self._listener.on_failure(attempt.job, why)
+            self._listener.on_failure(job, why)
 
 
 def _printed(job: Job) -> str:

@@ -18,10 +18,9 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 from weakref import WeakSet
 
-from depthmup.model.errors import error_report
-from depthmup.sweep.executors.backlog import Attempt, Backlog
+from depthmup.sweep.executors.backlog import Backlog, messages
 from depthmup.sweep.executors.executor import Listener, WorkerError
-from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage, seeing
+from depthmup.sweep.executors.gpus import seeing
 from depthmup.sweep.jobs import Job, StepLoss
 
 PR_SET_PDEATHSIG = 1
@@ -66,28 +65,26 @@ class Processes:
     def staying(self) -> Iterator["_Team"]:
         """An executor whose workers stay between calls, as starting them takes a second or two."""
         leave_if_starting()
-        team = _Team(workers=self.workers, trial_seconds=self.trial_seconds, gpus=self.gpus)
+        team = _Team(self)
         try:
             yield team
         finally:
             _stop(team.idle)
 
 
-@dataclass(kw_only=True)
 class _Team:
     """Worker processes, of which some are idle between calls."""
 
-    workers: int
-    trial_seconds: float | None
-    gpus: tuple[str, ...] = ()
-    idle: list["_Worker"] = field(default_factory=list)
+    def __init__(self, executor: Processes) -> None:
+        self.executor = executor
+        self.idle: list[_Worker] = []
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
-        backlog = Backlog(jobs, listener, trial_seconds=self.trial_seconds)
+        backlog = Backlog(jobs, listener, trial_seconds=self.executor.trial_seconds)
         busy: dict[Connection, _Worker] = {}
         try:
             while backlog or busy:
-                while backlog and len(busy) < self.workers:
+                while backlog and len(busy) < self.executor.workers:
                     worker = self.idle.pop() if self.idle else self._started(busy.values())
                     busy[worker.connection] = worker
                     worker.give(backlog.take(), backlog)
@@ -96,59 +93,52 @@ class _Team:
                 for connection in wait(list(busy), timeout):
                     assert isinstance(connection, Connection)
                     if not busy[connection].listen(backlog):
-                        self._dismiss(busy.pop(connection))
+                        worker = busy.pop(connection)
+                        if worker.free:
+                            self.idle.append(worker)
+                        else:
+                            worker.stop()
                 for worker in list(busy.values()):
                     if time.monotonic() > worker.deadline:
                         del busy[worker.connection]
                         worker.stop()
-                        backlog.overdue(worker.attempt)
+                        backlog.overdue(worker.job)
         finally:
             _stop(busy.values())
 
     def _started(self, busy: Iterable["_Worker"]) -> "_Worker":
         """A new worker, on the GPU that has the fewest."""
-        if not self.gpus:
-            return _Worker()
+        gpus = self.executor.gpus
         taken = [worker.gpu for worker in (*busy, *self.idle)]
-        return _Worker(gpu=min(self.gpus, key=taken.count))
-
-    def _dismiss(self, worker: "_Worker") -> None:
-        if worker.free:
-            self.idle.append(worker)
-        else:
-            worker.stop()
+        return _Worker(min(gpus, key=taken.count) if gpus else None)
 
 
-@dataclass(kw_only=True)
 class _Worker:
     """A process, its current job, and this end of the pipe to it."""
 
-    gpu: str | None = None
-    process: SpawnProcess = field(init=False)
-    connection: Connection = field(init=False)
-    attempt: Attempt = field(init=False)
-    deadline: float = math.inf
-    ready: bool = False
-    free: bool = False  # its last job is over, and it waits for another
+    job: Job
 
-    def __post_init__(self) -> None:
+    def __init__(self, gpu: str | None) -> None:
         context = multiprocessing.get_context("spawn")
+        self.gpu, self.deadline = gpu, math.inf
+        self.ready = False
+        self.free = False  # its last job is over, and it waits for another
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
-        self.process = context.Process(target=_work, args=(worker_end,))
+        self.process: SpawnProcess = context.Process(target=_work, args=(worker_end,))
         _processes.add(self.process)
         # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
         with _holding_back(signal.SIGINT), seeing(self.gpu):
             self.process.start()
         worker_end.close()
 
-    def give(self, attempt: Attempt, backlog: Backlog) -> None:
+    def give(self, job: Job, backlog: Backlog) -> None:
         """Send the process a job, with time to start as well as the job's own."""
-        self.attempt, self.free = attempt, False
-        self.deadline = time.monotonic() + STARTUP + backlog.seconds(attempt)
+        self.job, self.free = job, False
+        self.deadline = time.monotonic() + STARTUP + backlog.seconds(job)
         # If it is dead already, listening to it will say so.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps(attempt.job))
+            self.connection.send_bytes(pickle.dumps(job))
 
     def listen(self, backlog: Backlog) -> bool:
         """Take a message; whether the worker has something to do after it."""
@@ -157,33 +147,21 @@ class _Worker:
         except (EOFError, ConnectionResetError):
             code = self._exit_code()
             if code in (None, CLOSED):
-                backlog.raised(self.attempt, CLOSED_BY_RUN)
+                backlog.over(self.job, CLOSED_BY_RUN)
                 return False
             # A signal (below 0) may come at any time; code that ends early does so every time.
             if not self.ready and code is not None and code >= 0:
                 raise WorkerError(_not_started(code)) from None
-            backlog.died(self.attempt, f"exit code {code}")
+            backlog.died(self.job, f"exit code {code}")
             return False
         self.ready = True
-        if kind == "ready":
-            pass
-        elif kind == "started":
-            self.deadline = time.monotonic() + backlog.seconds(self.attempt)
+        if kind == "started":
+            self.deadline = time.monotonic() + backlog.seconds(self.job)
         elif kind == "progress":
-            backlog.progress(self.attempt, *content)
-        elif kind == "result":
-            backlog.result(content)
-        else:
-            if kind == "ended":
-                backlog.ended(self.attempt)
-            elif kind == "exhausted":
-                backlog.exhausted(self.attempt, content)
-            else:
-                backlog.raised(self.attempt, content)
-            if kind == "lost":
-                return False
-            if not backlog:
-                self.free = True
+            backlog.progress(self.job, *content)
+        elif kind != "ready" and not backlog.heard(self.job, kind, content):
+            self.free = kind != "lost" and not backlog
+            if kind == "lost" or self.free:
                 return False
             self.give(backlog.take(), backlog)
         return True
@@ -302,20 +280,10 @@ def _work(connection: Connection) -> None:
             os._exit(0)
         say("started")
         waiting.clear()  # of a job that ended before, whose record has them
-        try:
-            job: Job = pickle.loads(packed)
-            for result in job(tell):
-                say("result", result)
-        except (Exception, SystemExit) as error:
-            kind = "exhausted" if is_shortage(error) else "lost" if is_lost(error) else "raised"
-            say(kind, error_report(error))
+        for kind, content in messages(packed, tell):
+            say(kind, content)
             if kind == "lost":
                 os._exit(LOST)
-        else:
-            kind = "ended"
-            say(kind)
-        if kind == "exhausted":  # now that the error holds no frames
-            give_back()
 
 
 def _end_with_parent() -> None:

@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from depthmup.model.errors import error_report, is_refusal
-from depthmup.sweep.executors.backlog import Attempt, Backlog
+from depthmup.sweep.executors.backlog import Backlog, messages
 from depthmup.sweep.executors.executor import Listener, WorkerError
-from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage
 from depthmup.sweep.jobs import Job
 
 CONNECT, ANSWER = 5.0, 12.0
@@ -84,7 +83,6 @@ class Ray:
                 ray.shutdown()
 
 
-@dataclass(kw_only=True)
 class _Team:
     """Ray's actors, each a process that holds a core and its GPUs until the end.
 
@@ -92,9 +90,9 @@ class _Team:
     stays with the first it saw. An actor keeps its own, and CUDA's start is paid once.
     """
 
-    ray: Any
-    executor: Ray
-    idle: list[Any] = field(default_factory=list)
+    def __init__(self, ray: Any, executor: Ray) -> None:
+        self.ray, self.executor = ray, executor
+        self.idle: list[Any] = []
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         if jobs:
@@ -142,14 +140,18 @@ class _Team:
                 # An actor that does not start may wait for the core of one that has no more to do.
                 while self.idle and (late := [s for s in busy if busy[s].is_late()]):
                     ray.kill(busy[late[0]].actor)
-                    self._give(busy.pop(late[0]).attempt, busy)
+                    self._give(busy.pop(late[0]).job, busy)
                 for stream in ray.wait(list(busy), num_returns=1, timeout=1.0)[0]:
                     if not busy[stream].listen(ray, stream, backlog):
-                        self._dismiss(busy.pop(stream))
+                        task = busy.pop(stream)
+                        if task.free:
+                            self.idle.append(task.actor)
+                        else:
+                            ray.kill(task.actor)
                 now = time.monotonic()
                 for stream in [s for s in busy if now > busy[s].deadline]:
                     ray.kill(busy[stream].actor)
-                    backlog.overdue(busy.pop(stream).attempt)
+                    backlog.overdue(busy.pop(stream).job)
                 if now - looked > LOOK:  # nodes come and go
                     slots, looked = self._slots(), now
                     able = now if slots else able
@@ -163,17 +165,11 @@ class _Team:
             for task in busy.values():
                 ray.kill(task.actor)
 
-    def _give(self, attempt: Attempt, busy: dict[Any, "_Task"]) -> None:
+    def _give(self, job: Job, busy: dict[Any, "_Task"]) -> None:
         actor = self._actor()
-        packed = self.ray.cloudpickle.dumps(attempt.job)
+        packed = self.ray.cloudpickle.dumps(job)
         stream = actor.do.options(num_returns="streaming").remote(packed)
-        busy[stream] = _Task(attempt=attempt, actor=actor)
-
-    def _dismiss(self, task: "_Task") -> None:
-        if task.free:
-            self.idle.append(task.actor)
-        else:
-            self.ray.kill(task.actor)
+        busy[stream] = _Task(job, actor)
 
     def _check_slots(self) -> int:
         if slots := self._slots():
@@ -196,16 +192,14 @@ class _Team:
         return total
 
 
-@dataclass(kw_only=True)
 class _Task:
     """A job that was given to an actor, and when it must be done; unlimited while it waits."""
 
-    attempt: Attempt
-    actor: Any
-    deadline: float = math.inf
-    given: float = field(default_factory=time.monotonic)
-    started: bool = False
-    free: bool = False  # the job is over, and its actor can have another
+    def __init__(self, job: Job, actor: Any) -> None:
+        self.job, self.actor = job, actor
+        self.given, self.deadline = time.monotonic(), math.inf
+        self.started = False
+        self.free = False  # the job is over, and its actor can have another
 
     def is_late(self) -> bool:
         return not self.started and time.monotonic() - self.given > START
@@ -215,26 +209,19 @@ class _Task:
         try:
             kind, content = ray.get(next(stream), timeout=FETCH)
         except StopIteration:
-            backlog.died(self.attempt, "its messages ended")
+            backlog.died(self.job, "its messages ended")
         except ray.exceptions.RayTaskError as error:
-            backlog.raised(self.attempt, str(error))
+            backlog.over(self.job, str(error))
         except ray.exceptions.RayError as error:
-            backlog.died(self.attempt, f"{type(error).__name__}: {error}")
+            backlog.died(self.job, f"{type(error).__name__}: {error}")
         else:
             if kind == "started":
                 self.started = True
-                self.deadline = time.monotonic() + backlog.seconds(self.attempt)
+                self.deadline = time.monotonic() + backlog.seconds(self.job)
                 return True
-            if kind == "result":
-                backlog.result(content)
-                return True
-            self.free = kind != "lost"
-            if kind == "ended":
-                backlog.ended(self.attempt)
-            elif kind == "exhausted":
-                backlog.exhausted(self.attempt, content)
-            else:
-                backlog.raised(self.attempt, content)
+            more = backlog.heard(self.job, kind, content)
+            self.free = not more and kind != "lost"
+            return more
         return False
 
 
@@ -249,18 +236,7 @@ class _Worker:
 
     def do(self, packed: bytes) -> Iterator[tuple[str, Any]]:
         yield "started", None
-        try:
-            job: Job = pickle.loads(packed)
-            for result in job(lambda fraction, losses=(): None):
-                yield "result", result
-        except (Exception, SystemExit) as error:
-            kind = "exhausted" if is_shortage(error) else "lost" if is_lost(error) else "raised"
-            message: tuple[str, Any] = kind, error_report(error)
-        else:
-            message = "ended", None
-        if message[0] == "exhausted":  # now that the error holds no frames
-            give_back()
-        yield message
+        yield from messages(packed, lambda fraction, losses=(): None)
 
     def call(self, packed: bytes) -> Exception | str | None:
         """What a function refuses, as an error, or what else it raises, as a text."""
