@@ -117,7 +117,7 @@ def test_batch_and_steps_are_axes():
     report = depthmup.transfer(Model(make, batch=watched, version="1"), design)
     assert design.axes == ("batch", "steps")
     assert seen == {16, 64}
-    frame = report.frame("trials")
+    frame = report.to_pandas("trials")
     assert {*zip(frame["batch"], frame["steps"], strict=True)} == {
         (16, 10),
         (16, 20),
@@ -284,7 +284,7 @@ def test_the_built_in_networks_have_batch_and_duration(tmp_path):
     report = depthmup.transfer(depthmup.BuiltIn(), design, out=tmp_path)
     shapes = {(cell.batch_size, cell.steps) for cell in report.records}
     assert shapes == {(16, 10), (32, 5), (16, 20)}
-    assert "the tokens are held" in report.table
+    assert "the tokens are held" in report.summary()
     page = (tmp_path / "report.html").read_text()
     assert "the tokens are held" in page
     # Batches of 32 take 5 steps, and runs of twice the tokens 20.
@@ -508,8 +508,8 @@ def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
         "The drift with depth depends on batch: per doubling of batch it changes by −"
         in along_depth.why
     )
-    assert "That the drift with depth depends on tokens was not seen" in report.table
-    first = report.summary["schemes"][0]
+    assert "That the drift with depth depends on tokens was not seen" in report.summary()
+    first = report.to_dict()["schemes"][0]
     assert first["interactions"]["batch"]["estimate"] == batch.value
     assert "per doubling of depth and of batch" in first["interactions"]["batch"]["unit"]
 

@@ -154,7 +154,7 @@ def test_names_in_a_plan_cannot_command_a_terminal():
 @pytest.fixture(scope="module")
 def fitted():
     asked = {"axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "seed": "seed"}
-    whole = fit(example(), **asked, by="scheme").summary
+    whole = fit(example(), **asked, by="scheme").to_dict()
     return {name: whole[name] for name in ("schema", "studies", "certificates")}
 
 

@@ -199,8 +199,8 @@ class TestReport:
         reader.feed(report.page.replace("<script>", "<!--").replace("</script>", "-->"))
         for said in ("Along depth", "Along width", "Is wider better?", "Depth-muP", "SP"):
             assert said in reader.text
-        assert "Best learning rate by width n" in report.table
-        assert report.table in str(report)
+        assert "Best learning rate by width n" in report.summary()
+        assert report.summary() in str(report)
         shown = report._repr_html_()
         assert shown.count("<svg") == 4
         assert "<script" not in shown
@@ -219,9 +219,9 @@ class TestReport:
 
     def test_frames_survive_files(self, report, tmp_path):
         for kind, rows in (("points", 2 * 2 * 2 * 3 * 5), ("optima", 40), ("transfers", 20)):
-            frame = report.frame(kind)
+            frame = report.to_pandas(kind)
             assert len(frame) == rows, kind
-        trials = report.frame("trials")
+        trials = report.to_pandas("trials")
         # A row for each variant: what two share stands twice.
         assert trials["key"].nunique() == RUNS
         report.to_csv(tmp_path / "runs.csv", "trials")
@@ -229,7 +229,7 @@ class TestReport:
         pytest.importorskip("pyarrow")
         report.to_parquet(tmp_path / "points.parquet")
         back = pd.read_parquet(tmp_path / "points.parquet")
-        pd.testing.assert_frame_equal(back, report.frame("points"))
+        pd.testing.assert_frame_equal(back, report.to_pandas("points"))
 
     def test_parquet_without_pyarrow(self, report, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -245,7 +245,7 @@ class TestReport:
     def test_is_rebuilt_from_the_store_alone(self, report, folder):
         with Store(folder / "results.sqlite") as store:
             again = load_report(store, report.sweep)
-        assert again.summary["schemes"] == report.summary["schemes"]
+        assert again.to_dict()["schemes"] == report.to_dict()["schemes"]
 
     def test_a_certificate_or_its_refusal(self, report):
         found = report.certificate({"width": 32, "depth": 8})
@@ -257,10 +257,10 @@ def test_a_shard_shows_itself_and_says_what_it_has_not(tmp_path):
     found = transfer(out=tmp_path, shard="1/2")
     assert "A shard: 15 runs" in found._repr_html_()
     assert "15 runs" in str(found)
-    assert found.frame("trials")["key"].nunique() == 15
+    assert found.to_pandas("trials")["key"].nunique() == 15
     for ask in (
-        lambda: found.page, lambda: found.summary, lambda: found.table, lambda: found.verdict,
-        lambda: found.losses(), lambda: found.certificate({"depth": 8}), lambda: found.frame(),
+        lambda: found.page, lambda: found.to_dict(), lambda: found.summary(), lambda: found.verdict,
+        lambda: found.losses(), lambda: found.certificate({"depth": 8}), lambda: found.to_pandas(),
         lambda: found.save(tmp_path),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="depthmup merge"):

@@ -105,7 +105,7 @@ def _readers(count: int, folder: Path, seed: int) -> Iterator[Reader]:
 
 def _fits(count: int, folder: Path, seed: int) -> Reader:
     asked = {"axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "seed": "seed"}
-    said = fit(example(), **asked, by="scheme").summary
+    said = fit(example(), **asked, by="scheme").to_dict()
     whole = {name: said[name] for name in ("schema", "studies", "certificates")}
 
     def read(text: str) -> object:

@@ -37,8 +37,8 @@ def fit(
     the exponent along each axis in ``best ~ size**exponent``, from slices in which that axis alone
     changes. With one seed intervals come from the scatter of sizes (``statistics.regression``).
 
-    The columns of ``report.frame("runs")``, and of a folder of ``depthmup.transfer``, are known:
-    without ``axes``, ``lr`` and ``loss`` their report is the one that was measured.
+    The columns of ``report.to_pandas("runs")``, and of a folder of ``depthmup.transfer``, are
+    known: without ``axes``, ``lr`` and ``loss`` their report is the one that was measured.
 
     Args:
         table: a pandas DataFrame, the path of a CSV, JSON lines or Parquet file, or the folder or
@@ -128,4 +128,4 @@ def _runs_in(table: Any) -> Any:
     if store.suffix != ".sqlite" or not store.is_file():
         return table
     with snapshot(store) as opened:
-        return load_report(opened).frame("runs")
+        return load_report(opened).to_pandas("runs")

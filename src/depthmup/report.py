@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
 from depthmup.records import (
+    UNKNOWN,
     Axis,
     Cell,
     Certificate,
@@ -30,6 +31,7 @@ from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.reports.findings import ROWS, Whole, prediction_rows
+from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.tables import text
 from depthmup.statistics.groups import AcrossGroups, across_groups
 from depthmup.statistics.study import Runs
@@ -92,13 +94,13 @@ class Report:
         cells: what those rows hold, by column.
     """
 
-    studies: tuple[Study, ...] = field(repr=False)
+    studies: tuple[Study, ...]
     certificates: tuple[Certificate, ...] = ()
     sweep: Sweep | None = None
-    records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
-    table_runs: tuple[Runs, ...] = field(default=(), repr=False)
-    excluded: tuple[Excluded, ...] = field(default=(), repr=False)
-    cells: Mapping[str, list[Any]] = field(default_factory=dict, repr=False)
+    records: Mapping[Any, Record[Any]] = field(default_factory=dict)
+    table_runs: tuple[Runs, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+    cells: Mapping[str, list[Any]] = field(default_factory=dict)
 
     @property
     def _judged(self) -> tuple[Study, ...]:
@@ -295,7 +297,7 @@ class Report:
         Raises:
             ValueError: the report is of a table.
         """
-        sweep = self._swept("losses by window: frame('points') has those of a table")
+        sweep = self._swept("losses by window: to_pandas('points') has those of a table")
         sizes = sweep.design.all_sizes
         if axis is not None:
             sizes = sweep.design.sizes_along(self.study(axis).axis)
@@ -345,8 +347,27 @@ class Report:
         )
 
     @property
-    def table(self) -> str:
-        """The result as text."""
+    def best_lr(self) -> Estimate:
+        """The best learning rate at the base, under the first scheme; unknown where none trains.
+
+        Raises:
+            AttributeError: something else was tuned; ``to_pandas("optima")`` has its best values.
+        """
+        study = self.study()
+        if not study.tuned.is_learning_rate:
+            raise AttributeError(
+                f"{study.tuned.begin(study.tuned.the)} was tuned, and the learning rate was held: "
+                "read to_pandas('optima')."
+            )
+        at = at_base(study, self.finding())
+        return (
+            UNKNOWN
+            if at is None
+            else replace(at, value=2.0**at.value, low=2.0**at.low, high=2.0**at.high, unit="")
+        )
+
+    def summary(self) -> str:
+        """The result as text: what to do, the best values, verdicts with their reasons, notes."""
         return text(*self._judged, certificates=self.certificates)
 
     @cached_property
@@ -354,9 +375,8 @@ class Report:
         """The result as one HTML page that opens offline."""
         return reports.page(*self._judged, certificates=self.certificates)
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The result as values of strict JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """The result as values of strict JSON, as in summary.json."""
         whole = self.sweep is None  # of a table no store is beside it
         return reports.summary(*self._judged, certificates=self.certificates, whole=whole)
 
@@ -395,7 +415,7 @@ class Report:
         """
         reports.save_chart(self.figure("transfer", axis=axis).chart, Path(path))
 
-    def frame(self, kind: Kind = "points") -> "pd.DataFrame":
+    def to_pandas(self, name: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
         ``points``: loss by scheme, size and learning rate. ``optima``: the best learning rates.
@@ -405,27 +425,27 @@ class Report:
         the rows of a table that were left out.
 
         Args:
-            kind: which table.
+            name: of the table.
 
         Returns:
             A row for each.
 
         Raises:
-            ValueError: another kind.
+            ValueError: another name.
         """
         need("A table", "pandas")
         import pandas as pd
 
-        if kind in ("runs", "trials"):
+        if name in ("runs", "trials"):
             return pd.DataFrame(self._run_rows())
-        if kind == "excluded":
+        if name == "excluded":
             return pd.DataFrame(self._excluded_rows())
-        if kind == "predictions":
+        if name == "predictions":
             return pd.DataFrame(prediction_rows(self.certificates))
-        if kind not in ROWS:
-            kinds = ", ".join([*ROWS, "runs", "excluded", "predictions"])
-            raise ValueError(f"Expected one of {kinds}; got {kind!r}.")
-        return pd.DataFrame([row for study in self._judged for row in ROWS[kind](study)])
+        if name not in ROWS:
+            names = ", ".join([*ROWS, "runs", "excluded", "predictions"])
+            raise ValueError(f"Expected one of {names}; got {name!r}.")
+        return pd.DataFrame([row for study in self._judged for row in ROWS[name](study)])
 
     def _run_rows(self) -> Iterator[dict[str, Any]]:
         """A row for each run of each variant: schemes that agree at the base share runs there."""
@@ -495,16 +515,16 @@ class Report:
 
         Args:
             path: of the file.
-            kind: which table, as in ``frame``.
+            kind: which table, as in ``to_pandas``.
         """
-        self.frame(kind).to_csv(path, index=False)
+        self.to_pandas(kind).to_csv(path, index=False)
 
     def to_parquet(self, path: str | Path, kind: Kind = "points") -> None:
         """Write a table as Parquet.
 
         Args:
             path: of the file.
-            kind: which table, as in ``frame``.
+            kind: which table, as in ``to_pandas``.
 
         Raises:
             ValueError: pyarrow is not installed.
@@ -516,7 +536,7 @@ class Report:
                 "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv works "
                 "without it."
             ) from None
-        self.frame(kind).to_parquet(path, index=False)
+        self.to_pandas(kind).to_parquet(path, index=False)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Write report.html and summary.json into a folder; of a table excluded.csv, too.
@@ -538,7 +558,13 @@ class Report:
         return tuple(written)
 
     def __str__(self) -> str:
-        return self.table if self.studies else f"A shard: {len(self.records)} runs"
+        return self.summary() if self.studies else f"A shard: {len(self.records)} runs"
+
+    def __repr__(self) -> str:
+        found = str(self)
+        if self.studies:
+            found = advice(*self.studies) or headline(self.studies[0])
+        return printable(f"<Report: {found.rstrip('.')}; print it for the table>")
 
     def _repr_html_(self) -> str | None:
         if not installed("altair", "vl_convert"):
@@ -589,7 +615,7 @@ def read_report(file: Path) -> Report:
         report = Report(studies=kept.studies, certificates=kept.certificates)
         # Each value may be of its type and all of them contradict each other: curves of a scheme
         # without a verdict. The table and the rows need everything.
-        _ = report.table, [rows(study) for study in report.studies for rows in ROWS.values()]
+        _ = report.summary(), [rows(study) for study in report.studies for rows in ROWS.values()]
         if not report.studies:
             raise ValueError("Expected a study; it has none.")
     # A text that is no UTF-8 is a ValueError too.

@@ -257,7 +257,7 @@ def test_a_folder_is_loaded_and_ci_fails_unless_it_transfers(tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["transfer", *tiny, "--out", out, "--json"]) == 0
     report = depthmup.load(out)
-    assert len(report.frame("trials")) == 2 * 4 * 2
+    assert len(report.to_pandas("trials")) == 2 * 4 * 2
     assert report.verdict != "transfers"
     again = main(["transfer", *tiny, "--out", out, "--fail-unless", "transfers", "--json"])
     assert again == 1

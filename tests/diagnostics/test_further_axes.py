@@ -15,7 +15,7 @@ from depthmup.model import Model, resolved
 from depthmup.records import Outcome
 from depthmup.records.check import Check
 from depthmup.records.codec import decode, strict
-from depthmup.reports.check_page import check_page, check_text
+from depthmup.reports.check_page import check_page
 from depthmup.reports.growth import growth_rows
 
 
@@ -163,7 +163,7 @@ def test_width_depth_and_experts_together_are_told_apart():
 
 
 def test_page_text_and_record_know_the_axis(right):
-    assert "experts" in check_text(right, everything=True)
+    assert "experts" in right.summary(everything=True)
     page = check_page(right)
     assert "experts" in page
     assert decode(Check, strict(right), "the check") == right

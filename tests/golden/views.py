@@ -111,12 +111,12 @@ def _findings(report):
 
 _STUDIES = {
     "findings": _findings,
-    "points": lambda report: _rows(report.frame("points")),
-    "optima": lambda report: _rows(report.frame("optima")),
-    "transfers": lambda report: _rows(report.frame("transfers")),
-    "trials": lambda report: _rows(report.frame("trials")),
+    "points": lambda report: _rows(report.to_pandas("points")),
+    "optima": lambda report: _rows(report.to_pandas("optima")),
+    "transfers": lambda report: _rows(report.to_pandas("transfers")),
+    "trials": lambda report: _rows(report.to_pandas("trials")),
     "certificates": lambda report: [json.loads(c.to_json()) for c in report.certificates],
-    "summary": lambda report: report.summary,
+    "summary": lambda report: report.to_dict(),
 }
 
 
@@ -192,7 +192,7 @@ def _fitted(name, part):
     report = _fit(name)
     if isinstance(report, ValueError):
         return _refusal(report)
-    return _without(report.summary if part == "summary" else _rows(report.frame(part)))
+    return _without(report.to_dict() if part == "summary" else _rows(report.to_pandas(part)))
 
 
 def fits():

@@ -66,11 +66,11 @@ def test_summary_is_strict_json_whatever_was_measured(odd_study, hostile):
 
 def test_frames_hold_every_window(study):
     report = Report(studies=(study,))
-    assert len(report.frame("points")) == 5 * 4 * 5 * 8
-    assert len(report.frame("optima")) == 5 * 4 * 5
-    assert len(report.frame("transfers")) == 5 * 4
+    assert len(report.to_pandas("points")) == 5 * 4 * 5 * 8
+    assert len(report.to_pandas("optima")) == 5 * 4 * 5
+    assert len(report.to_pandas("transfers")) == 5 * 4
     curve = study.windows[2].curves[7]
-    rows = report.frame("points").query(
+    rows = report.to_pandas("points").query(
         "window == 2 and scheme == @curve.scheme and depth == @curve.depth"
     )
     for point, loss in zip(curve.points, rows["loss"], strict=True):
@@ -79,9 +79,9 @@ def test_frames_hold_every_window(study):
 
 def test_frames_keep_what_could_not_be_measured_as_nan(odd_study):
     report = Report(studies=(odd_study,))
-    assert report.frame("optima")["low"].isna().all()
-    assert report.frame("points")["loss"].isna().sum() == 4
-    assert report.frame("transfers")["regret"].map(math.isinf).all()
+    assert report.to_pandas("optima")["low"].isna().all()
+    assert report.to_pandas("points")["loss"].isna().sum() == 4
+    assert report.to_pandas("transfers")["regret"].map(math.isinf).all()
 
 
 def test_tables_show_rates_drift_and_verdict(study):

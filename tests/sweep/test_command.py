@@ -206,7 +206,7 @@ def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, scri
     assert running(marker) == []
     whole = tmp_path / "whole"
     depthmup.transfer(Model(command=command(script), loss=LOSS), Design(**GRID), out=whole, on=1)
-    again, once = (depthmup.load(folder).frame("runs") for folder in (out, whole))
+    again, once = (depthmup.load(folder).to_pandas("runs") for folder in (out, whole))
     order = ["depth", "lr", "seed"]
     assert all(again.sort_values(order)["loss"].values == once.sort_values(order)["loss"].values)
 

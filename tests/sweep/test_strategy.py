@@ -89,14 +89,14 @@ def test_a_stopped_sweep_goes_on_and_trains_nothing_twice(tmp_path):
             depthmup.transfer(MODEL, design(), out=tmp_path / "parts", progress=stop)
     parts = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
     assert sorted(TRAINED) == sorted(expected)
-    assert parts.table == whole.table
+    assert parts.summary() == whole.summary()
     before = len(TRAINED)
     again = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
     assert len(TRAINED) == before
     # As text: an interval that is not yet known is NaN, which equals nothing.
     assert repr(again.study().search) == repr(whole.study().search)
     with Store(tmp_path / "parts" / MAIN_STORE) as store:
-        assert load_report(store).summary["search"] == whole.summary["search"]
+        assert load_report(store).to_dict()["search"] == whole.to_dict()["search"]
 
 
 def test_an_unfinished_search_says_what_is_missing(tmp_path):
@@ -138,7 +138,7 @@ def test_shards_take_parts_of_a_round(tmp_path):
                 continue
         break
     assert sorted(TRAINED) == expected
-    assert report.table == whole.table
+    assert report.summary() == whole.summary()
 
 
 def test_a_budget_of_runs_is_kept():
@@ -147,7 +147,7 @@ def test_a_budget_of_runs_is_kept():
     ended = report.study().search.ended["depth-mup"]
     assert "budget" in ended
     assert "twice the seeds" in ended
-    assert f"The search ended here: {ended}." in report.table
+    assert f"The search ended here: {ended}." in report.summary()
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
@@ -166,7 +166,7 @@ def test_a_budget_of_seconds_ends_after_a_whole_round():
     asked = design(lrs=depthmup.Auto(seconds=1e-6), schemes="depth-mup")
     report = depthmup.transfer(model, asked)
     assert len(report.records) == 9
-    assert "after 1e-06 seconds no more runs were begun" in report.table
+    assert "after 1e-06 seconds no more runs were begun" in report.summary()
 
 
 def gpu_hours(size):
@@ -224,7 +224,7 @@ def test_what_a_search_leaves_can_be_read_anywhere(tmp_path):
     asked = sum(len(run["seeds"]) for r in rounds for run in r["runs"])
     assert asked == len(report.records) == len(TRAINED) == summary["search"]["runs"]
     assert report.study().search.saved > 1
-    frame = report.frame()
+    frame = report.to_pandas()
     assert frame["seeds"].sum() == asked
     assert Path(tmp_path / MAIN_STORE).exists()
 

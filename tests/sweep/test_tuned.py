@@ -156,8 +156,9 @@ def test_the_best_value_is_found_and_followed(what, tmp_path):
     assert [o.log2_lr.value for o in finding.optima] == approx([-3.6, -4.0, -4.4], abs=0.05)
     assert finding.drift.unit == f"octaves of {what.name} per doubling of depth"
     # The same again trains nothing, and the store alone tells what was tuned.
-    before = report.summary
-    assert measure(what, best=99, drift=-0.4, out=tmp_path, target={"depth": 32}).summary == before
+    before = report.to_dict()
+    again = measure(what, best=99, drift=-0.4, out=tmp_path, target={"depth": 32})
+    assert again.to_dict() == before
     assert before["tuned"] == what.key
     assert before["schemes"][0]["optimum"][0][what.column] == approx(-3.6, abs=0.05)
     with Store(tmp_path / "results.sqlite") as store:
@@ -166,7 +167,7 @@ def test_the_best_value_is_found_and_followed(what, tmp_path):
     assert certificate.tuned == what
     # The law goes on from the last size, less far than the straight line does.
     assert certificate.value.low <= 2.0**-5.2 < certificate.value.value < 2.0**-4.6
-    assert {what.column} <= {*report.frame("points")} & {*report.frame("optima")}
+    assert {what.column} <= {*report.to_pandas("points")} & {*report.to_pandas("optima")}
 
 
 @pytest.mark.parametrize("what", OTHERS, ids=lambda what: what.key)
@@ -174,7 +175,7 @@ def test_nothing_else_is_called_what_is_tuned(what):
     report = measure(what, best=-3.6, target={"depth": 16}, seeds=4, values=2.0 ** np.arange(-6, 0))
     said = report.studies[0].config["tuned"]
     assert said[0].endswith("is tuned. The learning rate is held: 0.01 at the base.")
-    texts = [report.table, certificate_text(report.certificates[0]), report.page]
+    texts = [report.summary(), certificate_text(report.certificates[0]), report.page]
     texts += [report.figure(name).caption for name in ("transfer", "rates", "loss", "drift")]
     texts.append(json.dumps(report.figure("rates").chart.to_dict(), ensure_ascii=False))
     for text in texts:
@@ -197,10 +198,10 @@ def test_one_minus_beta2_is_never_above_one():
 
 
 def test_the_rows_of_runs_have_what_is_tuned():
-    scaled = measure(tuned("init_scale"), best=-1.0, values=[0.25, 0.5, 1.0]).frame("trials")
+    scaled = measure(tuned("init_scale"), best=-1.0, values=[0.25, 0.5, 1.0]).to_pandas("trials")
     assert {*scaled["init_scale"]} == {0.25, 0.5, 1.0}
     averaged = measure(tuned("one_minus_beta2"), best=-2.0, values=[0.125, 0.25, 0.5])
-    assert {*averaged.frame("trials")["beta2"]} == {0.875, 0.75, 0.5}
+    assert {*averaged.to_pandas("trials")["beta2"]} == {0.875, 0.75, 0.5}
 
 
 # Refusals ----------------------------------------------------------------------------------------

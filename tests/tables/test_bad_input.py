@@ -242,7 +242,7 @@ def test_names_of_columns_and_groups_run_nowhere(tmp_path):
     assert len(rows) == 2
     assert "'=cmd()" in rows[0]
     assert ",'=HYPERLINK" in rows[1]
-    assert "\x1b" not in report.table
+    assert "\x1b" not in report.summary()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def expect_the_same(theirs, mine):
 def test_a_fit_of_a_reports_runs_is_the_report(folder, tmp_path):
     report = depthmup.load(folder)
     tolerance = report.studies[0].tolerance
-    frame = report.frame("runs")
+    frame = report.to_pandas("runs")
     report.to_csv(tmp_path / "runs.csv", "runs")
     for table in (frame, tmp_path / "runs.csv", folder, folder / "results.sqlite"):
         expect_the_same(depthmup.fit(table, tolerance=tolerance), report)
@@ -70,7 +70,7 @@ def test_a_fit_of_a_reports_runs_has_its_rules(folder):
 def test_one_loss_that_is_off_shows(folder):
     """What the comparison would miss is not tested by it."""
     report = depthmup.load(folder)
-    frame = report.frame("runs")
+    frame = report.to_pandas("runs")
     at_base = [frame[a] == n for a, n in report.sweep.design.base.items()]
     best = frame[pd.concat(at_base, axis=1).all(axis=1)]["loss"].idxmin()
     frame.loc[best, "loss"] *= 0.999
@@ -87,7 +87,8 @@ def test_a_table_whose_columns_are_named_is_fitted_alike(name, tmp_path):
     columns = ["scheme", "depth", "lr", "seed", "loss"]
     asked = {"axes": ["depth"], "lr": "lr", "loss": "loss", "seed": "seed", "by": "scheme"}
     chance = report.losses().chance
-    fitted = depthmup.fit(report.frame("runs")[columns], **asked, reading=Reading(chance=chance))
+    runs = report.to_pandas("runs")[columns]
+    fitted = depthmup.fit(runs, **asked, reading=Reading(chance=chance))
     for finding in report.study().headline.transfers:
         found = fitted.finding(f"scheme {finding.scheme}")
         for mine, theirs in zip(found.optima, finding.optima, strict=True):
@@ -111,9 +112,9 @@ def test_a_size_far_from_the_others_law_is_kept_on_both_roads(tmp_path):
         schemes="depth-mup", lrs=[2.0**k for k in range(-12, 4)],
     )  # fmt: skip
     report = depthmup.transfer(depthmup.Model(train=train, version="1"), design)
-    fitted = depthmup.fit(report.frame("runs"))
+    fitted = depthmup.fit(report.to_pandas("runs"))
     asked = {"axes": ["depth"], "lr": "lr", "loss": "loss", "seed": "seed"}
-    named = depthmup.fit(report.frame("runs")[["depth", "lr", "loss", "seed"]], **asked)
+    named = depthmup.fit(report.to_pandas("runs")[["depth", "lr", "loss", "seed"]], **asked)
     verdicts = {one.verdict for one in (report, fitted, named)}
     assert len(verdicts) == 1
     for one in (report, fitted, named):
@@ -129,8 +130,8 @@ def test_the_frame_of_a_transfer_is_a_table_as_it_is():
     )  # fmt: skip
     model = depthmup.Model(own_models.make, batch=own_models.batch, version="1")
     report = depthmup.transfer(model, design)
-    frame = report.frame("runs")
-    pd.testing.assert_frame_equal(frame, report.frame("trials"))
+    frame = report.to_pandas("runs")
+    pd.testing.assert_frame_equal(frame, report.to_pandas("trials"))
     fitted = depthmup.fit(
         frame, axes=["width", "depth"], lr="lr", loss="loss", seed="seed", scheme="depth-mup"
     )

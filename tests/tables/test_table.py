@@ -93,8 +93,8 @@ class TestReading:
         report = fitted(DEPTH, ["depth"], target={"depth": 32})
         report.save(tmp_path)
         again = depthmup.load(tmp_path)
-        assert again.summary == report.summary
-        assert again.table == report.table
+        assert again.to_dict() == report.to_dict()
+        assert again.summary() == report.summary()
         assert again.page == report.page
         (tmp_path / "summary.json").write_text("{}")
         with pytest.raises(StoreError, match="cannot be read"):
@@ -131,7 +131,7 @@ class TestFilters:
         runs = pd.concat([DEPTH.assign(kind="a"), DEPTH[DEPTH.depth == 4].assign(kind="b")])
         report = fitted(runs, ["depth"], by="kind")
         assert "two sizes" in report.finding("kind b").why
-        assert "two sizes" in report.table
+        assert "two sizes" in report.summary()
         assert report.scheme() == "kind a"
 
 
@@ -324,7 +324,7 @@ def test_the_prediction_and_the_span_of_published_rules():
     assert certificate.predicted.low <= truth <= certificate.predicted.high
     rates = [rule.rate for rule in certificate.rules]
     assert max(rates) / min(rates) > 8
-    frame = report.frame("predictions")
+    frame = report.to_pandas("predictions")
     assert frame.rule[0] == "these runs"
 
 
@@ -332,7 +332,7 @@ def test_a_target_beyond_reach_is_refused_with_reasons():
     report = fitted(DEPTH, ["depth"], target={"depth": 4096})
     [certificate] = report.certificates
     assert not certificate.issued
-    assert "more than 16 times" in report.table
+    assert "more than 16 times" in report.summary()
 
 
 def test_the_table_that_ships(tmp_path):
@@ -345,8 +345,8 @@ def test_the_table_that_ships(tmp_path):
     report.plot(tmp_path / "optima.svg")
     assert (tmp_path / "optima.svg").read_text().startswith("<svg")
     for kind in ("points", "optima", "transfers", "rules", "laws", "notes", "excluded"):
-        assert isinstance(report.frame(kind), pd.DataFrame)
-    assert len(report.frame("optima")) == 15
+        assert isinstance(report.to_pandas(kind), pd.DataFrame)
+    assert len(report.to_pandas("optima")) == 15
     assert "<svg" in report._repr_html_()
 
 

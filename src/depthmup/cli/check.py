@@ -91,7 +91,7 @@ def run(options: Options) -> int:
     from depthmup.records import Outcome
     from depthmup.records.codec import strict
     from depthmup.reports import write_text
-    from depthmup.reports.check_page import check_page, check_text
+    from depthmup.reports.check_page import check_page
 
     along: dict[str, Any] = parse_arms(options.along, option="--along")
     if taken := sorted(set(ARGUMENTS) & along.keys()):
@@ -124,7 +124,7 @@ def run(options: Options) -> int:
     if options.json:
         print_json(strict(result))
     else:
-        show(check_text(result, everything=options.all))
+        show(result.summary(everything=options.all))
         if files is not None:
             print(f"\nThe page: {files[0].resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)

@@ -26,7 +26,7 @@ def run(options: Options) -> int:
 
     from depthmup.cli.doctor_gpu import gpu_lines
     from depthmup.records import environment
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
     from depthmup.training import engine_for
     from depthmup.training.native import BuildError, cache_folder, compiler
 

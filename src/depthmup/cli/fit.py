@@ -1,9 +1,9 @@
 """``depthmup fit``: what do the runs that I already have say about my best learning rate?"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -94,8 +94,13 @@ def run(options: Options) -> int:
         raise ValueError(
             f"Expected --plot to end in {', '.join(CHART_FORMATS)}; got {options.plot.name!r}."
         )
+    table: Any = options.table
+    if str(table) == "example":
+        table = example()
+        if not (options.axes or options.lr or options.loss):
+            options = replace(options, **_EXAMPLE)
     report = fit(
-        example() if str(options.table) == "example" else options.table,
+        table,
         axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
         lr=options.lr,
         loss=options.loss,
@@ -119,9 +124,9 @@ def run(options: Options) -> int:
         report.plot(options.plot)
         written.append(options.plot)
     if options.json:
-        print_json(report.summary)
+        print_json(report.to_dict())
         return 0
-    show(report.table)
+    show(report.summary())
     if written:
         print()
     for path in written:
@@ -133,5 +138,14 @@ def run(options: Options) -> int:
         )
     return 0
 
+
+_EXAMPLE: dict[str, Any] = {
+    "axes": ("depth=n_layers", "width=d_model"),
+    "lr": "lr",
+    "loss": "final_loss",
+    "seed": "seed",
+    "by": ("scheme",),
+}
+"""The columns of the table that ships with this package."""
 
 _NAMES = {"report.html": "The page", "summary.json": "The result", "excluded.csv": "Rows left out"}

@@ -248,7 +248,7 @@ def _refuse(options: Options, what: str, *names: str) -> None:
 
 
 def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
 
     rows = [("step", "loss", "RMS of x at the output")]
     for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):

@@ -126,7 +126,7 @@ def _headline(prediction: Any) -> str:
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
     from depthmup.records.finding import change
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
 
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
     rows = [("depth", "factor", "change", *(["measured"] if beside else []))]

@@ -33,7 +33,7 @@ def deliver(
     if folder is not None and figure is not None:
         _write_figures(report, folder / "figures", figure)
     if json:
-        print_json(report.summary)
+        print_json(report.to_dict())
         return
     from rich.console import Console
 

@@ -71,7 +71,7 @@ def run(options: Options) -> int:
     from depthmup.cli.folders import prepare_file
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import predict
-    from depthmup.model import Model, size
+    from depthmup.model import Model
     from depthmup.records.codec import strict
     from depthmup.reports import prediction_chart, prediction_page, save_chart, write_text
     from depthmup.reports.files import CHART_FORMATS
@@ -86,7 +86,7 @@ def run(options: Options) -> int:
     model = Model.load(options.model, batch=options.batch, loss=options.loss)
     prediction = predict(
         model,
-        base=size(options.base),
+        base=options.base,
         widths=options.widths,
         depths=options.depths,
         scheme=options.scheme,
@@ -114,7 +114,7 @@ def run(options: Options) -> int:
 def _print(prediction: Any) -> None:
     from depthmup.records import sentence
     from depthmup.records.finding import change, change_span
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
 
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
     print(f"{what}: predicted from {prediction.seeds} seeds")

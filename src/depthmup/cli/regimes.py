@@ -73,7 +73,7 @@ def run(options: Options) -> int:
         print_json(values)
         return 0
     print(f"alpha = {region.alpha}, gamma = {region.gamma}: {region.name}\n")
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
 
     shown = {"True": "yes", "False": "no", "None": "-"}
     rows = [

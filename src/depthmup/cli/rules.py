@@ -73,7 +73,7 @@ def run(options: Options) -> int:
 
 
 def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
-    from depthmup.reports.text import aligned
+    from depthmup.records.text import aligned
 
     header = ["rule", "lr x", *(["lr"] if lr else []), "decay x", "epsilon x"]
     rows = [[*header, "1 - beta x", "says nothing of"]]

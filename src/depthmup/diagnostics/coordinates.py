@@ -60,8 +60,8 @@ def check(
     *,
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
-    widths: Sequence[int] = (32, 64, 128, 256),
-    depths: Sequence[int] = (4, 8, 16, 32),
+    widths: int | Sequence[int] = (32, 64, 128, 256),
+    depths: int | Sequence[int] = (4, 8, 16, 32),
     seeds: int = 3,
     steps: int = 5,
     lr: float | None = None,
@@ -118,7 +118,10 @@ def check(
     """
     started = time.perf_counter()
     whole = {axis: _whole(axis, values) for axis, values in along.items()}
-    widths, depths = distinct(tuple(widths), "widths"), distinct(tuple(depths), "depths")
+    widths, depths = (
+        distinct((sizes,) if isinstance(sizes, int) else tuple(sizes), name)
+        for name, sizes in (("widths", widths), ("depths", depths))
+    )
     further = _further(whole)
     _refuse_settings((widths, depths, *further.values()), seeds, steps, lr, plan_options)
     own, applied = with_factory(model), prepare is not as_is

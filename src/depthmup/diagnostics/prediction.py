@@ -23,6 +23,7 @@ from depthmup.diagnostics.networks import (
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
+from depthmup.model import size as size_named
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
@@ -46,7 +47,7 @@ NOT_FOR_ADAM = (
 def predict(
     model: Model,
     *,
-    base: tuple[int, int],
+    base: tuple[int, int] | str,
     widths: Sequence[int] = (),
     depths: Sequence[int] = (),
     scheme: str | Scheme = "depth-mup",
@@ -65,7 +66,8 @@ def predict(
 
     Args:
         model: the factory, its data and its loss, as for ``check``.
-        base: width and depth where the best learning rate is known or cheap to find.
+        base: width and depth where the best learning rate is known or cheap to find, as (64, 4)
+            or "64x4".
         widths, depths: further sizes, each with the base's other size.
         scheme, optimizer: as in ``depthmup.plan``; the optimizer is SGD, with momentum or not.
         seeds: networks and batches of each size; intervals come from these.
@@ -103,6 +105,7 @@ def predict(
     for this package (docs/studies/predict.md).
     """
     started = time.perf_counter()
+    base = size_named(base) if isinstance(base, str) else base
     chosen, sizes = scheme_named(scheme), _sizes(base, widths, depths)
     if family_named(optimizer) is not Family.RAW:
         raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))

@@ -219,7 +219,7 @@ class Plan(PlanContent):
         return overrides.overrides(self, format, **options)
 
     def param_groups(
-        self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
+        self, model: nn.Module, lr: float, *, weight_decay: float = 0.0, **options: Any
     ) -> list[dict[str, Any]]:
         """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
 

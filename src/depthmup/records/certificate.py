@@ -6,12 +6,12 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from html import escape
 from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
 from depthmup.records.printable import printable
+from depthmup.records.text import html_card
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 SCHEMA = 2
@@ -200,17 +200,17 @@ class Certificate:
         return printable(f"<Certificate for {where}: {self._answer}>")
 
     def _repr_html_(self) -> str:
-        where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
-        reasons = "".join(f"<li>{escape(r.reason)} {escape(r.advice)}</li>" for r in self.refusals)
-        return (
-            f"<p><b>{escape(self.title or self.scheme)}</b> for {escape(where)}: "
-            f"{escape(self._answer)}</p>{f'<ul>{reasons}</ul>' if reasons else ''}"
+        where = f"{self.title or self.scheme} for {size_text(self.target)}"
+        reasons = (f"{r.reason} {r.advice}" for r in self.refusals)
+        return html_card(
+            where, "certified" if self.issued else "refused", [f"{self._answer}.", *reasons]
         )
 
     @property
     def _answer(self) -> str:
         if not self.issued:
-            return f"refused, {len(self.refusals)} reasons"
+            count = len(self.refusals)
+            return f"refused, {count} reason{'' if count == 1 else 's'}"
         best = self.value
         return (
             f"{self.tuned.name} {best.value:.3g} [{best.low:.3g}, {best.high:.3g}] at "

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
+from depthmup.records.codec import strict
 from depthmup.records.finding import Estimate
+from depthmup.records.packages import need
+from depthmup.records.text import aligned, html_card
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Outcome(StrEnum):
@@ -15,6 +22,9 @@ class Outcome(StrEnum):
     FAIL = "fail"
     UNDECIDED = "undecided"
     SHOWN = "shown"  # theory predicts no power law here: nothing to judge
+
+
+_ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +51,10 @@ class Exponent:
     expected: str = ""
     why: str = ""
     cause: str = ""
+
+    @property
+    def interval(self) -> str:
+        return f"[{self.estimate.low:+.2f}, {self.estimate.high:+.2f}]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,6 +146,97 @@ class Check:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every exponent that is predicted was measured as predicted; the truth value."""
+        return self.outcome is Outcome.PASS
+
+    @property
+    def verdict(self) -> Outcome:
+        """Pass, fail or undecided."""
+        return self.outcome
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Check: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        causes = dict.fromkeys(e.cause for e in self.failures if e.cause)
+        return html_card(self.title, str(self.outcome), [self.headline, *causes, *self.notes])
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence.
+
+        Example:
+            >>> from depthmup.records import Check, Outcome
+            >>> print(Check(title="mine", scheme="Depth-muP", optimizer="adamw", applied=True,
+            ...     widths=(1,), depths=(2,), seeds=2, steps=1, lr=0.1, margin=0.25,
+            ...     confidence=0.95, outcome=Outcome.UNDECIDED, exponents=()).headline)
+            mine under Depth-muP with adamw: undecided. 0 of 0 exponents are as predicted.
+        """
+        judged = [e for e in self.exponents if e.outcome is not Outcome.SHOWN]
+        good = sum(e.outcome is Outcome.PASS for e in judged)
+        start = f"{self.title} under {self.scheme} with {self.optimizer}: {self.outcome}."
+        if self.nonfinite is None:
+            return f"{start} {good} of {len(judged)} exponents are as predicted."
+        n = self.nonfinite
+        further = "".join(f", {axis} {value}" for axis, value in n.along.items())
+        return (
+            f"{start} At width {n.width} and depth {n.depth}{further}, {n.module} stopped being "
+            f"finite at step {n.step} (seed {n.seed})."
+        )
+
+    @property
+    def ordered(self) -> list[Exponent]:
+        """The exponents, those that are off first."""
+        return sorted(
+            self.exponents, key=lambda e: (_ORDER.index(e.outcome), e.axis, -abs(deviation(e)))
+        )
+
+    def summary(self, *, everything: bool = False) -> str:
+        """The check as lines of text: failures and undecided exponents, with their causes.
+
+        Args:
+            everything: whether the other exponents are listed, too.
+        """
+        lines = [self.headline]
+        shown = [e for e in self.ordered if everything or e.outcome in _ORDER[:2]]
+        if shown:
+            table = [("", "against", "measured", "interval", "expected", "module: observable")]
+            for e in shown:
+                measured = (f"{e.estimate.value:+.2f}", e.interval, e.expected or "-")
+                table.append((str(e.outcome), e.axis, *measured, f"{e.module}: {e.observable}"))
+            lines += ["", *aligned(table, left=range(len(table[0])))]
+        if causes := dict.fromkeys(e.cause for e in self.failures if e.cause):
+            lines += ["", "Likely, causes before consequences:", *(f"  - {c}" for c in causes)]
+        if self.outcome is Outcome.UNDECIDED:
+            undecided = "Undecided: intervals that hold a rival exponent."
+            lines += ["", f"{undecided} Use more seeds, or larger sizes."]
+        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
+
+    def to_pandas(self, name: str = "exponents") -> "pd.DataFrame":
+        """A tidy table: a row for each exponent, or for each observable at each size.
+
+        Args:
+            name: ``exponents`` or ``sizes``.
+
+        Raises:
+            ValueError: another name.
+        """
+        need("A table", "pandas")
+        import pandas as pd
+
+        if name not in ("exponents", "sizes"):
+            raise ValueError(f"Expected exponents or sizes; got {name!r}.")
+        rows: list[dict[str, Any]] = [strict(row) for row in getattr(self, name)]
+        return pd.json_normalize(rows)
 
     @property
     def failures(self) -> tuple[Exponent, ...]:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import CROSS, Chart, Layer, Tip
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import INK, MUTED
+from depthmup.reports.theme import INK
 
 
 def against_rate(

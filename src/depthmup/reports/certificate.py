@@ -7,10 +7,10 @@ from typing import Any
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.records.finding import Estimate, change, in_percent
+from depthmup.records.text import aligned
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
 from depthmup.reports.sentences import number, rate, rate_interval
-from depthmup.reports.text import aligned
 from depthmup.reports.theme import PAGE
 
 _MOVES = {

@@ -6,11 +6,12 @@ from typing import Any
 
 from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
+from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
 from depthmup.reports.by_size import against_size
 from depthmup.reports.chart import Chart, Layer, draw, known
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BAND, BLUE, INK, MUTED, SCREEN, Style
+from depthmup.reports.theme import BAND, BLUE, INK, SCREEN, Style
 
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near

@@ -7,6 +7,7 @@ from typing import Any
 
 from depthmup.records import Place, Study
 from depthmup.records.finding import change_span
+from depthmup.records.text import MUTED
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
@@ -32,7 +33,7 @@ from depthmup.reports.study_rows import (
     transfer_rows,
     transfers,
 )
-from depthmup.reports.theme import BAND, MUTED, SCREEN, Style, tone
+from depthmup.reports.theme import BAND, SCREEN, Style, tone
 
 
 def size_colours(study: Study) -> dict[float, str]:

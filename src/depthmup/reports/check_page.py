@@ -8,67 +8,14 @@ from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
-from depthmup.reports.text import aligned
 from depthmup.reports.theme import BAND, PAGE, tone
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
 
 
-def check_headline(check: Check) -> str:
-    """The verdict in one sentence.
-
-    Example:
-        >>> from depthmup.records import Check, Outcome
-        >>> print(check_headline(Check(title="mine", scheme="Depth-muP", optimizer="adamw",
-        ...     applied=True, widths=(1,), depths=(2,), seeds=2, steps=1, lr=0.1, margin=0.25,
-        ...     confidence=0.95, outcome=Outcome.UNDECIDED, exponents=())))
-        mine under Depth-muP with adamw: undecided. 0 of 0 exponents are as predicted.
-    """
-    judged = [e for e in check.exponents if e.outcome is not Outcome.SHOWN]
-    good = sum(e.outcome is Outcome.PASS for e in judged)
-    start = f"{check.title} under {check.scheme} with {check.optimizer}: {check.outcome}."
-    if check.nonfinite is not None:
-        n = check.nonfinite
-        further = "".join(f", {axis} {value}" for axis, value in n.along.items())
-        return (
-            f"{start} At width {n.width} and depth {n.depth}{further}, {n.module} stopped being "
-            f"finite at step {n.step} (seed {n.seed})."
-        )
-    return f"{start} {good} of {len(judged)} exponents are as predicted."
-
-
-def check_text(check: Check, *, everything: bool = False) -> str:
-    """The check as aligned lines: what failed, what is undecided, and (if asked) all the rest."""
-    lines = [check_headline(check)]
-    shown = [e for e in _sorted(check) if everything or e.outcome in _ORDER[:2]]
-    if shown:
-        table = [("", "against", "measured", "interval", "expected", "module: observable")]
-        table += [
-            (
-                str(e.outcome),
-                e.axis,
-                f"{e.estimate.value:+.2f}",
-                _interval(e),
-                e.expected or "-",
-                f"{e.module}: {e.observable}",
-            )
-            for e in shown
-        ]
-        lines += ["", *aligned(table, left=range(len(table[0])))]
-    causes = dict.fromkeys(e.cause for e in check.failures if e.cause)
-    if causes:
-        lines += ["", "Likely, causes before consequences:", *(f"  - {cause}" for cause in causes)]
-    if check.outcome is Outcome.UNDECIDED:
-        lines += [
-            "",
-            "Undecided: intervals that hold a rival exponent. Use more seeds, or larger sizes.",
-        ]
-    return "\n".join([*lines, *(["", *check.notes] if check.notes else [])])
-
-
 def check_page(check: Check) -> str:
     """The check as one HTML page: what is off stands first, what is as predicted is folded."""
-    exponents = _sorted(check)
+    exponents = check.ordered
     off = [e for e in exponents if e.outcome in _ORDER[:2]]
     fine = [e for e in exponents if e.outcome not in _ORDER[:2]]
     sections = [Section(cards=[_card(e) for e in check.failures])] if check.failures else []
@@ -91,7 +38,7 @@ def check_page(check: Check) -> str:
     return Page(
         title=f"Coordinate check of {check.title}",
         tab=f"{check.outcome.capitalize()}: {check.title}",
-        headline=check_headline(check),
+        headline=check.headline,
         sections=sections,
         facts={
             "": {
@@ -117,7 +64,7 @@ def _card(e: Exponent) -> Card:
         verdict=str(e.outcome),
         aside=f"{e.observable} against {e.axis}",
         text=[
-            f"Measured {e.estimate.value:+.2f} {_interval(e)}, expected {e.expected or '–'}.",
+            f"Measured {e.estimate.value:+.2f} {e.interval}, expected {e.expected or '–'}.",
             *([f"Likely: {e.cause}."] if e.cause else []),
         ],
     )
@@ -196,23 +143,13 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
     return [*sections, Section(title="The numbers", table=table)]
 
 
-def _sorted(check: Check) -> list[Exponent]:
-    return sorted(
-        check.exponents, key=lambda e: (_ORDER.index(e.outcome), e.axis, -abs(deviation(e)))
-    )
-
-
-def _interval(e: Exponent) -> str:
-    return f"[{e.estimate.low:+.2f}, {e.estimate.high:+.2f}]"
-
-
 def _row(e: Exponent) -> dict[str, str]:
     return {
         "module": e.module,
         "observable": e.observable,
         "axis": e.axis,
         "measured": f"{e.estimate.value:+.2f}",
-        "interval": _interval(e),
+        "interval": e.interval,
         "expected": e.expected or "–",
         "outcome": str(e.outcome),
     }

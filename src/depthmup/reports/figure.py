@@ -156,8 +156,6 @@ def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
         >>> "Every observable against width and depth" in figure.caption
         True
     """
-    from depthmup.reports.check_page import check_headline
-
     style, columns = _style_of(kind), 2 if kind == "paper" else 4
     assert isinstance(style.width, int)
     width = style.width // columns - 46  # less the labels of its axis
@@ -166,7 +164,7 @@ def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
         chart=growth_chart(check, columns=columns, style=panel),
         caption=(
             "Every observable against width and depth, as a multiple of its value at the smallest "
-            f"size, a line per seed; dashed, what {check.scheme} predicts. {check_headline(check)}"
+            f"size, a line per seed; dashed, what {check.scheme} predicts. {check.headline}"
         ),
     )
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.text import html_card
 from depthmup.reports.charts import loss_against_rate, optimum_against_size
 from depthmup.reports.export import export
 from depthmup.reports.files import write_text
 from depthmup.reports.slices import drawn
-from depthmup.reports.study_page import page
+from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.summary_json import summary
-from depthmup.reports.tables import plain_table
+from depthmup.reports.tables import said
 
 
 def write_result(
@@ -65,7 +66,7 @@ def write_result(
 
 
 def notebook(study: Study, *more: Study) -> str:
-    """The verdicts and the charts as HTML without scripts, which any notebook shows and keeps.
+    """Cards of verdicts and charts as HTML without scripts, which any notebook shows and keeps.
 
     Args:
         study: to be shown.
@@ -83,7 +84,9 @@ def notebook(study: Study, *more: Study) -> str:
 
     parts = []
     for s in (study, *more):
-        parts.append(f"<pre>{html.escape(plain_table(s))}</pre>")
+        parts += [f"<div><b>{html.escape(sentence)}</b></div>" for sentence in said(s)]
+        for card in verdict_cards(s):
+            parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
         for chart in (optimum_against_size(drawn(s)), loss_against_rate(drawn(s))):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

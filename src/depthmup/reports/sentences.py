@@ -157,7 +157,7 @@ def advice(study: Study, *more: Study) -> str:
     """What to do, where a scheme transfers along every axis: the value, and where it holds."""
     for first in transfers(study):
         along = [(s, t) for s in (study, *more) for t in transfers(s) if t.scheme == first.scheme]
-        at = _at_base(study, first)
+        at = at_base(study, first)
         if at is None or any(t.verdict is not Verdict.TRANSFERS for _, t in along):
             continue
         with_scheme = f" with {first.title}" if len(transfers(study)) > 1 else ""
@@ -170,7 +170,7 @@ def advice(study: Study, *more: Study) -> str:
 
 def base_sentence(study: Study, transfer: Transfer) -> str:
     """The best value at the base, in plain numbers; empty where it is unknown."""
-    at = _at_base(study, transfer)
+    at = at_base(study, transfer)
     name, axis = study.tuned.name, study.axis
     if at is None:
         return ""
@@ -178,7 +178,7 @@ def base_sentence(study: Study, transfer: Transfer) -> str:
     return f"Best {name} at {axis} {base_size(study):.10g}: {rate(2.0**at.value)}{between}."
 
 
-def _at_base(study: Study, transfer: Transfer) -> Estimate | None:
+def at_base(study: Study, transfer: Transfer) -> Estimate | None:
     """The log2 of the best value at the base, unless it is unknown or a bound."""
     base = base_size(study)
     for optimum in transfer.optima:

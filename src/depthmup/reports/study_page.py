@@ -80,7 +80,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     ]
     for s in studies:
         sections += [_part(s)] if more else []
-        sections.append(Section(cards=[_card(s, t) for t in transfers(s)]))
+        sections.append(Section(cards=verdict_cards(s)))
     for i, s in enumerate(studies):
         sections += [_part(s)] if more else []
         sections += _charts(s, prefix=f"axis-{i}-" if i else "")
@@ -119,6 +119,11 @@ def _elsewhere(studies: Iterable[Study]) -> str:
 
 def _part(study: Study) -> Section:
     return Section(title=f"Along {study.axis}", part=True)
+
+
+def verdict_cards(study: Study) -> list[Card]:
+    """A card for the verdict on every scheme."""
+    return [_card(study, transfer) for transfer in transfers(study)]
 
 
 def _card(study: Study, transfer: Transfer) -> Card:

@@ -9,12 +9,12 @@ from depthmup.records import Axis, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
+from depthmup.records.text import aligned
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.findings import cost, law_sentence, span_sentence
 from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
-from depthmup.reports.text import aligned
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,18 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-INK, MUTED, GRID, BAND = "#1f2430", "#5b6472", "#e6e8ec", "#d5d9e0"
+from depthmup.records.text import BAD, MUTED, TONES
+
+INK, GRID, BAND = "#1f2430", "#e6e8ec", "#d5d9e0"
 BLUE = "#0072b2"
 FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
-
-GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", "#5b6472", "#b9bfc9"
-TONES = {
-    **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced"), GOOD),
-    **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced"), BAD),
-    **dict.fromkeys(("undecided", "cannot tell", "undecidable"), OPEN),
-    "shown": FAINT,
-}
-"""The colour of every verdict, by its word."""
 
 PAPER_COLOURS = {
     "light": {

@@ -10,8 +10,10 @@ from numbers import Number
 from operator import index
 from typing import Any, Literal, TypeAlias
 
+from depthmup.model import size as size_named
 from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
 from depthmup.records.codec import encode
+from depthmup.records.text import html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto
@@ -56,7 +58,8 @@ class Design:
     tokens are steps times the batch, in whatever the batch counts.
 
     Args:
-        base: the size whose learning rate is known or cheap to tune, a value for every axis.
+        base: the size whose learning rate is known or cheap to tune, a value for every axis; or
+            "64x8" for a width and a depth.
         lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
             "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
             The one learning rate that is held, where something else is tuned.
@@ -113,7 +116,7 @@ class Design:
     def __init__(
         self,
         *,
-        base: Size,
+        base: Size | str,
         lrs: float | Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         tune: str | Tuned = LEARNING_RATE,
         values: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
@@ -233,6 +236,27 @@ class Design:
         if self.tune.is_learning_rate:
             return replace(self, lrs=grid)
         return replace(self, values=grid)
+
+    def __repr__(self) -> str:
+        return f"<Design: {'; '.join(self._facts.values())}>"
+
+    def _repr_html_(self) -> str:
+        return html_card("Design", "", (f"{name}: {fact}" for name, fact in self._facts.items()))
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """What is varied and what is fixed, in words."""
+        arms = {axis: ", ".join(map(str, self.arm(axis))) for axis in self.base}
+        grid = self.lrs if self.tune.is_learning_rate else self.values
+        found = "found by a search"
+        if isinstance(grid, tuple):
+            found = f"{', '.join(f'{value:.3g}' for value in grid)}"
+        return {
+            "sizes": " and ".join(f"{axis} {values}" for axis, values in arms.items()),
+            "schemes": ", ".join(s.name for s in self.schemes or ()) or "the model's own default",
+            self.tune.plural: f"{self.tune.plural} {found}",
+            "repetitions": f"{self.seeds} seeds{'' if isinstance(grid, tuple) else ' at most'}",
+        }
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -484,7 +508,10 @@ def _steps_of(size: Size, steps: Any) -> int:
 
 
 def _whole_size(size: Any, name: str) -> dict[str, int]:
-    """A size with its whole numbers, NumPy's included, as Python integers."""
+    """A size with its whole numbers, NumPy's included, as Python integers; "64x2" is one, too."""
+    if isinstance(size, str):
+        width, depth = size_named(size)
+        return {"width": width, "depth": depth}
     if not isinstance(size, Mapping) or not size:
         raise ValueError(
             f"Expected {name} to give a value for every axis, such as "

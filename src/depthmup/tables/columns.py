@@ -53,7 +53,7 @@ class Columns:
 
     @property
     def own(self) -> bool:
-        """Whether the table is one of this package's own, of ``report.frame("runs")``."""
+        """Whether the table is one of this package's own, of ``report.to_pandas("runs")``."""
         return bool(self.base)
 
     @property
@@ -75,7 +75,7 @@ SCHEME, TITLE, RATES, CHANCE, BASE = "scheme", "title", "rates", "chance", "base
 
 
 def own_columns(names: Sequence[str]) -> Columns | None:
-    """What the columns of ``report.frame("runs")`` stand for; none of another table."""
+    """What the columns of ``report.to_pandas("runs")`` stand for; none of another table."""
     tuned = next((what for what in TUNED if what.column in names and what.key in names), None)
     axes = [n.removeprefix(BASE) for n in names if n.startswith(BASE)]
     if tuned is None or not axes or not {SCHEME, TITLE, RATES, CHANCE, *axes} <= set(names):
@@ -195,16 +195,19 @@ def _tail(name: str) -> str:
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
     proposals = propose(names)
-    axes = [
-        f"{what}={proposals[what]}" for what in wanted if what in proposals and what not in _OPTIONS
-    ]
-    options = [
-        f"--{what} {proposals[what]}" for what in wanted if what in proposals and what in _OPTIONS
-    ]
+    like = {what: proposals[what] for what in wanted if what in proposals}
+    axes = {what: column for what, column in like.items() if what not in _OPTIONS}
+    options = {what: column for what, column in like.items() if what in _OPTIONS}
+    words = [f"--{what} {column}" for what, column in options.items()]
+    arguments = [f"{what}={column!r}" for what, column in options.items()]
     if axes:
-        options.insert(0, f"--axes {' '.join(axes)}")
-    if options:
-        return f"By their names these look like it: {printable(' '.join(options))}."
+        words.insert(0, f"--axes {' '.join(f'{a}={column}' for a, column in axes.items())}")
+        arguments.insert(0, f"axes={axes}")
+    if words:
+        return (
+            f"By their names these look like it: {printable(' '.join(words))}; in Python "
+            f"{printable(', '.join(arguments))}."
+        )
     return f"The table has {_listed(names)}."
 
 

@@ -1,0 +1,60 @@
+"""Records as text for terminals, and as cards for notebooks."""
+
+import io
+from collections.abc import Collection, Iterable, Sequence
+from html import escape
+
+MUTED = "#5b6472"
+GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
+TONES = {
+    **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced"), GOOD),
+    **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced"), BAD),
+    **dict.fromkeys(("undecided", "cannot tell", "undecidable"), OPEN),
+    "shown": FAINT,
+}
+"""The colour of every verdict, by its word."""
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Rows as lines with columns of one width; columns that are not ``left`` end flush right.
+
+    Example:
+        >>> aligned([("depth", "loss"), ("8", "0.48")], left=())
+        ['depth  loss', '    8  0.48']
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for column in range(len(rows[0]) if rows else 0):
+        table.add_column(justify="left" if column in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # no markup: a name may hold brackets
+    file = io.StringIO()
+    # In Jupyter a console would show the table and write nothing.
+    console = Console(file=file, width=100_000, color_system=None, force_jupyter=False)
+    console.print(table)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def html_card(title: str, verdict: str, lines: Iterable[str]) -> str:
+    """A card for a notebook: a title, a verdict in its colour, and sentences.
+
+    Example:
+        >>> "background:#a83f00" in html_card("a < b", "fail", ["Why."])
+        True
+    """
+    tone = TONES.get(verdict, MUTED)
+    badge = (
+        f'<span style="background:{tone};color:#fff;border-radius:1em;padding:1px 10px">'
+        f"{escape(verdict)}</span>"
+        if verdict
+        else ""
+    )
+    body = "".join(f'<div style="margin-top:4px">{escape(line)}</div>' for line in lines)
+    return (
+        f'<div style="display:inline-block;vertical-align:top;max-width:46em;margin:4px 8px 4px 0;'
+        f'border:1px solid #8884;border-top:4px solid {tone};border-radius:6px;padding:8px 14px">'
+        f"<b>{escape(title)}</b> {badge}{body}</div>"
+    )

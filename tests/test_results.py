@@ -1,0 +1,112 @@
+"""Results in a notebook: short reprs, cards, and one vocabulary on all of them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import depthmup
+from depthmup.models import ResidualMLP
+from depthmup.records import Outcome, Verdict, tuned
+from depthmup.reports import example_certificate, example_check, example_study
+from depthmup.tables import example
+
+
+@pytest.fixture(scope="module")
+def report():
+    return depthmup.Report(studies=(example_study(),))
+
+
+@pytest.fixture
+def design():
+    return depthmup.Design(base="64x2", depth=(2, 4), lrs=(1e-3, 3e-3), schemes="completep")
+
+
+def test_reprs_are_a_line(report, design):
+    shown = [repr(one) for one in (report, example_check(), design, example_certificate())]
+    assert shown[0] == (
+        "<Report: Use learning rate 2.8e-3 with Depth-muP. It holds from depth 8 to 64; print it "
+        "for the table>"
+    )
+    assert shown[2] == (
+        "<Design: width 64 and depth 2, 4; completep; learning rates 0.001, 0.003; 3 seeds>"
+    )
+    assert all(len(text) < 200 and "\n" not in text for text in shown)
+
+
+def test_cards_show_the_verdict_in_its_colour(report, design):
+    failed = replace(example_check(), outcome=Outcome.FAIL, title="<mine>")
+    page = failed._repr_html_()
+    assert "&lt;mine&gt;" in page
+    assert "#a83f00" in page
+    assert "#a83f00" not in example_check()._repr_html_()
+    assert "certified" in example_certificate()._repr_html_()
+    assert "completep" in design._repr_html_()
+    cards = report._repr_html_()
+    assert cards.index("Use learning rate 2.8e-3") < cards.index("transfers") < cards.index("<svg")
+
+
+def test_a_check_is_true_if_it_passed():
+    passed = example_check()
+    assert passed
+    assert passed.passed
+    for outcome in (Outcome.FAIL, Outcome.UNDECIDED):
+        other = replace(passed, outcome=outcome)
+        assert not other
+        assert other.verdict is outcome
+
+
+def test_a_check_as_text_and_tables():
+    check = example_check()
+    assert str(check) == check.summary()
+    assert check.summary().startswith(check.headline)
+    assert len(check.summary(everything=True).splitlines()) > len(check.exponents)
+    assert len(check.to_pandas()) == len(check.exponents)
+    assert {"module", "estimate.value"} <= {*check.to_pandas()}
+    assert len(check.to_pandas("sizes")) == len(check.sizes)
+    with pytest.raises(ValueError, match="Expected exponents or sizes"):
+        check.to_pandas("points")
+
+
+def test_the_vocabulary_of_a_report(report, tmp_path):
+    assert report.verdict is Verdict.TRANSFERS
+    best = report.best_lr
+    assert best.value == pytest.approx(2.8e-3, rel=0.02)
+    assert best.low < best.value < best.high
+    assert str(report) == report.summary()
+    assert len(report.to_pandas("optima")) > 3
+    report.save(tmp_path)
+    report.plot(tmp_path / "optima.svg")
+    assert (tmp_path / "optima.svg").stat().st_size > 1000
+
+
+def test_no_best_rate_where_another_value_was_tuned(report):
+    other = depthmup.Report(studies=(replace(report.study(), tuned=tuned("weight_decay")),))
+    with pytest.raises(AttributeError, match="to_pandas"):
+        _ = other.best_lr
+
+
+def test_columns_are_proposed_in_python_too():
+    with pytest.raises(ValueError, match=r"axes=\{'depth': 'n_layers', 'width': 'd_model'\}, lr="):
+        depthmup.fit(example())
+
+
+def test_sizes_as_text(design):
+    assert design.base == {"width": 64, "depth": 2}
+    with pytest.raises(ValueError, match="as WIDTHxDEPTH"):
+        depthmup.Design(base="64")
+
+
+def test_one_size_of_a_check_needs_no_brackets():
+    def make(width, depth):
+        return ResidualMLP(inputs=8, width=width, depth=depth, outputs=4)
+
+    def batch(generator):
+        return torch.randn(8, 8, generator=generator), torch.arange(8) % 4
+
+    check = depthmup.check(
+        depthmup.Model(make, batch=batch), widths=(8, 16, 32), depths=2, seeds=2, steps=1
+    )
+    assert check.depths == (2,)
+    assert math.isfinite(check.exponents[0].estimate.value)
