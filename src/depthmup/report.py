@@ -367,7 +367,11 @@ class Report:
         )
 
     def summary(self) -> str:
-        """The result as text: what to do, the best values, verdicts with their reasons, notes."""
+        """The result as text.
+
+        Returns:
+            What to do, the best values, verdicts with their reasons, and notes.
+        """
         return text(*self._judged, certificates=self.certificates)
 
     @cached_property
@@ -376,7 +380,11 @@ class Report:
         return reports.page(*self._judged, certificates=self.certificates)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as values of strict JSON, as in summary.json."""
+        """The result for other programs.
+
+        Returns:
+            Values of strict JSON, as in summary.json.
+        """
         whole = self.sweep is None  # of a table no store is beside it
         return reports.summary(*self._judged, certificates=self.certificates, whole=whole)
 
