@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from depthmup.records import Cell, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Records, Store, Sweep, along_depth, rate_unit, stored_losses, studies
+from depthmup.sweep import Records, Store, Sweep, along_depth, rate_unit, studies
 from reproduction.claims.claim import Experiment, Setting
 from reproduction.evidence import Picture
 
@@ -105,6 +107,26 @@ def losses_of(
     # Windows are counted from the end of training, where they close.
     stop = design.steps + (window + 1) * design.window
     return stored_losses(sweep.points(variant, sizes), store, slice(stop - design.window, stop))
+
+
+def stored_losses(
+    points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice
+) -> "Array":
+    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
+
+    Infinite where a run diverged before the window's end.
+    """
+    runs = [run for of_rates in points for of_seeds in of_rates for run in of_seeds]
+    records = store.records(runs)
+    return np.array(
+        [
+            [
+                [records[run].mean_loss(window.start, window.stop) for run in seeds]
+                for seeds in rates
+            ]
+            for rates in points
+        ]
+    )
 
 
 def at_laptop(setting: Setting, *notes: str) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Design, Store, Sweep, TrainTrials, stored_losses, together
+from depthmup.sweep import Custom, Design, Store, Sweep, TrainTrials, together
 from reproduction.claims.claim import Setting
-from reproduction.claims.common import depths_of, octaves
+from reproduction.claims.common import depths_of, octaves, stored_losses
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

@@ -20,7 +20,6 @@ from depthmup.sweep import (
     Store,
     Sweep,
     advance,
-    begin,
     begin_with,
 )
 from reproduction.claims.claim import Ahead, Conclusion, Experiment, Setting
@@ -59,8 +58,8 @@ class Sought:
     def begun(self, store: Store) -> SearchState:
         """The search before its first round."""
         alone = changed(self.sweep, schemes=(self.scheme,))
-        state = begin(
-            _searched(alone),
+        state = SearchState(
+            sweep=_searched(alone),
             region=(self.accepted.low, self.accepted.high),
             whole=True,  # a claim is about all of its depths
             window=self.window,

@@ -26,7 +26,6 @@ from depthmup.sweep import (
     Size,
     Store,
     advance,
-    begin,
     outline,
     run,
     share_left,
@@ -127,7 +126,7 @@ def transfer(
     folder = None if out is None else Path(out)
     runner = runner_of(model, sweep, on, out=folder)
     path = None if folder is None else folder / MAIN_STORE
-    state = begin(sweep, tolerance=tolerance, complete=target is not None)
+    state = SearchState(sweep=sweep, tolerance=tolerance, complete=target is not None)
     check_budget(state)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if runner.shard:

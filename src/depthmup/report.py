@@ -43,17 +43,16 @@ from depthmup.sweep import (
     StoreError,
     Sweep,
     advance,
-    begin,
     certificate,
     certify,
     losses_over,
     story,
     studies,
 )
-from depthmup.sweep.losses import loss_over
-from depthmup.sweep.sessions import engines_of, environment_of, sweep_of
+from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
+from depthmup.sweep.sessions import engines_of, environment_of
+from depthmup.sweep.study import loss_over
 from depthmup.sweep.target_probe import Train
-from depthmup.sweep.tuning import hyperparameters, tuned_in
 from depthmup.tables.groups import predicted
 from depthmup.tables.rows import Excluded
 
@@ -643,7 +642,7 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
             f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
         )
     last = sessions[-1]
-    sweep = sweep or sweep_of(last)
+    sweep = sweep or Sweep.from_dict(last["sweep"])
     search = None
     if sweep.design.auto:
         state = _replayed(sweep, store, last)
@@ -682,7 +681,7 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
     if not sessions:
         raise StoreError(f"No measurement was started in {store.path}.")
     last = sessions[-1]
-    sweep = sweep_of(last)
+    sweep = Sweep.from_dict(last["sweep"])
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
         why = f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
@@ -697,7 +696,7 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
     complete = session.get("target") is not None
-    return begin(sweep, tolerance=session["tolerance"], complete=complete)
+    return SearchState(sweep=sweep, tolerance=session["tolerance"], complete=complete)
 
 
 def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchState:

@@ -20,8 +20,7 @@ from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options, asked
 from depthmup.cli.verbs import VERBS, parse
 from depthmup.report import load_report
-from depthmup.sweep import Store, StoreError
-from depthmup.sweep.sessions import sweep_of
+from depthmup.sweep import Store, StoreError, Sweep
 
 TINY = [
     *("--depths", "2", "4", "--base", "16x2", "--log2-lrs", "-9", "-7", "-5", "-3", "-1"),
@@ -267,7 +266,7 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
     copy.write_bytes((finished[0] / "results.sqlite").read_bytes())
     with Store(copy) as store:
         first = store.sessions()[-1]
-        sweep = sweep_of(first)
+        sweep = Sweep.from_dict(first["sweep"])
         later = replace(sweep, design=replace(sweep.design, seeds=7))
         store.open_session({**first, "sweep": later.to_dict()})
         assert load_report(store, sweep).study().config["seeds"] == sweep.design.seeds

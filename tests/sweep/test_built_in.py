@@ -8,7 +8,7 @@ from sweeps import residual
 from depthmup.records import Data
 from depthmup.rules import CATALOGUE, ODE, SP, scheme
 from depthmup.sweep import BuiltIn, Design, Sweep
-from depthmup.sweep.sessions import sweep_of
+from depthmup.sweep.built_in import usual_rate
 
 FOUR = tuple(scheme(name) for name in ("depth-mup", "block-multiplier", "sp", "ode"))
 NETWORKS = residual(schemes=FOUR, seeds=2)
@@ -109,7 +109,7 @@ def test_sweeps_survive_json(changes):
     sweep = residual(
         schemes=(*FOUR, scheme("3/4,1/4")), data=Data(label_noise=0.1), order="epochs", **changes
     )
-    assert sweep_of({"sweep": sweep.to_dict()}) == sweep
+    assert Sweep.from_dict(sweep.to_dict()) == sweep
 
 
 @pytest.mark.parametrize(("name", "inputs"), [("mnist", 784), ("cifar10", 3072)])
@@ -120,8 +120,8 @@ def test_networks_are_sized_for_the_data(name, inputs):
 
 
 def test_usual_rates_follow_the_width_as_the_optimum_does():
-    adam = [BuiltIn().usual_rates({"width": n, "depth": 8}, "adam")[0] for n in (64, 256)]
-    sgd = [BuiltIn().usual_rates({"width": n, "depth": 8}, "sgd")[0] for n in (64, 256)]
+    adam = [usual_rate({"width": n, "depth": 8}, "adam") for n in (64, 256)]
+    sgd = [usual_rate({"width": n, "depth": 8}, "sgd") for n in (64, 256)]
     assert adam[0] / adam[1] == approx(4)
     assert sgd[0] == sgd[1]
 

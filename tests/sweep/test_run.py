@@ -175,9 +175,9 @@ def test_a_job_that_fails_stops_no_other_and_is_asked_for_again(path, executor):
 SCRIPT = """
 import json, sys
 from depthmup.sweep import Processes, Store, run
-from depthmup.sweep.sessions import sweep_of
+from depthmup.sweep import Sweep
 if __name__ == "__main__":
-    grid = sweep_of({"sweep": json.loads(sys.argv[2])})
+    grid = Sweep.from_dict(json.loads(sys.argv[2]))
     with Store(sys.argv[1]) as store:
         run(grid.runs, store=store, executor=Processes(workers=2))
 """

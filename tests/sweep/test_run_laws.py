@@ -8,8 +8,8 @@ from pytest import approx
 
 from depthmup.rules import NO_RULE, RUN_RULES, Ratios, run_rule
 from depthmup.sweep import BuiltIn, Custom, Design, Sweep
+from depthmup.sweep.hyperparameters import ratios_at, settings_under
 from depthmup.sweep.question import question
-from depthmup.sweep.run_laws import ratios_at, settings_under
 
 NAMES = [rule.key for rule in RUN_RULES if rule.key]
 ASKED = {"lrs": [2.0**-7], "schemes": "completep", "optimizers": "adamw", "weight_decays": 0.1}

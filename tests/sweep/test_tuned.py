@@ -16,7 +16,7 @@ from depthmup.records.certificate import compare
 from depthmup.reports.certificate import certificate_text
 from depthmup.rules import Ratios
 from depthmup.sweep import BuiltIn, Custom, Design, Store, Sweep
-from depthmup.sweep.tuning import hyperparameters, law_of
+from depthmup.sweep.hyperparameters import hyperparameters, law_of
 from depthmup.tables import Reading, next_runs
 
 OTHERS = [what for what in TUNED if what is not LEARNING_RATE]

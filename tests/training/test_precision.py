@@ -11,8 +11,7 @@ from sweeps import residual
 from torch.nn import functional
 
 from depthmup.records import Cell, Status
-from depthmup.sweep import InProcess, Store, run
-from depthmup.sweep.sessions import sweep_of
+from depthmup.sweep import InProcess, Store, Sweep, run
 from depthmup.training import batches, build, dataset, train, train_ensemble, train_native
 from depthmup.training.loop import optimizer_of
 from depthmup.training.precision import multiply, single_precision
@@ -138,7 +137,7 @@ def test_precision_is_part_of_a_record_and_older_keys_stay(tmp_path):
         assert run(grid.runs, store=store, executor=InProcess()) == 1
         assert run(low.runs, store=store, executor=InProcess()) == 1
         assert store.get(grid.runs[0]).losses != store.get(low.runs[0]).losses
-    assert sweep_of({"sweep": low.to_dict()}) == low
+    assert Sweep.from_dict(low.to_dict()) == low
 
 
 def test_a_stack_is_of_one_precision():

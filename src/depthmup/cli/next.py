@@ -125,7 +125,7 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
 def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.report import next_of
     from depthmup.sweep import MAIN_STORE, snapshot
-    from depthmup.sweep.tuning import tuned_in
+    from depthmup.sweep.hyperparameters import tuned_in
 
     with snapshot(folder / MAIN_STORE) as store:
         runs, why, what = next_of(store)

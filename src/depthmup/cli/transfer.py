@@ -475,7 +475,7 @@ def _tuned(options: Options) -> dict[str, Any]:
 def _values(options: Options, grid: str, what: "Tuned") -> "tuple[float, ...] | Auto":
     """A grid, or a search for them."""
     from depthmup.sweep import Auto
-    from depthmup.sweep.bounds import check_octaves
+    from depthmup.sweep.design import check_octaves
 
     log2_values = getattr(options, grid)
     if log2_values is None:

@@ -1,21 +1,20 @@
 """Sweeps: what to train, where, how results are stored, and what is concluded from them."""
 
 from depthmup.sweep.auto import Auto
-from depthmup.sweep.built_in import BuiltIn, along_depth, rate_unit
+from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify
 from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.jobs import Job, Measure, Train, TrainTrials, together, training
-from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, share_left, snapshot
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
-from depthmup.sweep.strategy import SearchState, advance, begin, begin_with, outline, story
+from depthmup.sweep.strategy import SearchState, advance, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
-from depthmup.sweep.sweep import Losses, Records, Sweep
+from depthmup.sweep.sweep import Losses, Records, Sweep, along_depth
 
 __all__ = [
     "MAIN_STORE",
@@ -46,7 +45,6 @@ __all__ = [
     "WorkerError",
     "advance",
     "along_depth",
-    "begin",
     "begin_with",
     "certificate",
     "certify",
@@ -61,7 +59,6 @@ __all__ = [
     "share",
     "share_left",
     "snapshot",
-    "stored_losses",
     "story",
     "studies",
     "together",

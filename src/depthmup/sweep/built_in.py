@@ -1,8 +1,8 @@
 """The built-in networks: residual MLPs on images, whose runs are described by cells."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
@@ -11,9 +11,7 @@ from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
 from depthmup.sweep.cost import work
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.run_laws import ratios_at, settings_under
-from depthmup.sweep.sweep import Records, Sweep
-from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
+from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
 from depthmup.training.schedules import schedule
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -23,9 +21,8 @@ READOUT = Role(kind=Kind.READOUT)
 OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
 # (inputs, classes) of the data sets that networks are sized for.
 DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
-USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
-"""log2 learning rates in units of 1 / width for Adam and 1 for SGD: half an octave apart around the
-optimum of networks with a = 1, which lies there for both."""
+USUAL_RATE = 2.0**-3.5
+"""In units of 1 / width for Adam and 1 for SGD: the optimum of networks with a = 1 lies there."""
 
 SETTINGS: dict[str, Any] = {
     "betas": [0.9, 0.999],
@@ -66,9 +63,8 @@ class BuiltIn:
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
 
     Example:
-        >>> rates = BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")
-        >>> rates[-1] == 2.0**-1 / 64
-        True
+        >>> BuiltIn(activation="relu").classes
+        10
     """
 
     activation: str = "abs"
@@ -107,59 +103,9 @@ class BuiltIn:
         return BuiltIn(**{**values, "data": Data(**values["data"])})
 
     @property
-    def title(self) -> str:
-        return "Learning-rate transfer"
-
-    @property
-    def code(self) -> str:
-        return ""
-
-    @property
     def classes(self) -> int:
         """Number of classes of the data."""
         return DATA_SHAPES[self.data.name][1]
-
-    def usual_rates(self, base: Size, optimizer: str) -> tuple[float, ...]:
-        """Learning rates around the usual optimum of networks of the base's width.
-
-        Args:
-            base: of the design.
-            optimizer: by its name.
-
-        Returns:
-            Increasing, by factors of two.
-        """
-        unit = rate_unit(optimizer, base["width"])
-        return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
-
-    def usual_rate(self, base: Size, optimizer: str) -> float:
-        """The learning rate from which the optimum is looked for: the middle of the usual ones.
-
-        Args:
-            base: of the design.
-            optimizer: by its name.
-
-        Returns:
-            A learning rate.
-        """
-        rates = self.usual_rates(base, optimizer)
-        return rates[len(rates) // 2]
-
-    def check_axes(self, base: Size) -> None:
-        """Refuse axes that these networks do not have.
-
-        Args:
-            base: of the design.
-
-        Raises:
-            ValueError: an axis is missing, or unknown.
-        """
-        if not {"width", "depth"} <= set(base) <= {"width", "depth", *RUN_AXES}:
-            raise ValueError(
-                "Expected the axes width, depth, batch, and steps or tokens for the built-in "
-                f"networks, the first two of them at least; got {', '.join(base)}. A model of your "
-                "own may have others."
-            )
 
     def check(self, design: Design) -> None:
         """Refuse a design that these networks cannot be trained by.
@@ -171,7 +117,7 @@ class BuiltIn:
             ValueError: an axis, optimizer or setting that they do not have, or decay that cannot
                 transfer.
         """
-        self.check_axes(design.base)
+        check_axes(design.base)
         for name in design.optimizers or ():
             if name not in OPTIMIZER_NAMES:
                 raise ValueError(
@@ -263,17 +209,6 @@ class BuiltIn:
         """
         return work(run)
 
-    def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
-        """The loss of predictions that know nothing: log of the number of classes.
-
-        Args:
-            sweep, records, variant: not needed here; a custom model's is measured from them.
-
-        Returns:
-            In nats.
-        """
-        return math.log(self.classes)
-
 
 def rate_unit(optimizer: str, width: int) -> float:
     """muP's learning rate of a hidden matrix: 1 / width for Adam, 1 for SGD.
@@ -290,28 +225,19 @@ def rate_unit(optimizer: str, width: int) -> float:
     return float(law.at(Ratios(fan_in=width, fan_out=width)))
 
 
-def along_depth(
-    *,
-    base_depth: int,
-    depths: Sequence[int],
-    log2_lrs: Sequence[float],
-    width: int = 64,
-    optimizer: str = "adam",
-    **settings: Any,
-) -> Sweep:
-    """A sweep of residual MLPs along depth, at learning rates in units of muP's."""
-    model = {f.name: settings.pop(f.name) for f in fields(BuiltIn) if f.name in settings}
-    unit = rate_unit(optimizer, width)
-    return Sweep(
-        model=BuiltIn(**model),
-        design=Design(
-            base={"width": width, "depth": base_depth},
-            depth=depths,
-            lrs=[unit * 2.0**k for k in log2_lrs],
-            optimizers=optimizer,
-            **settings,
-        ),
-    )
+def usual_rate(base: Size, optimizer: str) -> float:
+    """The learning rate from which the optimum of networks of the base's width is looked for."""
+    return rate_unit(optimizer, base["width"]) * USUAL_RATE
+
+
+def check_axes(base: Size) -> None:
+    """Refuse axes that these networks do not have."""
+    if not {"width", "depth"} <= set(base) <= {"width", "depth", *RUN_AXES}:
+        raise ValueError(
+            "Expected the axes width, depth, batch, and steps or tokens for the built-in "
+            f"networks, the first two of them at least; got {', '.join(base)}. A model of your "
+            "own may have others."
+        )
 
 
 def _check(model: BuiltIn) -> None:

@@ -10,11 +10,11 @@ from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.sharpening import FINEST
+from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.losses import early_window
 from depthmup.sweep.question import question
 from depthmup.sweep.store import Store
-from depthmup.sweep.study import losses_over
+from depthmup.sweep.study import early_window, losses_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
 from depthmup.sweep.target_probe import Train, probe_target
 
@@ -57,7 +57,7 @@ def certificate(
             "rate_unit": 1.0,
             "title": variant.title,
             "scheme": variant.name,
-            "model": sweep.model.code,
+            "model": sweep.model.code if isinstance(sweep.model, Custom) else "",
             "tuned": sweep.design.tune,
             "measure": _measure(sweep.design, late),
             # Of the sentences about a sweep those about this variant.

@@ -9,9 +9,7 @@ from typing import Any, TypeAlias
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.run_laws import ratios_at, settings_under
-from depthmup.sweep.sweep import Records, Sweep
-from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
+from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
 
 Cost: TypeAlias = tuple[Mapping[str, int], int, float]
 """A run's size, its steps and what it costs."""
@@ -24,9 +22,8 @@ class Custom:
     ``name`` and ``code`` are those of ``Trial``; ``planned`` says whether the library's plan is
     applied, under which all schemes agree at the base and share its runs. ``untrained_loss`` says
     whether a run's first loss is that of the untrained model; a command reports its own later.
-    ``costs`` holds what a
-    person's own function said of every size, as ``(size, steps, cost)``: the search is replayed
-    from it by whoever opens the store.
+    ``costs`` are those that a person's own function gives every size: whoever opens the store
+    replays the search from them.
     """
 
     name: str
@@ -48,13 +45,6 @@ class Custom:
         )
         named = {k: v for k, v in raw.items() if k not in ("kind", "costs")}
         return Custom(**named, costs=costs)
-
-    @property
-    def title(self) -> str:
-        return f"Learning-rate transfer: {self.name}"
-
-    def check(self, design: Design) -> None:
-        """Nothing: what axes a model takes, its functions say (``model.check_axes``)."""
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
         """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
@@ -115,15 +105,3 @@ class Custom:
                 raise ValueError(f"Expected cost(size) to be positive; at {size} it is {value}.")
             costs.append((dict(run.size), run.steps, float(value)))
         return replace(self, costs=tuple(costs))
-
-    def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
-        """The base's loss before training, a geometric mean over seeds; infinite where unknown.
-
-        It is a bound that training must beat.
-        """
-        if not self.untrained_loss:
-            return math.inf
-        of_rates = sweep.points(variant, [sweep.design.base])[0]
-        first = [records[trial].losses[:1] for trial in (of_rates[0] if of_rates else ())]
-        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
-        return math.exp(math.fsum(known) / len(known)) if known else math.inf

@@ -17,13 +17,26 @@ from depthmup.records.text import html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto
-from depthmup.sweep.bounds import check_octaves, check_runs, check_variants
 
 Size: TypeAlias = Mapping[str, int]
 """A value for every axis, such as ``{"width": 64, "depth": 8}``."""
 
 ORDER = ("depth", "width")
 """Axes that are reported first; others follow in the order of the base."""
+
+
+RUNS = 10**7
+"""Most runs of a sweep: at a millisecond per run, the bookkeeping alone takes three hours."""
+
+VARIANTS = 10**4
+"""Most variants of a sweep: schemes times optimizers, multipliers, decays and run rules."""
+
+LARGEST_SIZE = 2**80
+"""Of an axis, such as tokens; larger ones overflow where they are multiplied."""
+
+OCTAVES = 500
+"""Largest log2 of a learning rate, up or down. Doubles end at 2^1023, and schemes multiply rates:
+this leaves as much room again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -624,13 +637,18 @@ def _check(design: Design) -> None:
         *(len(design.schemes or "1"), len(design.optimizers or "1"), len(design.run or "1")),
         *(len(design.multipliers), len(design.weight_decays)),
     )
-    check_variants(*variants)
-    check_runs(
-        sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
-        *variants,
-        max(len(design.log2_values), 1),
-        design.seeds,
-    )
+    if (count := math.prod(variants)) > VARIANTS:
+        raise ValueError(
+            f"Expected a sweep of at most {VARIANTS:,} variants; this one has {count:,}. Take "
+            "fewer multipliers or weight decays, or several sweeps."
+        )
+    # Counted before the runs are listed, which might not fit into memory.
+    sizes = sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes)
+    if (runs := sizes * count * max(len(design.log2_values), 1) * design.seeds) > RUNS:
+        raise ValueError(
+            f"Expected a sweep of at most {RUNS:,} runs; this one has {runs:,}. Take fewer seeds, "
+            "sizes or learning rates, or several sweeps."
+        )
     if not 1 <= design.window <= design.steps:
         _refuse("window", f"between 1 and the number of steps ({design.steps})", design.window)
     if any(not 0 < a < math.inf for a in design.multipliers):
@@ -668,6 +686,15 @@ def _check_tuned(design: Design) -> None:
         raise ValueError(
             f"Expected optimizers with a beta2 to tune; {', '.join(without)} has none. Use adamw, "
             "or tune something else."
+        )
+
+
+def check_octaves(log2_values: Sequence[float], what: Tuned = LEARNING_RATE) -> None:
+    """Refuse values that would overflow or vanish when a scheme scales them."""
+    if not all(abs(k) <= OCTAVES for k in log2_values):  # NaN fails this too
+        raise ValueError(
+            f"Expected {what.plural} from 2^-{OCTAVES} to 2^{OCTAVES}; got log2 {what.word}s of "
+            f"{', '.join(f'{k:g}' for k in log2_values)}."
         )
 
 

@@ -10,8 +10,7 @@ from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
 from depthmup.rules import ONE, Power, RunLaws, family
 from depthmup.sweep.design import Design, Variant
-from depthmup.sweep.run_laws import ratios_at
-from depthmup.sweep.tuning import law_of
+from depthmup.sweep.hyperparameters import law_of, ratios_at
 
 _QUANTITIES = {
     "lr": "learning rate",

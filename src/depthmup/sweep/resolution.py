@@ -5,16 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from depthmup.model import Model, check_axes, resolved
-from depthmup.rules import DEPTH_MUP, Family, Scheme, completep, family
+from depthmup.model import Command, Model, check_axes, check_names, names_of, resolved
+from depthmup.rules import DEPTH_MUP, SP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
-from depthmup.sweep.asked_of_command import check_asked as check_asked_of
-from depthmup.sweep.asked_of_command import usual_scheme
+from depthmup.sweep import built_in
 from depthmup.sweep.auto import Auto
-from depthmup.sweep.bounds import LARGEST_SIZE
 from depthmup.sweep.built_in import BuiltIn
 from depthmup.sweep.custom import Custom
-from depthmup.sweep.design import Design, Size
+from depthmup.sweep.design import LARGEST_SIZE, Design, Size
 from depthmup.sweep.sweep import Sweep
 
 USUAL_RATE = 2.0**-8
@@ -42,7 +40,7 @@ def resolved_sweep(
         target = _target(design, target)
         design = design.toward(target)
     if isinstance(model, BuiltIn):
-        model.check_axes(design.base)
+        built_in.check_axes(design.base)
         model = _batched(model, design.base)
         # The decay of Adam itself stands in its gradient and cannot transfer.
         usual = "adamw" if design.tune.key == "weight_decay" else "adam"
@@ -54,7 +52,7 @@ def resolved_sweep(
                 design,
                 optimizers=optimizers,
                 schemes=design.schemes or (rule,),
-            ).with_grid(_started(design, optimizers, partial(model.usual_rate, design.base))),
+            ).with_grid(_started(design, optimizers, partial(built_in.usual_rate, design.base))),
         ), target
     if not isinstance(model, Model):
         raise TypeError(
@@ -68,7 +66,7 @@ def resolved_sweep(
     ).with_grid(_started(design, optimizers, _usual_rate))
     own = resolved(model)
     if own.command is not None:
-        check_asked_of(own.command, design)
+        _check_command(own.command, design)
     check_axes(own, design.base)
     custom = Custom(
         name=model.name,
@@ -122,13 +120,47 @@ def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | N
     A command runs as it is, under SP.
     """
     if (command := resolved(model).command) is not None:
-        return usual_scheme(command)
+        if "scheme" in command.placeholders:
+            raise ValueError(
+                "Expected schemes for a command that takes {scheme}, such as "
+                "Design(..., schemes=('sp', 'completep')) or --schemes sp completep."
+            )
+        return SP
     if not custom.planned:
         return DEPTH_MUP
     from depthmup.training.preflight import suitable_scheme
 
     optimizer, *_ = design.optimizers or ("adamw",)
     return suitable_scheme(model, design.base, optimizer, design.settings, seconds=seconds)
+
+
+def _check_command(command: Command, design: Design) -> None:
+    """Refuse a design of which a command takes no notice."""
+    settings = {*design.settings, *({"betas"} if design.tune.key == "one_minus_beta2" else ())}
+    named = [name for names in names_of(settings).values() for name in names]
+    check_names(command, [*design.base, *named])
+    _need(command, "lr", "the learning rate")
+    if design.seeds > 1:
+        _need(command, "seed", "the seed: the same run would be repeated")
+    tuned_beta2 = design.tune.key == "one_minus_beta2" and "beta2" in command.placeholders
+    if not design.tune.is_learning_rate and not tuned_beta2:
+        _need(command, design.tune.key, f"{design.tune.the}, which is tuned")
+    if any(value != 1.0 for value in design.multipliers):
+        _need(command, "multiplier", "the branch multiplier")
+    if any(design.weight_decays):
+        _need(command, "weight_decay", "the weight decay")
+    if len(design.optimizers or ()) > 1:
+        _need(command, "optimizer", "the optimizer")
+    if any(scheme.name != SP.name for scheme in design.schemes or ()):
+        _need(command, "scheme", "the scheme: your script has to apply it")
+
+
+def _need(command: Command, name: str, what: str) -> None:
+    if name not in command.placeholders:
+        raise ValueError(
+            f"Expected {{{name}}} in the command, by which your script is given {what}; got "
+            f"{command.template!r}."
+        )
 
 
 def _target(design: Design, target: Size) -> Size:

@@ -7,16 +7,13 @@ checked when read: sessions from which no page could be made are left out, with 
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
 from depthmup.records.printable import printable_values
-from depthmup.sweep.bounds import LARGEST_SIZE
-from depthmup.sweep.built_in import BuiltIn
-from depthmup.sweep.custom import Custom
-from depthmup.sweep.design import Design
-from depthmup.sweep.sweep import Sweep, Sweepable
+from depthmup.sweep.design import LARGEST_SIZE
+from depthmup.sweep.sweep import Sweep
 
 DEEPEST = 32
 """Most levels of a session's JSON; this package writes 4. Deep nesting would exhaust the stack."""
@@ -88,7 +85,7 @@ def _problem(session: Mapping[str, Any], checked: dict[str, str]) -> str:
 
 def _problem_of_sweep(session: Mapping[str, Any]) -> str:
     try:
-        _check_runs(sweep_of(session))
+        _check_runs(Sweep.from_dict(session["sweep"]))
     except Exception as error:  # whatever another version, or another program, may have written
         first = (str(error).splitlines() or [""])[0][:200]
         return f"its sweep is not one of this version ({type(error).__name__}: {first})"
@@ -109,16 +106,6 @@ def _check_runs(sweep: Sweep) -> None:
         run = sweep.run(variant, sizes[size], log2_lr, seed=0)
         hash(run)
         run.to_json()
-
-
-def sweep_of(session: Mapping[str, Any]) -> Sweep:
-    """The sweep that a session worked on; raises anything if another program has written it."""
-    model, design = session["sweep"]["model"], session["sweep"]["design"]
-    kinds: dict[str, Callable[[Any], Sweepable]] = {
-        "built-in": BuiltIn.from_dict,
-        "custom": Custom.from_dict,
-    }
-    return Sweep(model=kinds[model["kind"]](model), design=Design.from_dict(design))
 
 
 def _kind(session: Mapping[str, Any]) -> str:

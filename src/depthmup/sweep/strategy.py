@@ -33,8 +33,8 @@ from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import SPENT
 from depthmup.statistics.regression import line_of
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.store import Store
+from depthmup.sweep.study import positive_loss_over
 from depthmup.sweep.sweep import Sweep
 
 GRID_RATES, GRID_SEEDS = 8, 3
@@ -92,26 +92,6 @@ class SearchState:
     def work(self) -> float:
         """The work of all runs that have records."""
         return math.fsum(self.sweep.model.work(run) for run in self.records)
-
-
-def begin(
-    sweep: Sweep,
-    *,
-    tolerance: float = TOLERANCE,
-    complete: bool = False,
-    region: tuple[float, float] | None = None,
-    whole: bool = False,
-    window: slice | None = None,
-) -> SearchState:
-    """The search before anything is trained."""
-    return SearchState(
-        sweep=replace(sweep, asked={}),
-        tolerance=tolerance,
-        complete=complete,
-        region=region,
-        whole=whole,
-        window=window,
-    )
 
 
 def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:

@@ -1,20 +1,60 @@
-"""From records to studies: the runs of every variant, and one study for each axis."""
+"""From records to studies: losses over windows, runs of every variant, a study for each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from depthmup.records import Axis, Study
+from depthmup.records import Axis, Record, Study
 from depthmup.records.judgement import Judgement, Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import Claim, claims
-from depthmup.statistics import TOLERANCE, Array, Curves
+from depthmup.statistics import TOLERANCE, Curves
 from depthmup.statistics.study import Runs, far_sizes, judged, window
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
+
+
+def loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
+    """The mean loss of a run over the window that is ``window`` in a run of so many steps."""
+    own = stretched(window, run.steps / steps)
+    return record.mean_loss(own.start, own.stop)
+
+
+def positive_loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
+    """``loss_over``, of which curves are compared by the logarithm."""
+    loss = loss_over(run, record, window, steps=steps)
+    if not loss > 0:
+        raise ValueError(
+            f"Expected positive losses; over steps {window.start} to {window.stop} the mean of a "
+            f"run is {loss:.4g}. Curves are compared by the logarithm of the loss: train fewer "
+            "steps, or on data that the model cannot fit exactly."
+        )
+    return loss
+
+
+def stretched(window: slice, by: float) -> slice:
+    """A window of a run that takes ``by`` times the steps, of at least one step.
+
+    Example:
+        >>> stretched(slice(160, 200), 2.5), stretched(slice(160, 200), 0.01)
+        (slice(400, 500, None), slice(1, 2, None))
+    """
+    stop = max(1, round(window.stop * by))
+    return slice(min(round(window.start * by), stop - 1), stop)
+
+
+def early_window(steps: int, window: int) -> slice | None:
+    """The window that ends in the middle of training, or None if training is too short for it.
+
+    Example:
+        >>> early_window(300, 60), early_window(100, 60)
+        (slice(90, 150, None), None)
+    """
+    stop = steps // 2
+    return slice(stop - window, stop) if stop >= window else None
 
 
 def losses_over(
@@ -24,9 +64,14 @@ def losses_over(
     sizes: Sequence[Size],
     window: slice,
 ) -> Losses:
-    """The losses of a variant at some sizes, over the steps of a window."""
+    """The losses of a variant at some sizes, over the steps of a window; NaN where no run is."""
     log2_lrs = tuple(sorted({k for size in sizes for k in sweep.rates(variant, size)}))
-    values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
+    values = np.full((len(sizes), len(log2_lrs), sweep.design.seeds), math.nan)
+    for i, size in enumerate(sizes):
+        for log2_lr in sweep.rates(variant, size):
+            for seed, run in enumerate(sweep.curve(variant, size, log2_lr)):
+                loss = positive_loss_over(run, records[run], window, steps=sweep.design.steps)
+                values[i, log2_lrs.index(log2_lr), seed] = loss
     return Losses(
         sizes=tuple(sizes),
         log2_lrs=log2_lrs,
@@ -34,24 +79,6 @@ def losses_over(
         chance=sweep.chance(records, variant),
         bracketed=sweep.design.auto is not None,
     )
-
-
-def _aligned(
-    sweep: Sweep,
-    records: Records,
-    variant: Variant,
-    sizes: Sequence[Size],
-    window: slice,
-    log2_lrs: Sequence[float],
-) -> Array:
-    """Mean losses of ragged grids (sizes, all learning rates, seeds), NaN where no run was made."""
-    values = np.full((len(sizes), len(log2_lrs), sweep.design.seeds), math.nan)
-    for i, size in enumerate(sizes):
-        for log2_lr in sweep.rates(variant, size):
-            for seed, run in enumerate(sweep.curve(variant, size, log2_lr)):
-                loss = positive_loss_over(run, records[run], window, steps=sweep.design.steps)
-                values[i, log2_lrs.index(log2_lr), seed] = loss
-    return values
 
 
 def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> Runs:

@@ -1,12 +1,15 @@
 """A sweep: the design of a model resolved to runs, from which studies and certificates are made."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from depthmup.records import Record
 from depthmup.statistics import Array, Curves, curves_of
+from depthmup.sweep.built_in import BuiltIn, rate_unit
+from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question, tuning
 
@@ -41,33 +44,6 @@ class Losses:
         return curves_of(rows, chance=self.chance)
 
 
-class Sweepable(Protocol):
-    """What can be swept: the built-in networks, or a custom model by its name and code."""
-
-    @property
-    def title(self) -> str:
-        """Title of the page."""
-
-    @property
-    def code(self) -> str:
-        """The fingerprint of the model's code; empty for networks of this package."""
-
-    def check(self, design: Design) -> None:
-        """Refuse a design that cannot be run."""
-
-    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
-        """The full description of one run."""
-
-    def work(self, run: Any) -> float:
-        """Parameters times steps, to which a run's time is proportional."""
-
-    def chance(self, sweep: "Sweep", records: Records, variant: Variant) -> float:
-        """The loss of a uniform guess, which a size must beat to count as trained."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold, with its ``kind``."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """Sizes x variants x learning rates x seeds of a model, as runs.
@@ -76,7 +52,7 @@ class Sweep:
     (``sweep.strategy``); it follows from the records, and is no part of what identifies a sweep.
     """
 
-    model: Sweepable
+    model: BuiltIn | Custom
     design: Design
     asked: Asked = field(default_factory=dict, compare=False, repr=False)
 
@@ -85,20 +61,27 @@ class Sweep:
         for name in (values, "schemes", "optimizers"):
             if getattr(self.design, name) is None:
                 raise ValueError(f"Expected a design with {name}; this one leaves them open.")
-        self.model.check(self.design)
+        if isinstance(self.model, BuiltIn):
+            self.model.check(self.design)
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold; ``sessions.sweep_of`` reads it back."""
+        """What JSON can hold; ``Sweep.from_dict`` reads it back."""
         return {"model": self.model.to_dict(), "design": self.design.to_dict()}
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> "Sweep":
+        """The sweep that ``to_dict`` described; raises anything of what another program wrote."""
+        kinds: dict[str, type[BuiltIn] | type[Custom]] = {"built-in": BuiltIn, "custom": Custom}
+        model = kinds[raw["model"]["kind"]].from_dict(raw["model"])
+        return Sweep(model=model, design=Design.from_dict(raw["design"]))
 
     @property
     def title(self) -> str:
         """Of the page, where none is given."""
         what = self.design.tune
-        usual = self.model.title
-        if what.is_learning_rate:
-            return usual
-        return usual.replace("Learning-rate", what.begin(what.name))
+        tuned = "Learning-rate" if what.is_learning_rate else what.begin(what.name)
+        of_model = f": {self.model.name}" if isinstance(self.model, Custom) else ""
+        return f"{tuned} transfer{of_model}"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -121,7 +104,7 @@ class Sweep:
         model = {k: v for k, v in self.model.to_dict().items() if k not in hidden}
         empty = [name for name in ("settings", "sizes") if not design[name]]
         asked, about = question(self.design), tuning(self.design)
-        if not getattr(self.model, "planned", True):
+        if isinstance(self.model, Custom) and not self.model.planned:
             about = about[:1]  # what moves with size is then the person's own doing
         return {
             **({"tuned": list(about)} if about else {}),
@@ -181,5 +164,40 @@ class Sweep:
         return self.model.run(self.design, variant, size, log2_lr, seed)
 
     def chance(self, records: Records, variant: Variant) -> float:
-        """The loss of a uniform guess."""
-        return self.model.chance(self, records, variant)
+        """The loss of guessing, which a size must beat to count as trained.
+
+        Of a custom model the base's loss before training, a geometric mean over seeds; infinite
+        where that is unknown.
+        """
+        if isinstance(self.model, BuiltIn):
+            return math.log(self.model.classes)
+        if not self.model.untrained_loss:
+            return math.inf
+        of_rates = self.points(variant, [self.design.base])[0]
+        first = [records[run].losses[:1] for run in (of_rates[0] if of_rates else ())]
+        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
+        return math.exp(math.fsum(known) / len(known)) if known else math.inf
+
+
+def along_depth(
+    *,
+    base_depth: int,
+    depths: Sequence[int],
+    log2_lrs: Sequence[float],
+    width: int = 64,
+    optimizer: str = "adam",
+    **settings: Any,
+) -> Sweep:
+    """A sweep of residual MLPs along depth, at learning rates in units of muP's."""
+    model = {f.name: settings.pop(f.name) for f in fields(BuiltIn) if f.name in settings}
+    unit = rate_unit(optimizer, width)
+    return Sweep(
+        model=BuiltIn(**model),
+        design=Design(
+            base={"width": width, "depth": base_depth},
+            depth=depths,
+            lrs=[unit * 2.0**k for k in log2_lrs],
+            optimizers=optimizer,
+            **settings,
+        ),
+    )

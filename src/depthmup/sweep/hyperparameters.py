@@ -1,6 +1,8 @@
-"""What a value of the tuned hyperparameter makes of a run's hyperparameters, at the base.
+"""The hyperparameters of a run: the base's, with one value of what is tuned, and at a size.
 
-A scheme and a rule of the run then move all of them with size, each by its own law.
+A scheme moves them with the size of the network, a rule of the run with batch and duration. A rule
+is the same for all parameters, so it is written into a run's description: two runs that would train
+identically are equal, whichever rule asked for them.
 """
 
 from collections.abc import Mapping
@@ -8,8 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from depthmup.records import Cell, Tuned
-from depthmup.rules import BETAS, Family, Kind, Power, Role, RunLaws, family
-from depthmup.sweep.design import Design, Variant
+from depthmup.rules import (
+    BETAS,
+    EPSILON,
+    Family,
+    Kind,
+    Power,
+    Ratios,
+    Role,
+    RunLaws,
+    family,
+)
+from depthmup.sweep.design import Design, Size, Variant
 
 IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
 INIT_SCALE = "init_scale"
@@ -73,3 +85,29 @@ def law_of(what: Tuned, variant: Variant) -> Power:
     of_size = replace(variant.scheme, run=RunLaws()).laws(IN_BRANCH, optimizer)
     power: Power = getattr(of_size, what.law)
     return power * of_run
+
+
+def ratios_at(design: Design, size: Size) -> Ratios:
+    """A size as multiples of the base; the duration is in tokens, which are batch times steps."""
+    of = {axis: size[axis] / design.base[axis] for axis in size}
+    batch = of.get("batch", 1.0)
+    steps = design.steps_at(size) / design.steps
+    width, depth = of.get("width", 1.0), of.get("depth", 1.0)
+    return Ratios(fan_in=width, fan_out=width, depth=depth, batch=batch, duration=batch * steps)
+
+
+def settings_under(
+    laws: RunLaws, ratios: Ratios, optimizer: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An optimizer's settings with epsilon and betas as laws move them, if it has these."""
+    moved = dict(settings)
+    if family(optimizer) is Family.RAW:
+        return moved
+    factor = laws.epsilon.at(ratios)
+    if factor != 1.0 and (epsilon := settings.get("eps", EPSILON.get(optimizer))) is not None:
+        moved["eps"] = epsilon * factor
+    if (betas := settings.get("betas", BETAS.get(optimizer))) is not None:
+        at_size = laws.betas(tuple(betas), ratios)
+        if at_size != tuple(betas):
+            moved["betas"] = list(at_size)
+    return moved
