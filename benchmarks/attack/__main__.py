@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 COUNTS = {
     "interruptions": 200,
+    "verbs": 200,
     "cluster": 20,
     "bits": 500,
     "readers": 2000,

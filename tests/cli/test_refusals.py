@@ -1,5 +1,6 @@
 """Errors on the command line: whose they are, their exit status, and what they leave behind."""
 
+import errno
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import sys
 import pytest
 from own_models import SOURCE
 
-from depthmup.cli import main
+from depthmup.cli import main, refusals
 from depthmup.cli.interrupts import INTERRUPTED
 from depthmup.cli.refusals import DEFECT, OWN_CODE, REFUSED, explained
 
@@ -358,3 +359,31 @@ def test_python_without_docstrings_is_refused_before_training(tmp_path):
     assert done.returncode == REFUSED
     assert "without -OO" in done.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize("verb", ["check", "predict"])
+def test_a_result_that_cannot_be_written_was_printed_before(verb, own, tmp_path):
+    """A full disk costs the page, not what minutes of training found."""
+    words = {
+        "check": ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "1"],
+        "predict": ["--base", "16x2", "--depths", "4", "--seeds", "2"],
+    }[verb]
+    out = tmp_path / "page.html"
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (9999, 9999)); "
+    limited += "runpy.run_module('depthmup', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", limited, verb, "--model", own(), *words, "--out", str(out)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == REFUSED
+    assert f"depthmup: {out}: File too large. This account may write" in done.stderr
+    assert "Depth-muP" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["mine_refused.py"]
+
+
+@pytest.mark.parametrize("number, remedy", [(errno.ENOSPC, "Free some"), (errno.EMFILE, "ulimit")])
+def test_errors_of_the_system_tell_what_to_do(number, remedy):
+    said = refusals._text(OSError(number, os.strerror(number), "runs/page.html"))
+    assert said.startswith(f"runs/page.html: {os.strerror(number)}. ")
+    assert remedy in said

@@ -117,16 +117,17 @@ def run(options: Options) -> int:
         progress=NetworksDone(),
         **along,
     )
-    if files is not None:
-        page, data = files
-        write_text(page, check_page(result))
-        write_text(data, dumps(strict(result), indent=2, allow_nan=False) + "\n")
+    # Printed first: it stays where the disk is full.
     if options.json:
         print_json(strict(result))
     else:
         show(result.summary(everything=options.all))
-        if files is not None:
-            print(f"\nThe page: {files[0].resolve()}")
+    if files is not None:
+        page, data = files
+        write_text(page, check_page(result))
+        write_text(data, dumps(strict(result), indent=2, allow_nan=False) + "\n")
+        if not options.json:
+            print(f"\nThe page: {page.resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
 
 

@@ -97,16 +97,20 @@ def run(options: Options) -> int:
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         progress=NetworksDone(),
     )
-    if options.out is not None and options.out.suffix == ".html":
-        write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
-    elif options.out is not None:
-        save_chart(prediction_chart(prediction), options.out)
+    # Printed first: it stays where the disk is full.
     if options.json:
         print_json(strict(prediction))
+    else:
+        _print(prediction)
+    if options.out is None:
         return 0
-    _print(prediction)
-    if options.out is not None:
-        kind = "page" if options.out.suffix == ".html" else "chart"
+    if options.out.suffix == ".html":
+        kind = "page"
+        write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
+    else:
+        kind = "chart"
+        save_chart(prediction_chart(prediction), options.out)
+    if not options.json:
         print(f"\nThe {kind}: {options.out.resolve()}")
     return 0
 

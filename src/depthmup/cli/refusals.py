@@ -11,6 +11,7 @@
 | 143 | ended by SIGTERM, as clusters do; finished runs are stored, as after Ctrl-C |
 """
 
+import errno
 import os
 import re
 import sys
@@ -27,6 +28,17 @@ REFUSED, OWN_CODE, DEFECT = 2, 3, 4
 
 # What libraries raise where this package passes on what a person gave, with a text for people.
 _MESSAGES = (ValueError, RuntimeError, OSError, OverflowError, MemoryError, ModuleNotFoundError)
+
+_REPEAT = "Free some space, then repeat the command."
+_DESCRIPTORS = "Raise the limit of open files (ulimit -n), or use fewer --workers."
+_REMEDIES = {
+    errno.ENOSPC: _REPEAT,
+    errno.EDQUOT: _REPEAT,
+    errno.EFBIG: "This account may write no file of that size (ulimit -f).",
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: _DESCRIPTORS,
+    errno.EROFS: "Name another folder.",
+}
 
 
 def explained(work: Callable[[], int]) -> int:
@@ -101,6 +113,9 @@ def _text(error: BaseException) -> str:
         return f"a number is too large to compute with: {error}. Use sizes and exponents nearer 1."
     if isinstance(error, ModuleNotFoundError) and error.name:
         return without("This", error.name)
+    if isinstance(error, OSError) and error.errno in _REMEDIES:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}. {_REMEDIES[error.errno]}"
     if isinstance(error, KeyError) and error.args:  # whose str() is in quotes
         return str(error.args[0])
     return str(error) or type(error).__name__

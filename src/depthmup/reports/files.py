@@ -24,8 +24,10 @@ def draft_of(path: Path) -> Iterator[Path]:
     try:
         yield draft
         draft.replace(path)
-    except BaseException:  # a full disk, Ctrl-C
+    except BaseException as error:  # a full disk, Ctrl-C
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
         raise
 
 

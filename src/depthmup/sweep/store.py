@@ -190,6 +190,8 @@ class Store:
         except sqlite3.OperationalError as error:
             if "full" in str(error):
                 advice = "Finished runs are stored: free some space, then repeat the command."
+            elif "I/O" in str(error):
+                advice = "Finished runs are stored: see whether the disk is full, then repeat."
             elif "readonly" in str(error):
                 advice = "Make the file and its folder writable, or name another folder."
             else:
