@@ -382,7 +382,9 @@ def test_a_result_that_cannot_be_written_was_printed_before(verb, own, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine_refused.py"]
 
 
-@pytest.mark.parametrize("number, remedy", [(errno.ENOSPC, "Free some"), (errno.EMFILE, "ulimit")])
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "Free some"), (errno.EMFILE, "ulimit")]
+)
 def test_errors_of_the_system_tell_what_to_do(number, remedy):
     said = refusals._text(OSError(number, os.strerror(number), "runs/page.html"))
     assert said.startswith(f"runs/page.html: {os.strerror(number)}. ")
