@@ -84,3 +84,38 @@ def test_an_interrupt_while_modules_are_loaded_is_no_traceback(number, status):
     )
     assert done.returncode == status
     assert "Traceback" not in done.stderr
+
+
+LOADING = """
+import sys, signal
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy._core.multiarray":
+            signal.raise_signal(signal.%s)
+sys.meta_path.insert(0, Interrupting())
+from depthmup.cli.interrupts import interruptible
+with interruptible():
+    try:
+        import torch
+    except BaseException as error:
+        print("INTERRUPTED" if isinstance(error, KeyboardInterrupt) else repr(error))
+    else:
+        print(torch.from_numpy(__import__("numpy").ones(2)).sum().item())
+        try:
+            __import__("time").sleep(60)
+        except KeyboardInterrupt as error:
+            print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "Terminated")]
+)
+def test_an_interrupt_waits_for_modules_that_would_be_left_half_loaded(number, name):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING % number],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert done.stdout.split() == ["2.0", name]

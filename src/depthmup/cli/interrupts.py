@@ -24,30 +24,43 @@ def status_of(interrupt: KeyboardInterrupt) -> int:
     return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
 
 
+FRAGILE = ("numpy", "torch")
+"""Modules whose compiled parts take an interrupt while they are loaded for a missing package."""
+
+_LATER = 0.05
+"""Seconds after which an interrupt that came at a bad moment comes again."""
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Inside, SIGTERM raises ``Terminated``, and no interrupt is lost.
 
-    A handler of SIGTERM that somebody has set stays. Python ignores what is raised in callbacks of
-    its own, as there are many while modules are loaded: an interrupt that came there comes again.
+    A handler that somebody has set stays. Python ignores what is raised in callbacks of its own, as
+    there are many while modules are loaded: an interrupt that came there comes again. One that
+    comes while a module of ``FRAGILE`` is loaded waits for its end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    replaced = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if replaced:
-        signal.signal(signal.SIGTERM, _terminate)
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    replaced = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+    for number in replaced:
+        signal.signal(number, _interrupt)
     before, sys.unraisablehook = sys.unraisablehook, _again
     try:
         yield
     finally:
         sys.unraisablehook = before
-        if replaced:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in replaced:
+            signal.signal(number, usual[number])
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    specs = (getattr(sys.modules.get(name), "__spec__", None) for name in FRAGILE)
+    if any(getattr(spec, "_initializing", False) for spec in specs):
+        _send_later(number)
+    else:
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def _again(ignored: "sys.UnraisableHookArgs") -> None:
@@ -55,7 +68,10 @@ def _again(ignored: "sys.UnraisableHookArgs") -> None:
     if not issubclass(ignored.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
         return
-    number = signal.SIGTERM if issubclass(ignored.exc_type, Terminated) else signal.SIGINT
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), number))
+    _send_later(signal.SIGTERM if issubclass(ignored.exc_type, Terminated) else signal.SIGINT)
+
+
+def _send_later(number: int) -> None:
+    timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()
