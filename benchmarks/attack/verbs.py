@@ -64,15 +64,14 @@ def attack(count: int, folder: Path, seed: int) -> Counter[str]:
 
 
 def _commands(folder: Path) -> dict[str, list[str]]:
-    model, table = f"{folder}/attacked.py:make", str(example())
+    model, table = f"--model {folder}/attacked.py:make", str(example())
     columns = "--axes depth=n_layers --lr lr --loss final_loss --seed seed --by scheme"
-    own = f"--model {model} --base 16x2"
     return {
         verb: [verb, *words.split()]
         for verb, words in {
-            "check": f"{own} --widths 8 --depths 2 4 8 --seeds 2 --steps 1",
-            "predict": f"{own} --depths 4 8 --seeds 2",
-            "plan": f"{own} --target 32x4",
+            "check": f"{model} --widths 8 --depths 2 4 8 --seeds 2 --steps 1",
+            "predict": f"{model} --base 16x2 --depths 4 8 --seeds 2",
+            "plan": f"{model} --base 16x2 --target 32x4",
             "fit": f"{table} {columns} --target depth=64",
             "reproduce": "erratum2",
         }.items()
@@ -82,12 +81,17 @@ def _commands(folder: Path) -> dict[str, list[str]]:
 def _start(words: list[str], out: Path) -> "subprocess.Popen[bytes]":
     with open(out.with_suffix(".err"), "wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "depthmup", *words, "--out", out],
+            [sys.executable, "-m", "depthmup", *words, "--out", _out(words[0], out)],
             stdout=subprocess.DEVNULL,
             stderr=errors,
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
+
+
+def _out(verb: str, out: Path) -> Path:
+    """``predict`` names its page, the others a folder."""
+    return out / "page.html" if verb == "predict" else out
 
 
 def _names(out: Path) -> set[str]:

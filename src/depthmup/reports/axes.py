@@ -122,8 +122,9 @@ def best_loss_axis(study: Study) -> Axis:
     rows = optimum_rows(study)
     best = [row["loss"] for row in rows if math.isfinite(row["loss"])]
     ends = [row[end] for row in rows for end in ("loss_low", "loss_high")]
-    if best and min(best) > 0:
-        ends = [min(max(v, min(best) / 2), 2 * max(best)) for v in ends if math.isfinite(v)]
+    if best and (least := min(best)) > 0:
+        most = max(best)
+        ends = [min(max(v, least / 2), 2 * most) for v in ends if math.isfinite(v)]
     return loss_axis([*best, *ends], must_show=[*best, *ends], title="best training loss")
 
 
@@ -139,7 +140,8 @@ def log2_axis(study: Study) -> Axis:
     rates = sorted({row[study.tuned.column] for row in point_rows(study)})
     best = [v for r in optimum_rows(study) if math.isfinite(v := r[study.tuned.column])]
     if study.search is not None and best:
-        rates = [k for k in rates if min(best) - AROUND <= k <= max(best) + AROUND]
+        low, high = min(best) - AROUND, max(best) + AROUND
+        rates = [k for k in rates if low <= k <= high]
     if not rates:
         rates = sorted(v for r in optimum_rows(study) if math.isfinite(v := r[study.tuned.column]))
     low, high = (rates[0], rates[-1]) if rates else (-1.0, 1.0)

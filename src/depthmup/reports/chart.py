@@ -285,10 +285,12 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
 def data(rows: Sequence[Row]) -> Any:
     import altair as alt
 
-    # InlineData, unlike Data, is stored once however many layers draw it; a tuple, unlike a list,
-    # is not copied whenever a chart is (half of a page's time).
-    values: Any = strict(list(rows))
-    return alt.InlineData(values=tuple(values))
+    # InlineData, unlike Data, is stored once however many layers draw it. Rows given when it is
+    # made would be checked cell by cell, and a list be copied whenever a chart is: each was half
+    # of a page's time.
+    inline = alt.InlineData(values=[])
+    inline.values = tuple(strict(list(rows)))
+    return inline
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
