@@ -377,7 +377,7 @@ def test_a_result_that_cannot_be_written_was_printed_before(verb, own, tmp_path)
         text=True,
     )
     assert done.returncode == REFUSED
-    assert f"error: {out}: File too large. This account may write" in done.stderr
+    assert f"error: {out}: File too large.\nhint: This account may write" in done.stderr
     assert "Depth-muP" in done.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["mine_refused.py"]
 

@@ -59,3 +59,11 @@ def test_a_page_has_the_rights_that_the_umask_leaves(tmp_path):
 def test_what_utf8_does_not_have_is_escaped(tmp_path):
     write_text(tmp_path / "page.html", "a\udcffb")
     assert (tmp_path / "page.html").read_text("utf-8") == r"a\udcffb"
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    """Its draft's name is random: nobody has seen it."""
+    path = tmp_path / "gone" / "page.html"
+    with pytest.raises(FileNotFoundError) as error:
+        write_text(path, "x")
+    assert error.value.filename == str(path)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import Design
+from depthmup.sweep.design import MOST_WINDOWS
 
 BASE = {"width": 16, "depth": 4}
 
@@ -115,3 +116,14 @@ def test_designs_survive_json():
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
         design(**change)
+
+
+@pytest.mark.parametrize(("steps", "window"), [(1000, 1), (1000, 19), (777, 5), (50, 1)])
+def test_windows_that_would_be_too_many_lie_apart(steps, window):
+    design = Design(base={"depth": 4}, steps=steps, window=window, lrs=[0.1])
+    widths = {each.stop - each.start for each in design.windows}
+    starts = [each.start for each in design.windows]
+    assert design.windows[-1] == slice(steps - window, steps)
+    assert widths == {window}
+    assert 45 <= len(design.windows) <= MOST_WINDOWS
+    assert len({b - a for a, b in zip(starts, starts[1:], strict=False)}) == 1

@@ -20,7 +20,11 @@ def draft_of(path: Path) -> Iterator[Path]:
     """
     draft = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    os.close(os.open(draft, flags, 0o666))
+    try:
+        os.close(os.open(draft, flags, 0o666))
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         yield draft
         draft.replace(path)

@@ -24,6 +24,9 @@ Size: TypeAlias = Mapping[str, int]
 ORDER = ("depth", "width")
 """Axes that are reported first; others follow in the order of the base."""
 
+MOST_WINDOWS = 50
+"""Each is judged and drawn by itself: of a thousand, a page would take a minute and 40 MB."""
+
 
 RUNS = 10**7
 """Most runs of a sweep: at a millisecond per run, the bookkeeping alone takes three hours."""
@@ -395,6 +398,7 @@ class Design:
     def windows(self) -> tuple[slice, ...]:
         """Windows that tile training from its end, in time order, in steps of the base.
 
+        Where they are so short that there would be over ``MOST_WINDOWS``, they lie apart.
         Where learning rates are found as the sweep goes, they are found for the last window alone:
         the best rates of earlier ones lie elsewhere.
 
@@ -402,7 +406,8 @@ class Design:
             >>> Design(base={"depth": 4}, steps=100, window=40).windows
             (slice(20, 60, None), slice(60, 100, None))
         """
-        stops = range(self.steps, self.window - 1, -self.window)
+        apart = max(self.window, -(-self.steps // MOST_WINDOWS))
+        stops = range(self.steps, self.window - 1, -apart)
         stops = stops[:1] if self.auto else stops
         return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
 
