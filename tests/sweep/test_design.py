@@ -1,6 +1,7 @@
 """What a design varies and holds, and which designs are refused."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -126,4 +127,4 @@ def test_windows_that_would_be_too_many_lie_apart(steps, window):
     assert design.windows[-1] == slice(steps - window, steps)
     assert widths == {window}
     assert 45 <= len(design.windows) <= MOST_WINDOWS
-    assert len({b - a for a, b in zip(starts, starts[1:], strict=False)}) == 1
+    assert len({b - a for a, b in pairwise(starts)}) == 1
