@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit statuses after Ctrl-C and after SIGTERM, as shells count them: 128 and the signal."""
@@ -42,7 +43,10 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    usual: dict[int, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
     replaced = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
     for number in replaced:
         signal.signal(number, _interrupt)
