@@ -254,14 +254,14 @@ def test_a_store_that_one_may_only_read(guarded, capsys):
         about = {"sweep": sweep.to_dict(), "tolerance": 0.15, "environment": {}}
         store.open_session({**about, "started": 1.0})
     whole = str(depthmup.load(folder))  # which loads what another user may not load
-    assert report.run(report.Options(folder=folder)) == 0
+    assert report.run(report.Options(folders=(folder,))) == 0
     (folder / "report.html").unlink()
     capsys.readouterr()
     guard()
     with pytest.raises(PermissionError):
         (folder / "new").touch()
     assert str(depthmup.load(folder)) == whole
-    assert report.run(report.Options(folder=folder)) == 0
+    assert report.run(report.Options(folders=(folder,))) == 0
     assert "No page is written" in capsys.readouterr().err
 
 

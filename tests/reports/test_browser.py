@@ -61,6 +61,39 @@ def test_the_slider_drives_every_chart(browser, written):
     assert tab.run(PICTURES) == last
 
 
+POINT = """
+[...document.querySelectorAll('#panel-0 .mark-symbol path')]
+  .find((place) => place.__data__ && 'diverged' in place.__data__.datum)
+"""
+
+
+def test_a_legend_hides_and_shows_a_series(browser, written):
+    tab = browser.open(written, width=1280)
+    marks = "document.querySelectorAll('#panel-0 path').length"
+    before = tab.run(marks)
+    press = "(async () => { %s.click(); await views['panel-0'].runAsync(); return %s; })()"
+    entry = "document.querySelector('.legend [role=button]')"
+    assert tab.run(press % (entry, marks)) < before - 5
+    assert tab.run(press % (entry, marks)) == before
+
+
+def test_a_point_opens_its_learning_curve(browser, written):
+    tab = browser.open(written, width=1280)
+    tab.run(f"""(async () => {{
+      const place = ({POINT}).getBoundingClientRect();
+      window.scrollTo(0, place.top - 300);
+      const now = ({POINT}).getBoundingClientRect();
+      const at = {{ bubbles: true, clientX: now.left + now.width / 2,
+                    clientY: now.top + now.height / 2 }};
+      ({POINT}).dispatchEvent(new MouseEvent("click", at));
+      while (!document.querySelector("#curve svg")) await new Promise((r) => setTimeout(r, 20));
+    }})()""")
+    shown = tab.run("document.getElementById('curve').innerText")
+    assert "depth 8" in shown
+    assert all(steps in shown for steps in ("0–60", "240–300"))
+    assert tab.complaints == []
+
+
 def test_the_slider_is_reached_and_moved_by_keys(browser, written):
     tab = browser.open(written, width=1280)
     tab.run("slider.focus()")

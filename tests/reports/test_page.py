@@ -6,8 +6,10 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pytest
+
 from depthmup.records import UNKNOWN, Place
-from depthmup.reports import page
+from depthmup.reports import comparison_page, page
 from depthmup.reports.sentences import best_rate, headline, significant
 
 
@@ -118,3 +120,12 @@ def test_odd_studies_have_pages(study, odd_study):
     assert page(replace(study, windows=(replace(headline_, transfers=dead),)))
     one = replace(headline_, transfers=headline_.transfers[:1], curves=headline_.curves[:1])
     assert page(replace(study, windows=(one,)))
+
+
+def test_reports_stand_side_by_side(study):
+    other = replace(study, axis="depth", title="another")
+    text = comparison_page({"before": [study], "after": [other]})
+    assert text.index("before: Depth-muP") < text.index("after: Depth-muP")
+    assert ">0%</td>" in text  # the same values
+    with pytest.raises(ValueError, match="one axis at least"):
+        comparison_page({"before": [study], "after": []})

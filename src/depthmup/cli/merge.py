@@ -46,7 +46,7 @@ def run(options: Options) -> int:
             f"{len(store)} results in {store.path}, {new} of them new from {len(stores)} stores.",
             file=sys.stderr,
         )
-    return report.run(report.Options(folder=out, export=options.export, json=options.json))
+    return report.run(report.Options(folders=(out,), export=options.export, json=options.json))
 
 
 def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:

@@ -153,6 +153,14 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
     return base, {**base, **target}
 
 
+_USE = """\
+plan = depthmup.Plan.load("{data}")
+plan.initialize(model)
+optimizer = torch.optim.AdamW(plan.param_groups(model, lr, weight_decay=weight_decay), lr)
+plan.verify(model, optimizer)
+"""
+
+
 def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     """The page of a plan; ``sizes`` are its base and its target in words."""
     from depthmup.planning.show import caption, factor_texts, forward, rows, sizes_text
@@ -176,8 +184,19 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     return Page(
         title=f"Plan of {model}",
         headline=f"{plan.title} for {plan.optimizer}, from {sizes}",
-        lead=["Factor applied to each parameter's base value.", source],
-        sections=[Section(title="Parameters", table=Table(rows=table, name="Parameters"))],
+        lead=[source],
+        sections=[
+            Section(
+                title="Use it",
+                lead="With the learning rate and the weight decay of the base; the factors follow.",
+                code=_USE.format(data=data),
+            ),
+            Section(
+                title="Parameters",
+                lead="Factors of the base's values, with their laws.",
+                table=Table(rows=table, name="Parameters"),
+            ),
+        ],
         notes=notes,
         command=["depthmup", *sys.argv[1:]],
         files=[data],

@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 class Options:
     """Rebuild the page and the summary of a measurement from its store; nothing is trained.
 
-    depthmup report runs/demo --figure paper
+    Of several folders, write one page with their reports side by side.
+
+        depthmup report runs/demo --figure paper
+        depthmup report runs/before runs/after --out compared.html
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
-    """The --out folder of `depthmup transfer` or `depthmup reproduce`."""
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """The --out folder of `depthmup transfer`, `depthmup fit` or `depthmup reproduce`; or several,
+    to compare."""
+
+    out: Path = Path("compared.html")
+    """With several folders: the page, a file that ends in .html."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -38,27 +45,51 @@ def run(options: Options) -> int:
     from depthmup.report import load_report
     from depthmup.sweep import MAIN_STORE, snapshot
 
-    with snapshot(options.folder / MAIN_STORE) as store:
+    if not options.folders:
+        raise ValueError("Expected the folder of a measurement; got none.")
+    if len(options.folders) > 1:
+        return _compared(options)
+    given = options.folders[0]
+    with snapshot(given / MAIN_STORE) as store:
         if is_of_claims(store):
             paper = reproduction("command")
             paper.deliver_evidence(
                 paper.load_evidence(store),
-                options.folder,
+                given,
                 markdown=None,
                 export=options.export,
                 as_json=options.json,
             )
             return 0
         report = load_report(store)
-    folder: Path | None = options.folder
+    folder: Path | None = given
     try:
-        prepare_folder(options.folder)
+        prepare_folder(given)
     except ValueError as error:
         if options.export or options.figure:
             raise
         print(f"No page is written. {error}", file=sys.stderr)
         folder = None
     deliver(report, folder, export=options.export, json=options.json, figure=options.figure)
+    return 0
+
+
+def _compared(options: Options) -> int:
+    """Write the page of several reports side by side."""
+    from depthmup.cli.folders import prepare_file
+    from depthmup.loading import load
+    from depthmup.reports import comparison_page, write_text
+
+    if options.out.suffix != ".html":
+        raise ValueError(f"Expected --out to end in .html; got {options.out.name!r}.")
+    names = [path.name for path in options.folders]
+    if len({*names}) < len(names):
+        names = [str(path) for path in options.folders]
+    studies = {n: load(path).studies for n, path in zip(names, options.folders, strict=True)}
+    page = comparison_page(studies, command=["depthmup", *sys.argv[1:]])
+    prepare_file(options.out, option="--out")
+    write_text(options.out, page)
+    print(f"The page: {options.out.resolve()}")
     return 0
 
 

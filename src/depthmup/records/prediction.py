@@ -88,6 +88,20 @@ class Prediction:
         return True if drift.outside(-self.tolerance, self.tolerance) else None
 
 
+def direction(prediction: Prediction, axis: Axis) -> str:
+    """Whether the best learning rate is predicted to move along an axis."""
+    drift = prediction.drift(axis)
+    if not math.isfinite(drift.value):
+        return f"Along {axis} nothing is predicted: a network explodes at initialization"
+    moves = prediction.moves(axis)
+    way = (
+        {False: "stays", None: "may stay or move"}.get(moves)
+        if not moves
+        else (f"moves {'up' if drift.value > 0 else 'down'}")
+    )
+    return f"Along {axis} the best learning rate {way}"
+
+
 def sentence(prediction: Prediction, axis: Axis) -> str:
     """What is predicted along an axis, in one sentence.
 
@@ -107,15 +121,10 @@ def sentence(prediction: Prediction, axis: Axis) -> str:
         >>> print(sentence(forecast, "depth").split(",")[0])
         Along depth the best learning rate moves down: −29% per doubling
     """
-    drift = prediction.drift(axis)
+    drift, what = prediction.drift(axis), direction(prediction, axis)
     if not math.isfinite(drift.value):
-        return f"Along {axis} nothing is predicted: a network explodes at initialization."
-    what = {
-        False: "stays",
-        True: "moves " + ("up" if drift.value > 0 else "down"),
-        None: "may stay or move",
-    }[prediction.moves(axis)]
+        return f"{what}."
     return (
-        f"Along {axis} the best learning rate {what}: {change(drift.value)} per doubling, "
+        f"{what}: {change(drift.value)} per doubling, "
         f"{prediction.confidence:.0%} interval over seeds {change_span(drift.low, drift.high)}."
     )

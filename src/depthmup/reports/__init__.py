@@ -10,6 +10,7 @@ from depthmup.reports.charts import (
     optimum_against_size,
     rate_panel,
 )
+from depthmup.reports.comparison import comparison_page
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
 from depthmup.reports.figure import Kind as FigureKind
@@ -53,6 +54,7 @@ __all__ = [
     "certificate_section",
     "certificate_text",
     "check_figure",
+    "comparison_page",
     "configured",
     "drift",
     "example_certificate",

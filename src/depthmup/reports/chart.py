@@ -2,7 +2,8 @@
 
 One function draws all charts in the style of a page, a paper or a slide. A chart may hold several
 windows of training: it shows the one that its parameter ``window_index`` names, the last unless a
-slider says otherwise. Altair is imported inside the functions, so that this module costs nothing.
+slider says otherwise. Series in ``hidden_series`` are not drawn. Altair is imported inside the
+functions, so that this module costs nothing.
 """
 
 import math
@@ -15,7 +16,7 @@ from depthmup.reports.axes import PERCENT, RATE, Axis
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import SCREEN, Style, configured
 
-WINDOW = "window_index"
+WINDOW, HIDDEN = "window_index", "hidden_series"
 CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
 
 Mark = Literal["line", "area", "point", "rule", "rect", "text"]
@@ -96,12 +97,19 @@ def draw(chart: Chart, style: Style = SCREEN) -> Any:
     """The chart in a style."""
     import altair as alt
 
-    drawn = panel(chart, style).add_params(alt.param(name=WINDOW, value=chart.window))
+    drawn = panel(chart, style).add_params(*_params(chart.window))
     if style.titled and chart.title:
         drawn = drawn.properties(
             title=alt.TitleParams(text=chart.title, subtitle=list(chart.subtitle))
         )
     return configured(drawn, style)
+
+
+def _params(window: int) -> list[Any]:
+    """What a page may set: the window of training, and the series that its legend hides."""
+    import altair as alt
+
+    return [alt.param(name=WINDOW, value=window), alt.param(name=HIDDEN, value=[])]
 
 
 def draw_together(
@@ -124,7 +132,7 @@ def draw_together(
         for chart in charts
     ]
     together = alt.concat(*panels, columns=columns, spacing=8 if small else 26)
-    together = together.add_params(alt.param(name=WINDOW, value=charts[0].window if charts else 0))
+    together = together.add_params(*_params(charts[0].window if charts else 0))
     if style.titled and title:
         together = together.properties(title=alt.TitleParams(text=title, subtitle=list(subtitle)))
     return configured(together, style)
@@ -146,6 +154,8 @@ def _layer(chart: Chart, layer: Layer, style: Style) -> Any:
     made = alt.Chart(data(layer.rows))
     if any("window" in row for row in layer.rows):
         made = made.transform_filter(f"datum.window === {WINDOW}")
+    if layer.by:
+        made = made.transform_filter(f"indexof({HIDDEN}, datum['{layer.by}']) < 0")
     if layer.where:
         made = made.transform_filter(layer.where)
     made = getattr(made, f"mark_{layer.mark}")(**_look(layer, style))

@@ -1,5 +1,6 @@
 """A coordinate check as text and as one self-contained HTML page."""
 
+import re
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
@@ -18,9 +19,15 @@ def check_page(check: Check) -> str:
     exponents = check.ordered
     off = [e for e in exponents if e.outcome in _ORDER[:2]]
     fine = [e for e in exponents if e.outcome not in _ORDER[:2]]
-    sections = [Section(cards=[_card(e) for e in check.failures])] if check.failures else []
-    if not check.failures:
-        sections.append(Section(cards=[_verdict_card(check)]))
+    sections = [Section(cards=[_card(e) for e in check.failures] or [_verdict_card(check)])]
+    if check.failures and not check.applied:
+        sections.append(
+            Section(
+                title="What to change",
+                lead="Change the code of the model as the cards describe, or let a plan do it:",
+                code=_APPLY.format(scheme=check.scheme, optimizer=check.optimizer),
+            )
+        )
     if off:
         sections += _evidence(check, off, "")
     if fine:
@@ -58,9 +65,18 @@ def check_page(check: Check) -> str:
     ).html()
 
 
+_APPLY = """\
+plan = depthmup.plan(model, base=base, scheme="{scheme}", optimizer="{optimizer}",
+                     example_inputs=inputs)
+plan.initialize(model)
+optimizer = torch.optim.AdamW(plan.param_groups(model, lr), lr)
+"""
+
+
 def _card(e: Exponent) -> Card:
+    # Of a sequence, modules have numbers for names: -1 is the last.
     return Card(
-        title=e.module,
+        title=re.sub(r"^-1(?=\.|$)", "last module", e.module),
         verdict=str(e.outcome),
         aside=f"{e.observable} against {e.axis}",
         text=[

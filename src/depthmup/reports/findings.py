@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from depthmup.records import Estimate, JointLaw, Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import in_percent
-from depthmup.reports.sentences import interval, number, significant
+from depthmup.reports.sentences import interval, significant
 from depthmup.reports.study_rows import Row, optimum_rows, point_rows, transfer_rows
 
 
@@ -116,9 +116,7 @@ def bend_sentence(bend: Estimate) -> str:
 def law_sentence(law: JointLaw) -> str:
     """The law of all axes, and what an error of an octave costs."""
     terms = (*law.exponents, *law.interactions)
-    exponents = ", ".join(
-        f"{t.axis} {number(t.estimate.value)} {interval(t.estimate)}" for t in terms
-    )
+    exponents = ", ".join(f"{t.axis} {in_percent(t.estimate)}" for t in terms)
     rests = (
         " It rests on all runs at once, as most sizes have too few rates for an optimum of their "
         "own."
@@ -130,7 +128,7 @@ def law_sentence(law: JointLaw) -> str:
         if law.half.known
         else ""
     )
-    return f"All axes at once: {exponents}.{rests}{octave}"
+    return f"All axes at once, per doubling: {exponents}.{rests}{octave}"
 
 
 def span_sentence(certificate: Certificate) -> str:

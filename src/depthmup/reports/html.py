@@ -81,7 +81,7 @@ def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> li
     """
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():
-        if key in (leave or ()):
+        if key in (leave or ()) or value in ("", (), []):
             continue
         label = str(key).replace("_", " ")
         if isinstance(value, Mapping):

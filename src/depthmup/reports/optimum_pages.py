@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from depthmup.records import Prediction, sentence
 from depthmup.records.finding import change, change_span, in_percent
+from depthmup.records.prediction import direction
 from depthmup.reports.optimum_chart import Movement, movement, optimum_chart
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.theme import PAGE
@@ -94,11 +95,13 @@ def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> s
     return optimum_page(
         {along.axis: (movement(along), None) for along in prediction.axes},
         title=f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}",
-        headline=" ".join(sentence(prediction, along.axis) for along in prediction.axes),
+        headline=" ".join(f"{direction(prediction, along.axis)}." for along in prediction.axes),
         notes=[
+            "A rule of thumb for SGD; nothing was trained. The intervals do not include the error "
+            "of the rule itself: on small batches the direction is usually right and the size "
+            "often too large.",
+            *(sentence(prediction, along.axis) for along in prediction.axes),
             *prediction.notes,
-            "Nothing was trained. The intervals do not include the error of the rule itself: for "
-            "SGD on small batches the direction is usually right and the size often too large.",
         ],
         command=command,
     )

@@ -157,6 +157,7 @@ class Page:
         files: names of files of numbers beside the page.
         windows: of training, in words, of which all charts show one at a time.
         windows_note: what follows the words of the window shown.
+        axes: of sizes, whose columns tell the points of charts apart.
     """
 
     title: str
@@ -170,6 +171,7 @@ class Page:
     files: Sequence[str] = ()
     windows: Sequence[str] = ()
     windows_note: str = ""
+    axes: Sequence[str] = ()
 
     def html(self) -> str:
         """One self-contained HTML file.
@@ -200,6 +202,7 @@ class Page:
             plots=bool(plots),
             charts=script_json({plot.name: _spec(plot) for plot in plots}),
             windows=script_json(list(self.windows)),
+            axes=script_json(list(self.axes)),
             verdicts=script_json(
                 [
                     [{"text": w, "tone": theme.tone(w) if w else ""} for w in at]

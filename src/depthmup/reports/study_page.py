@@ -103,6 +103,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         facts={"Configuration": settings, "Environment": study.environment},
         windows=[_steps(window) for window in study.windows] if study.headline.stop else [],
         windows_note=elsewhere,
+        axes=[drawn(s).axis for s in studies],
     ).html()
 
 

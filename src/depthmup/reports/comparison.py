@@ -1,0 +1,87 @@
+"""Reports side by side: their verdicts, their charts, and the best values of every size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from depthmup.records import Study
+from depthmup.records.finding import change
+from depthmup.reports.charts import optimum_against_size
+from depthmup.reports.page import Page, Plot, Section, Table
+from depthmup.reports.sentences import advice, best_rate, headline
+from depthmup.reports.slices import drawn
+from depthmup.reports.study_page import verdict_cards
+from depthmup.reports.study_rows import size_of, transfers
+from depthmup.reports.theme import PAGE
+
+
+def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence[str] = ()) -> str:
+    """Several reports as one page, beside each other along every axis that all of them measured.
+
+    Args:
+        reports: the studies of each report, by its name.
+        command: that made it.
+
+    Returns:
+        HTML that opens offline.
+
+    Raises:
+        ValueError: no axis was measured by all of them.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> text = comparison_page({"one": [example_study()], "two": [example_study()]})
+        >>> "two: Depth-muP" in text
+        True
+    """
+    by_axis = {name: {study.axis: study for study in of} for name, of in reports.items()}
+    first, *others = by_axis.values()
+    axes = [axis for axis in first if all(axis in of for of in others)]
+    if not axes:
+        raise ValueError("Expected reports along one axis at least that all of them measured.")
+    sections = []
+    for axis in axes:
+        studies = {name: of[axis] for name, of in by_axis.items()}
+        cards = [
+            replace(card, title=f"{name}: {card.title}")
+            for name, study in studies.items()
+            for card in verdict_cards(study)
+        ]
+        plots = [
+            Plot(title=name, chart=optimum_against_size(drawn(study), style=PAGE))
+            for name, study in studies.items()
+        ]
+        table = Table(rows=_rows(studies), name=f"Best values along {axis}", group="scheme")
+        sections += [
+            Section(title=f"Along {axis}", part=True),
+            Section(cards=cards),
+            Section(plots=plots, layout="pair"),
+            Section(title="The best values", table=table),
+        ]
+    return Page(
+        title="Reports side by side",
+        headline=" and ".join(reports),
+        lead=[f"{name}: {advice(*of) or headline(of[0])}" for name, of in reports.items()],
+        sections=sections,
+        command=command,
+    ).html()
+
+
+def _rows(studies: Mapping[str, Study]) -> list[dict[str, str]]:
+    """A row for each scheme and size: the best value in every report, and its change."""
+    found = {
+        (t.title, size_of(study, o), name): o
+        for name, study in studies.items()
+        for t in transfers(study)
+        for o in t.optima
+    }
+    rows = []
+    order = list(dict.fromkeys(scheme for scheme, _, _ in found))
+    places = {(scheme, size) for scheme, size, _ in found}
+    for scheme, size in sorted(places, key=lambda place: (order.index(place[0]), place[1])):
+        optima = [found.get((scheme, size, name)) for name in studies]
+        known = [o.log2_lr.value for o in optima if o is not None and o.log2_lr.known]
+        moved = change(known[-1] - known[0]) if len(known) == len(studies) else ""
+        best = {name: best_rate(o) if o else "" for name, o in zip(studies, optima, strict=True)}
+        axis = next(iter(studies.values())).axis
+        rows.append({"scheme": scheme, axis: f"{size:.10g}", **best, "change": moved})
+    return rows
