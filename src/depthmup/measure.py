@@ -234,7 +234,7 @@ def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
     The least that the search takes are the runs of this round. The most are besides those of sizes
     not begun, and twice the runs of variants without a verdict: the next round has twice the seeds.
     """
-    work = state.sweep.model.work
+    work = state.sweep.work
     pending = math.fsum(work(run) for run in state.pending)
     done, runs = state.work, len(state.records)
     total = done + pending

@@ -16,6 +16,7 @@ from depthmup.records.certificate import compare
 from depthmup.reports.certificate import certificate_text
 from depthmup.rules import Ratios
 from depthmup.sweep import BuiltIn, Custom, Design, Store, Sweep
+from depthmup.sweep.built_in import cell_of
 from depthmup.sweep.hyperparameters import hyperparameters, law_of
 from depthmup.tables import Reading, next_runs
 
@@ -128,9 +129,9 @@ def test_a_scheme_and_a_rule_move_what_is_tuned_by_their_own_law(what, scheme):
     )
     variant, size = asked.variant(), {"width": 64, "depth": 4, "batch": 64, "tokens": 25600}
     small, large = (
-        QUANTITIES[what.key](BuiltIn().run(asked, variant, at, -6.0, 0)) for at in (base, size)
+        QUANTITIES[what.key](cell_of(BuiltIn(), asked, variant, at, -6.0, 0)) for at in (base, size)
     )
-    twice = QUANTITIES[what.key](BuiltIn().run(asked, variant, base, -5.0, 0))
+    twice = QUANTITIES[what.key](cell_of(BuiltIn(), asked, variant, base, -5.0, 0))
     assert twice / small == approx(2)
     ratios = Ratios(fan_in=4, fan_out=4, depth=2, batch=2, duration=4)
     assert large / small == approx(law_of(what, variant).at(ratios), rel=1e-9)

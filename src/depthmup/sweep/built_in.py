@@ -9,7 +9,6 @@ from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
-from depthmup.sweep.cost import work
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
 from depthmup.training.schedules import schedule
@@ -107,107 +106,81 @@ class BuiltIn:
         """Number of classes of the data."""
         return DATA_SHAPES[self.data.name][1]
 
-    def check(self, design: Design) -> None:
-        """Refuse a design that these networks cannot be trained by.
 
-        Args:
-            design: as it was asked for.
-
-        Raises:
-            ValueError: an axis, optimizer or setting that they do not have, or decay that cannot
-                transfer.
-        """
-        check_axes(design.base)
-        for name in design.optimizers or ():
-            if name not in OPTIMIZER_NAMES:
-                raise ValueError(
-                    f"Expected optimizer to be one of {', '.join(OPTIMIZER_NAMES)} for the "
-                    f"built-in networks; got {name!r}."
-                )
-        decays = any(design.weight_decays) or design.tune.key == "weight_decay"
-        if "adam" in (design.optimizers or ()) and decays:
+def check_design(design: Design) -> None:
+    """Refuse a design that these networks cannot be trained by."""
+    check_axes(design.base)
+    for name in design.optimizers or ():
+        if name not in OPTIMIZER_NAMES:
             raise ValueError(
-                "Weight decay inside Adam's gradient cannot be made to transfer: its effect "
-                "depends on the gradient's scale. Got weight decay with optimizer 'adam'; use "
-                "'adamw', whose decay is decoupled."
+                f"Expected optimizer to be one of {', '.join(OPTIMIZER_NAMES)} for the "
+                f"built-in networks; got {name!r}."
             )
-        _check_settings(design.settings)
-
-    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Cell:
-        """The run that a scheme prescribes at this size and this value of what is tuned.
-
-        Args:
-            design: whose base scales are given at.
-            variant: scheme, optimizer, multiplier and decay.
-            size: by axis.
-            log2_lr: of what is tuned, at the base.
-            seed: of the repetition.
-
-        Returns:
-            The cell, every number of which is written out.
-        """
-        chosen = hyperparameters(design, variant, log2_lr)
-        inputs, outputs = DATA_SHAPES[self.data.name]
-        base_width = design.base["width"]
-        square, of_run = ratios_at(design, size), variant.run_laws
-        optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
-        hidden, readout = of_size.laws(HIDDEN, optimizer), of_size.laws(READOUT, optimizer)
-        settings = {**SETTINGS, **chosen.settings}
-        settings = settings_under(of_run, square, variant.optimizer, settings)
-        # Rounded, so that rates that are equal in theory get equal keys and are trained once.
-        lr, decay = (
-            getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
-            for name in ("lr", "decay")
+    decays = any(design.weight_decays) or design.tune.key == "weight_decay"
+    if "adam" in (design.optimizers or ()) and decays:
+        raise ValueError(
+            "Weight decay inside Adam's gradient cannot be made to transfer: its effect "
+            "depends on the gradient's scale. Got weight decay with optimizer 'adam'; use "
+            "'adamw', whose decay is decoupled."
         )
-        exponent = round(chosen.log2_lr + math.log2(lr), 9)
-        return Cell(
-            network=Network(
-                inputs=inputs,
-                outputs=outputs,
-                width=size["width"],
-                depth=size["depth"],
-                multiplier=chosen.multiplier * variant.scheme.branch.at(square),
-                input_std=inputs**-0.5,
-                hidden_std=base_width**-0.5 * hidden.init.at(square) * chosen.init_scale,
-                # V is not trained, so a multiplier of the logits can be a factor of its entries.
-                readout_std=(readout.init * readout.forward).at(Ratios(fan_in=square.fan_in))
-                / base_width,
-                block_depth=self.block_depth,
-                activation=self.activation,
-                nonlinearity=self.nonlinearity,
-                mean_subtraction=self.mean_subtraction,
-                layer_norm=self.layer_norm,
-            ),
-            optimizer=Optimizer(
-                name=variant.optimizer,
-                lr=2.0**exponent,
-                beta1=settings["betas"][0],
-                beta2=settings["betas"][1],
-                epsilon=settings["eps"] * hidden.epsilon.at(square),
-                momentum=settings["momentum"],
-                weight_decay=chosen.weight_decay * decay,
-                schedule=settings["schedule"],
-                warmup=float(settings["warmup"]),
-            ),
-            data=self.data,
-            steps=design.steps_at(size),
-            batch_size=size.get("batch", self.batch_size),
-            seed=seed,
-            numerics=self.numerics,
-            order=self.order,
-            precision=self.precision,
-        )
+    _check_settings(design.settings)
 
-    def work(self, run: Cell) -> float:
-        """What a run costs.
 
-        Args:
-            run: one of these networks.
-
-        Returns:
-            Parameters times steps.
-        """
-        return work(run)
+def cell_of(
+    model: BuiltIn, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
+) -> Cell:
+    """The run that a variant prescribes at a size and a value of what is tuned at the base."""
+    chosen = hyperparameters(design, variant, log2_value)
+    inputs, outputs = DATA_SHAPES[model.data.name]
+    base_width = design.base["width"]
+    square, of_run = ratios_at(design, size), variant.run_laws
+    optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
+    hidden, readout = of_size.laws(HIDDEN, optimizer), of_size.laws(READOUT, optimizer)
+    settings = {**SETTINGS, **chosen.settings}
+    settings = settings_under(of_run, square, variant.optimizer, settings)
+    # Rounded, so that rates that are equal in theory get equal keys and are trained once.
+    lr, decay = (
+        getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
+        for name in ("lr", "decay")
+    )
+    exponent = round(chosen.log2_lr + math.log2(lr), 9)
+    return Cell(
+        network=Network(
+            inputs=inputs,
+            outputs=outputs,
+            width=size["width"],
+            depth=size["depth"],
+            multiplier=chosen.multiplier * variant.scheme.branch.at(square),
+            input_std=inputs**-0.5,
+            hidden_std=base_width**-0.5 * hidden.init.at(square) * chosen.init_scale,
+            # V is not trained, so a multiplier of the logits can be a factor of its entries.
+            readout_std=(readout.init * readout.forward).at(Ratios(fan_in=square.fan_in))
+            / base_width,
+            block_depth=model.block_depth,
+            activation=model.activation,
+            nonlinearity=model.nonlinearity,
+            mean_subtraction=model.mean_subtraction,
+            layer_norm=model.layer_norm,
+        ),
+        optimizer=Optimizer(
+            name=variant.optimizer,
+            lr=2.0**exponent,
+            beta1=settings["betas"][0],
+            beta2=settings["betas"][1],
+            epsilon=settings["eps"] * hidden.epsilon.at(square),
+            momentum=settings["momentum"],
+            weight_decay=chosen.weight_decay * decay,
+            schedule=settings["schedule"],
+            warmup=float(settings["warmup"]),
+        ),
+        data=model.data,
+        steps=design.steps_at(size),
+        batch_size=size.get("batch", model.batch_size),
+        seed=seed,
+        numerics=model.numerics,
+        order=model.order,
+        precision=model.precision,
+    )
 
 
 def rate_unit(optimizer: str, width: int) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -140,27 +141,20 @@ def certify(
     network = {axis: base[axis] if axis in RUN_AXES else n for axis, n in target.items()}
     certificates = []
     for variant in sweep.design.variants:
-
-        def of(
-            size: Size = target, probe: Probe | None = None, variant: Variant = variant
-        ) -> Certificate:
-            """The variant's certificate at a size."""
-            return certificate(
-                sweep,
-                records,
-                variant,
-                size,
-                probe=probe,
-                tolerance=tolerance,
-                config=config,
-                environment=environment,
-            )
-
-        result = of()
+        of = partial(
+            certificate,
+            sweep,
+            records,
+            variant,
+            tolerance=tolerance,
+            config=config,
+            environment=environment,
+        )
+        result = of(target)
         of_network = result if network == target else of(network)
-        if result.issued and of_network.issued and network != sweep.design.base:
+        if result.issued and of_network.issued and network != base:
             # What the probe shows may withdraw the certificate, so it is judged once more with it.
             probe = probe_target(of_network, sweep, variant, store, train)
-            result = result if probe is None else of(probe=probe)
+            result = result if probe is None else of(target, probe=probe)
         certificates.append(result)
     return tuple(certificates)

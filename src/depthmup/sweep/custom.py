@@ -46,37 +46,6 @@ class Custom:
         named = {k: v for k, v in raw.items() if k not in ("kind", "costs")}
         return Custom(**named, costs=costs)
 
-    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
-        """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
-        chosen = hyperparameters(design, variant, log2_lr)
-        axes = set(design.base)
-        # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
-        # batch and the steps of the base act through learning rate, decay and settings alone: then
-        # runs are the same whatever the base's are.
-        described = axes - {"steps", "tokens"} if self.planned else axes
-        of_network = axes - {*RUN_AXES} if self.planned else axes
-        laws, ratios = variant.run_laws, ratios_at(design, size)
-        shared = self.planned and all(size[axis] == design.base[axis] for axis in of_network)
-        return Trial(
-            model=self.name,
-            code=self.code,
-            size={axis: n for axis, n in size.items() if axis in described},
-            base={axis: n for axis, n in design.base.items() if axis in of_network},
-            scheme=BASE_SHAPE if shared else variant.scheme.name,
-            optimizer=variant.optimizer,
-            lr=2.0 ** round(chosen.log2_lr + math.log2(laws.lr.at(ratios)), 9),
-            multiplier=chosen.multiplier,
-            weight_decay=chosen.weight_decay * laws.decay.at(ratios),
-            steps=design.steps_at(size),
-            seed=seed,
-            settings={
-                **settings_under(laws, ratios, variant.optimizer, chosen.settings),
-                # A scale of one is no setting: such runs are those that never had one.
-                **({} if chosen.init_scale == 1.0 else {INIT_SCALE: chosen.init_scale}),
-            },
-            numerics=self.numerics,
-        )
-
     def work(self, run: Trial) -> float:
         """Parameters times steps, or what the person's own function says."""
         usual = run.step_work * run.steps
@@ -91,17 +60,54 @@ class Custom:
             for size, steps, cost in self.costs
         )
 
-    def with_costs(self, cost: Callable[[Size], float] | None, design: Design) -> "Custom":
-        """The model with what a person's own function says of every size."""
-        if cost is None:
-            return self
-        costs = []
-        for size in design.all_sizes:
-            run = self.run(design, design.variants[0], size, 0.0, 0)
-            value = cost(dict(size))
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"Expected cost(size) to return a number; got {value!r}.")
-            if not 0 < value < math.inf:
-                raise ValueError(f"Expected cost(size) to be positive; at {size} it is {value}.")
-            costs.append((dict(run.size), run.steps, float(value)))
-        return replace(self, costs=tuple(costs))
+
+def trial_of(
+    model: Custom, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
+) -> Trial:
+    """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
+    chosen = hyperparameters(design, variant, log2_value)
+    axes = set(design.base)
+    # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
+    # batch and the steps of the base act through learning rate, decay and settings alone: then
+    # runs are the same whatever the base's are.
+    described = axes - {"steps", "tokens"} if model.planned else axes
+    of_network = axes - {*RUN_AXES} if model.planned else axes
+    laws, ratios = variant.run_laws, ratios_at(design, size)
+    shared = model.planned and all(size[axis] == design.base[axis] for axis in of_network)
+    return Trial(
+        model=model.name,
+        code=model.code,
+        size={axis: n for axis, n in size.items() if axis in described},
+        base={axis: n for axis, n in design.base.items() if axis in of_network},
+        scheme=BASE_SHAPE if shared else variant.scheme.name,
+        optimizer=variant.optimizer,
+        lr=2.0 ** round(chosen.log2_lr + math.log2(laws.lr.at(ratios)), 9),
+        multiplier=chosen.multiplier,
+        weight_decay=chosen.weight_decay * laws.decay.at(ratios),
+        steps=design.steps_at(size),
+        seed=seed,
+        settings={
+            **settings_under(laws, ratios, variant.optimizer, chosen.settings),
+            # A scale of one is no setting: such runs are those that never had one.
+            **({} if chosen.init_scale == 1.0 else {INIT_SCALE: chosen.init_scale}),
+        },
+        numerics=model.numerics,
+    )
+
+
+def costs_of(
+    model: Custom, cost: Callable[[Size], float] | None, design: Design
+) -> tuple[Cost, ...]:
+    """A person's own function of every size, if there is one."""
+    costs = []
+    if cost is None:
+        return ()
+    for size in design.all_sizes:
+        run = trial_of(model, design, design.variants[0], size, 0.0, 0)
+        value = cost(dict(size))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"Expected cost(size) to return a number; got {value!r}.")
+        if not 0 < value < math.inf:
+            raise ValueError(f"Expected cost(size) to be positive; at {size} it is {value}.")
+        costs.append((dict(run.size), run.steps, float(value)))
+    return tuple(costs)

@@ -1,7 +1,7 @@
 """Resolution: the sweep that a design asks for, with all that it leaves open filled in."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from depthmup.statistics import check_asked
 from depthmup.sweep import built_in
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn
-from depthmup.sweep.custom import Custom
+from depthmup.sweep.custom import Custom, costs_of
 from depthmup.sweep.design import LARGEST_SIZE, Design, Size
 from depthmup.sweep.sweep import Sweep
 
@@ -44,26 +44,18 @@ def resolved_sweep(
         model = _batched(model, design.base)
         # The decay of Adam itself stands in its gradient and cannot transfer.
         usual = "adamw" if design.tune.key == "weight_decay" else "adam"
-        optimizers = design.optimizers or (usual,)
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
-        return Sweep(
-            model=model,
-            design=replace(
-                design,
-                optimizers=optimizers,
-                schemes=design.schemes or (rule,),
-            ).with_grid(_started(design, optimizers, partial(built_in.usual_rate, design.base))),
-        ), target
+        design = replace(design, schemes=design.schemes or (rule,))
+        design = _started(design, usual, partial(built_in.usual_rate, design.base))
+        return Sweep(model=model, design=design), target
     if not isinstance(model, Model):
         raise TypeError(
             "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
             f"{type(model).__name__}."
         )
-    optimizers = design.optimizers or ("adamw",)
-    design = replace(
-        design,
-        optimizers=optimizers,
-    ).with_grid(_started(design, optimizers, _usual_rate))
+    design = _started(
+        design, "adamw", lambda optimizer: USUAL_RATES.get(family(optimizer), USUAL_RATE)
+    )
     own = resolved(model)
     if own.command is not None:
         _check_command(own.command, design)
@@ -76,7 +68,7 @@ def resolved_sweep(
     )
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
-    custom = custom.with_costs(own.cost, design)
+    custom = replace(custom, costs=costs_of(custom, own.cost, design))
     return Sweep(model=custom, design=design), target
 
 
@@ -91,27 +83,23 @@ def _batched(model: BuiltIn, base: Size) -> BuiltIn:
     return replace(model, batch_size=batch)
 
 
-def _started(
-    design: Design, optimizers: Sequence[str], usual: Callable[[str], float]
-) -> tuple[float, ...] | Auto:
-    """Values of what is tuned, or a search for them with its start, each optimizer's own."""
+def _started(design: Design, optimizer: str, usual: Callable[[str], float]) -> Design:
+    """The design with an optimizer, and with the start of each one's search."""
+    design = replace(design, optimizers=design.optimizers or (optimizer,))
     if isinstance(design.grid, tuple):
-        return design.grid
-    auto = design.grid or Auto()
+        return design
+    auto, optimizers = design.grid or Auto(), design.optimizers or ()
     if auto.start is not None:
-        for optimizer in optimizers:
-            auto.start_of(optimizer)
-        return auto
+        for name in optimizers:
+            auto.start_of(name)
+        return design.with_grid(auto)
     if not design.tune.is_learning_rate:
-        return replace(auto, start=design.tune.start)
-    starts = {optimizer: usual(optimizer) for optimizer in optimizers}
+        return design.with_grid(replace(auto, start=design.tune.start))
+    starts = {name: usual(name) for name in optimizers}
     first, *others = starts.values()
-    return replace(auto, start=starts if any(rate != first for rate in others) else first)
-
-
-def _usual_rate(optimizer: str) -> float:
-    """From which the optimum of a custom model is looked for."""
-    return USUAL_RATES.get(family(optimizer), USUAL_RATE)
+    return design.with_grid(
+        replace(auto, start=starts if any(rate != first for rate in others) else first)
+    )
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:

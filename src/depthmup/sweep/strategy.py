@@ -91,7 +91,7 @@ class SearchState:
     @property
     def work(self) -> float:
         """The work of all runs that have records."""
-        return math.fsum(self.sweep.model.work(run) for run in self.records)
+        return math.fsum(self.sweep.work(run) for run in self.records)
 
 
 def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
@@ -153,7 +153,7 @@ def check_budget(state: SearchState) -> None:
     first = [run for step in steps.values() for run in _runs(state.sweep, step).values()]
     if not _over_budget(state, first):
         return
-    work = math.fsum(state.sweep.model.work(run) for run in first)
+    work = math.fsum(state.sweep.work(run) for run in first)
     least = (
         f"{len(first)} runs"
         if auto.runs is not None and auto.runs < len(first)
@@ -200,7 +200,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     return Search(
         sizes=design.all_sizes,
-        costs=tuple(sweep.model.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
+        costs=tuple(sweep.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
         base=design.base,
         axes=design.axes,
         start=start,
@@ -231,7 +231,7 @@ def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
         return ""
     if auto.runs is not None and runs + len(new) > auto.runs:
         return f"{OUT_OF_BUDGET}: {runs} of {auto.runs} runs, and the next round has {len(new)}"
-    work, next_work = state.work, math.fsum(state.sweep.model.work(run) for run in new)
+    work, next_work = state.work, math.fsum(state.sweep.work(run) for run in new)
     if auto.work is not None and work + next_work > auto.work:
         return (
             f"{OUT_OF_BUDGET}: {work:.3g} of {auto.work:.3g}, the next round takes {next_work:.3g}"
@@ -281,7 +281,7 @@ def _absorbed(
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
-            work += 0.0 if run in counted else state.sweep.model.work(run)
+            work += 0.0 if run in counted else state.sweep.work(run)
             counted.add(run)
         rounds.append(
             SearchRound(
@@ -342,7 +342,7 @@ def story(state: SearchState) -> SearchStory:
     for variant in design.variants:
         for size in design.all_sizes:
             run = sweep.run(variant, size, _start(design, variant), 0)
-            grid[run] = sweep.model.work(run)  # once where variants share their runs
+            grid[run] = sweep.work(run)  # once where variants share their runs
     per_size = GRID_RATES * GRID_SEEDS
     return SearchStory(
         rounds=state.rounds,

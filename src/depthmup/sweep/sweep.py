@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from depthmup.records import Record
 from depthmup.statistics import Array, Curves, curves_of
-from depthmup.sweep.built_in import BuiltIn, rate_unit
-from depthmup.sweep.custom import Custom
+from depthmup.sweep.built_in import BuiltIn, cell_of, check_design, rate_unit
+from depthmup.sweep.cost import work
+from depthmup.sweep.custom import Custom, trial_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question, tuning
 
@@ -62,7 +63,7 @@ class Sweep:
             if getattr(self.design, name) is None:
                 raise ValueError(f"Expected a design with {name}; this one leaves them open.")
         if isinstance(self.model, BuiltIn):
-            self.model.check(self.design)
+            check_design(self.design)
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold; ``Sweep.from_dict`` reads it back."""
@@ -161,7 +162,13 @@ class Sweep:
 
     def run(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
         """The run of a variant at a size."""
-        return self.model.run(self.design, variant, size, log2_lr, seed)
+        if isinstance(self.model, BuiltIn):
+            return cell_of(self.model, self.design, variant, size, log2_lr, seed)
+        return trial_of(self.model, self.design, variant, size, log2_lr, seed)
+
+    def work(self, run: Any) -> float:
+        """Parameters times steps, or what a person's own function gives, for one run."""
+        return work(run) if isinstance(self.model, BuiltIn) else self.model.work(run)
 
     def chance(self, records: Records, variant: Variant) -> float:
         """The loss of guessing, which a size must beat to count as trained.

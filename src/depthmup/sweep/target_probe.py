@@ -41,8 +41,8 @@ def probe_target(
     """
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}
-    cost = SEEDS * sweep.model.work(_run(sweep, variant, target))
-    of_sweep = math.fsum(sweep.model.work(run) for run in sweep.runs)
+    cost = SEEDS * sweep.work(_run(sweep, variant, target))
+    of_sweep = math.fsum(sweep.work(run) for run in sweep.runs)
     sizes = [target] if cost <= AFFORDABLE * of_sweep else []
     for size in [*sizes, *([in_place] if in_place != target else [])]:
         try:
@@ -70,7 +70,7 @@ def _at(
 ) -> Probe | None:
     base = certificate.base
     alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in _of_run(base))]
-    largest = max(alike, key=lambda s: sweep.model.work(_run(sweep, variant, s)))
+    largest = max(alike, key=lambda s: sweep.work(_run(sweep, variant, s)))
     rate = certificate.predicted.value
     runs = {
         name: [_run(sweep, variant, where, rate, seed) for seed in range(SEEDS)]
