@@ -30,7 +30,7 @@ from depthmup.records.certificate import Probe
 from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
-from depthmup.reports.findings import ROWS, Whole, prediction_rows
+from depthmup.reports.findings import ROWS, prediction_rows
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.tables import text
 from depthmup.statistics.groups import AcrossGroups, across_groups
@@ -617,9 +617,10 @@ def read_report(file: Path) -> Report:
                 f"Expected schema {reports.SCHEMA}; got {reprlib.repr(raw['schema'])}. Read it "
                 "with the depthmup version that wrote it, or fit the table again."
             )
-        whole = {"studies": raw["studies"], "certificates": raw["certificates"]}
-        kept = decode(Whole, whole, "the report")
-        report = Report(studies=kept.studies, certificates=kept.certificates)
+        report = Report(
+            studies=decode(tuple[Study, ...], raw["studies"], "studies"),
+            certificates=decode(tuple[Certificate, ...], raw["certificates"], "certificates"),
+        )
         # Each value may be of its type and all of them contradict each other: curves of a scheme
         # without a verdict. The table and the rows need everything.
         _ = report.summary(), [rows(study) for study in report.studies for rows in ROWS.values()]

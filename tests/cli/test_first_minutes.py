@@ -144,7 +144,7 @@ class TestNotebooks:
             title="a <b>",
             refusals=(Refusal(lack=next(iter(Lack)), reason="Too few <sizes>.", advice="More."),),
         )
-        assert repr(refused) == "<Certificate for depth 64: refused, 1 reasons>"
+        assert repr(refused) == "<Certificate for depth 64: refused, 1 reason>"
         html = refused._repr_html_()
         assert "a &lt;b&gt;" in html
         assert "Too few &lt;sizes&gt;. More." in html

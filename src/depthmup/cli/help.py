@@ -7,7 +7,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field
 
 _WIDEST = 100
 # An option that may be left out is shown as {None}|INT or {None}|{[INT [INT ...]]}: as typed, the
@@ -93,19 +92,11 @@ def _titled(lines: Iterator[str]) -> Iterator[str]:
         before = line
 
 
-@dataclass
-class _Entry:
-    """An option: its names with their values, and what it does."""
-
-    names: str
-    words: list[str] = field(default_factory=list)
-
-
 def _boxes(lines: list[str], columns: int, only: Set[str]) -> Iterator[str]:
     """Boxes whose options are wrapped once; of those with none that is shown, nothing."""
     rest: list[str] = []
     head: list[str] = []
-    entries: list[_Entry] = []
+    entries: list[list[str]] = []  # of each option its names, then its words
     inside = False
     for line in lines:
         inner = line[2:-2].rstrip() if line.startswith("│") else ""
@@ -113,14 +104,14 @@ def _boxes(lines: list[str], columns: int, only: Set[str]) -> Iterator[str]:
             inside, head, entries = True, [line], []
         elif inner.startswith("-") or ("positional" in "".join(head[:1]) and inner[:1].strip()):
             names, _, words = inner.partition("  ")
-            entries.append(_Entry(names=names, words=[words.strip()] if words.strip() else []))
+            entries.append([names, words.strip()])
         elif inner.startswith(" ") and entries:
-            entries[-1].words.append(inner.strip())
+            entries[-1].append(inner.strip())
         elif line.startswith("│") and not entries and inside:
             head.append(line)
         elif line.startswith("╰"):
             inside = False
-            kept = [e for e in entries if not only or set(re.findall(r"--[\w-]+", e.names)) & only]
+            kept = [e for e in entries if not only or set(re.findall(r"--[\w-]+", e[0])) & only]
             if kept:
                 yield from head
                 for entry in kept:
@@ -140,11 +131,11 @@ _COLUMN = 25
 """Where the words of an option begin."""
 
 
-def _wrapped(entry: _Entry, columns: int) -> Iterator[str]:
-    first = entry.names.split()[0].rstrip(",")
+def _wrapped(entry: list[str], columns: int) -> Iterator[str]:
+    first = entry[0].split()[0].rstrip(",")
     several = "SIZE" if first in SIZES else "LIST"
-    names = _SEVERAL.sub(lambda m: f"{m[1]} ..." if m[1][0] == "{" else several, entry.names)
-    words = _NO_DEFAULT.sub("", " ".join(entry.words))
+    names = _SEVERAL.sub(lambda m: f"{m[1]} ..." if m[1][0] == "{" else several, entry[0])
+    words = _NO_DEFAULT.sub("", " ".join(filter(None, entry[1:])))
     wide = columns - 4
     lines = textwrap.wrap(
         words, wide - _COLUMN, break_long_words=False, break_on_hyphens=False

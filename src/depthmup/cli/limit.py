@@ -126,13 +126,17 @@ def run(options: Options) -> int:
     if options.optimum:
         from depthmup.cli import optimum
 
-        _refuse(options, "--optimum", *_NOT_IN_THE_KERNEL)
+        _refuse(options, _NO_EFFECT.format("--optimum"), *_NOT_IN_THE_KERNEL)
         _scaling(options)  # refuses exponents beside a scheme
         return optimum.run(options, files)
-    _only_for_optimum(options)
+    _refuse(
+        options,
+        "belongs to --optimum; without it, training at one depth is solved. Add --optimum.",
+        *("depths", "base_depth", "measured"),
+    )
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
-        _refuse_beside_check(options)
+        _refuse(options, _BESIDE_CHECK, *_NOT_CHECKED)
         blocks = {
             "lr": options.lr,
             "lr_second": options.lr_second,
@@ -185,7 +189,18 @@ _NOT_IN_THE_KERNEL = (
     *("depth", "optimizer", "lr_second", "width_ratio", "decay", "rms_norm", "momentum"),
     *("points", "tol", "check"),
 )
-"""Options of training and of its limit, of which the rule for the optimum knows nothing."""
+"""Options of training and of its limit, which the rule for the optimum does not use."""
+
+_NO_EFFECT = "has no effect with {}: leave it out."
+
+_NOT_CHECKED = (
+    *("depth", "activation", "optimizer", "momentum", "decay", "rms_norm", "points", "tol", "out"),
+)
+_BESIDE_CHECK = (
+    "cannot be combined with --check, which trains linear networks of fixed sizes. "
+    "agreement_with_width and agreement_with_depth in reproduction/probes/agreement.py take more "
+    "settings."
+)
 
 
 def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limits.Solution":
@@ -194,9 +209,22 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
 
     scaling = _scaling(options)
     if options.optimizer == "sign":
-        _refuse(options, "--optimizer sign", "momentum", "decay", "rms_norm")
+        _refuse(
+            options,
+            _NO_EFFECT.format("--optimizer sign"),
+            "momentum",
+            "decay",
+            "rms_norm",
+        )
     elif options.block_depth == 1:
-        _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
+        _refuse(
+            options,
+            _NO_EFFECT.format("--block-depth 1"),
+            "lr_second",
+            "width_ratio",
+            "decay",
+            "rms_norm",
+        )
     elif options.block_depth != 2:
         raise ValueError(
             f"Expected --block-depth to be 1 or 2 matrices; got {options.block_depth}."
@@ -220,7 +248,11 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
         **scaling,
     )
     if asked.averages is None:
-        _refuse(options, "a limit in which nothing is sampled", "points")
+        _refuse(
+            options,
+            _NO_EFFECT.format("a limit in which nothing is sampled"),
+            "points",
+        )
         return limits.solve(asked)
     if options.tol is None:
         asked = replace(asked, tol=SAMPLED_TOL)
@@ -240,11 +272,11 @@ def _scaling(options: Options) -> dict[str, Any]:
     return {"multiplier": options.multiplier, "alpha": alpha, "gamma": gamma}
 
 
-def _refuse(options: Options, what: str, *names: str) -> None:
+def _refuse(options: Options, why: str, *names: str) -> None:
     """Refuse options that would be ignored."""
     for name in names:
         if getattr(options, name) != getattr(Options(), name):
-            raise ValueError(f"--{name.replace('_', '-')} has no effect with {what}: leave it out.")
+            raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 
 def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
@@ -271,36 +303,6 @@ def _settings(options: Options) -> dict[str, object]:
     left_out = ("out", "check", "optimum", "depths", "base_depth", "measured", "json")
     given = {name: value for name, value in asdict(options).items() if name not in left_out}
     return {name: value for name, value in given.items() if value not in (None, "")}
-
-
-def _refuse_beside_check(options: Options) -> None:
-    """Refuse options that --check ignores: it trains linear networks of fixed sizes by SGD."""
-    for name in (
-        "depth",
-        "activation",
-        "optimizer",
-        "momentum",
-        "decay",
-        "rms_norm",
-        "points",
-        "tol",
-        "out",
-    ):
-        if getattr(options, name) != getattr(Options(), name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} cannot be combined with --check, which trains linear "
-                "networks of fixed sizes. agreement_with_width and agreement_with_depth in "
-                "reproduction/probes/agreement.py take more settings."
-            )
-
-
-def _only_for_optimum(options: Options) -> None:
-    for name in ("depths", "base_depth", "measured"):
-        if getattr(options, name) != getattr(Options(), name):
-            raise ValueError(
-                f"--{name.replace('_', '-')} belongs to --optimum; without it, training at one "
-                "depth is solved. Add --optimum."
-            )
 
 
 def _depth(text: str) -> float:

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,98 +140,67 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
         print(f"\n{_headline(prediction)} {_RULE}")
 
 
-# Measured optima along depth, from the summary.json of ``depthmup transfer``. The file may be
-# anything: what does not fit is refused with its location.
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Optimum:
-    """The best rate at a depth; NaN for what the file has as null."""
-
-    depth: int
-    log2_lr: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """A scheme's optima along depth."""
-
-    scheme: str
-    alpha: str
-    gamma: str
-    optimum: tuple[_Optimum, ...]
-
-
 def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
-    """The measured optima of a scheme in a summary.json, in octaves from the base."""
+    """The measured optima of a scheme in a summary.json, in octaves from the base.
+
+    The file may be anything: what does not fit is refused with its location.
+    """
     from depthmup.records import Estimate
+    from depthmup.records.codec import decode, parse
     from depthmup.records.printable import printable
     from depthmup.reports import Movement
     from depthmup.rules import scheme as scheme_named
 
     file = file / "summary.json" if file.is_dir() else file
-    of_name = scheme_named(scheme)
-    rows = _rows(file)
-    exponents = (str(of_name.alpha), str(of_name.gamma))
-    of_scheme = [row for row in rows if (row.alpha, row.gamma) == exponents]
-    shown = printable(str(file))
-    if not of_scheme:
-        there = ", ".join(row.scheme for row in rows) or "none"
+    shown, of_name = printable(str(file)), scheme_named(scheme)
+    if not file.is_file():
+        raise ValueError(
+            "Expected --measured to be the summary.json of `depthmup transfer`; "
+            f"{shown} is no file."
+        )
+    try:
+        summary = parse(file.read_text(encoding="utf-8"), shown)
+    except UnicodeDecodeError:
+        raise ValueError(f"Expected {shown} to be UTF-8 text; it is not.") from None
+    schemes = summary.get("schemes") if isinstance(summary, dict) else None
+    rows = decode(tuple[Mapping[str, Any], ...], schemes, f"the schemes of {shown}")
+    names, known = [], dict[int, Estimate]()
+    for number, row in enumerate(rows):
+        where = f"schemes[{number}]"
+        if row.get("axis", "depth") != "depth":
+            continue
+        names.append(decode(str, row.get("scheme"), f"{where}.scheme"))
+        if (row.get("alpha"), row.get("gamma")) != (str(of_name.alpha), str(of_name.gamma)):
+            continue
+        listed = tuple[Mapping[str, Any], ...]
+        for i, at in enumerate(decode(listed, row.get("optimum"), f"{where}.optimum")):
+            depth = decode(int, at.get("depth"), f"{where}.optimum[{i}].depth")
+            best, low, high = (
+                decode(float, at.get(name), f"{where}.optimum[{i}].{name}")
+                for name in ("log2_lr", "low", "high")
+            )
+            # An interval that is not known bounds nothing.
+            low = -math.inf if math.isnan(low) else low
+            high = math.inf if math.isnan(high) else high
+            known[depth] = Estimate(value=best, low=low, high=high)
+        break
+    else:
+        there = ", ".join(names) or "none"
         raise ValueError(
             f"{shown} has no measurement of {of_name.title} along depth; it has {there}."
         )
-    known = {at.depth: at for at in of_scheme[0].optimum if math.isfinite(at.log2_lr)}
+    known = {depth: at for depth, at in sorted(known.items()) if at.known}
     if base_depth not in known:
         raise ValueError(
-            f"{shown} has no optimum at the base's depth {base_depth}; it has {sorted(known)}. "
+            f"{shown} has no optimum at the base's depth {base_depth}; it has {list(known)}. "
             "Pass one of these as --base-depth."
         )
-    zero = known[base_depth].log2_lr
+    zero = known[base_depth].value
     return Movement(
         label=f"points: measured, {shown}",
-        sizes=tuple(sorted(known)),
+        sizes=tuple(known),
         octaves=tuple(
-            Estimate(
-                value=at.log2_lr - zero,
-                # An interval that is not known bounds nothing.
-                low=-math.inf if math.isnan(at.low) else at.low - zero,
-                high=math.inf if math.isnan(at.high) else at.high - zero,
-            )
-            for _, at in sorted(known.items())
+            Estimate(value=at.value - zero, low=at.low - zero, high=at.high - zero)
+            for at in known.values()
         ),
     )
-
-
-def _rows(file: Path) -> list[_Row]:
-    from depthmup.records.codec import decode, parse
-    from depthmup.records.printable import printable
-
-    what = f"--measured to be the summary.json of `depthmup transfer`; {printable(str(file))}"
-    if not file.is_file():
-        raise ValueError(f"Expected {what} is no file.")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"Expected {what} is no UTF-8 text.") from None
-    summary = parse(text, printable(str(file)))
-    schemes = summary.get("schemes") if isinstance(summary, dict) else None
-    if not isinstance(schemes, list):
-        raise ValueError(f"Expected {what} has no list of schemes.")
-    rows = []
-    for number, raw in enumerate(schemes):
-        if isinstance(raw, dict) and raw.get("axis") != "depth":
-            continue
-        row = _needed(_Row, raw)
-        if isinstance(row, dict) and isinstance(row.get("optimum"), list):
-            row["optimum"] = [_needed(_Optimum, at) for at in row["optimum"]]
-        rows.append(decode(_Row, row, f"schemes[{number}]"))
-    return rows
-
-
-def _needed(kind: type, raw: Any) -> Any:
-    """The fields of a record that are read here; a summary has more."""
-    if not isinstance(raw, Mapping):
-        return raw
-    return {f.name: raw[f.name] for f in fields(kind) if f.name in raw}

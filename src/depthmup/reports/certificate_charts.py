@@ -8,10 +8,10 @@ from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.by_size import against_size
 from depthmup.reports.chart import Chart, Layer, draw, known
+from depthmup.reports.layers import DASHED, GREY, against_size
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BAND, BLUE, INK, SCREEN, Style
+from depthmup.reports.theme import BLUE, INK, SCREEN, Style
 
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near
@@ -28,23 +28,18 @@ def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
         p = certificate.predicted
         value, least, most = (unit * 2.0**v for v in (p.value, p.low, p.high))
         aims = [{"x": target, "value": value, "band_low": least, "band_high": most}]
-    chart = against_size(
+    tips = [
+        ("size", "size", ""),
+        ("best", f"best {name}", ".3~g"),
+        ("measured", "its log2", ".3f"),
+        ("place", "place", ""),
+    ]
+    chart = Chart(
+        layers=against_size(points, by="scheme", tips=tips, lines=(), bands=band, aims=aims),
         x=size_axis(axis, [*positions, target]),
         y=plain(Axis(low=low + math.log2(unit), high=high + math.log2(unit)), f"best {name}"),
-        points=points,
-        lines=(),
-        by="scheme",
         colours={certificate.scheme: BLUE},
         shapes={certificate.scheme: "circle"},
-        bands=band,
-        dashed=band,
-        aims=aims,
-        tips=[
-            ("size", "size", ""),
-            ("best", f"best {name}", ".3~g"),
-            ("measured", "its log2", ".3f"),
-            ("place", "place", ""),
-        ],
         description=f"Best {name} against size with the fitted law, up to the target",
         title="The law, and what it predicts at the target",
         subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
@@ -66,13 +61,12 @@ def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any
             Layer(mark="rect", rows=best, x="low", x2="high",
                   look={"color": BLUE, "opacity": 0.12}),
             Layer(mark="area", **curve, y="low", y2="high",
-                  look={"color": BAND, "opacity": 0.75, "clip": True}),
+                  look={**GREY, "clip": True}),
             Layer(mark="line", **curve, y="value",
                   look={"color": INK, "strokeWidth": 2, "clip": True},
                   tips=[("x", name, ".3~g"), ("log2", "its log2", ".2f"),
                         ("excess", "loss above the best", ".2~p")]),
-            Layer(mark="rule", rows=marks, x="x",
-                  look={"strokeDash": [5, 4], "strokeWidth": 1.2, **grey}),
+            Layer(mark="rule", rows=marks, x="x", look=DASHED),
             # Lines that are near each other have their words on their outer sides.
             Layer(mark="text", rows=marks, x="x", text="text", where="datum.outside === 'right'",
                   look={"align": "left", "dx": 5, "y": 10, **grey}),

@@ -7,7 +7,6 @@ from typing import Any
 
 from depthmup.records import Place, Study
 from depthmup.records.finding import change_span
-from depthmup.records.text import MUTED
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
@@ -19,9 +18,8 @@ from depthmup.reports.axes import (
     spread,
     study_loss_axis,
 )
-from depthmup.reports.by_rate import against_rate
-from depthmup.reports.by_size import against_size
 from depthmup.reports.chart import Chart, Layer, Tip, band_of, draw, draw_together, known
+from depthmup.reports.layers import DASHED, GREY, against_rate, against_size
 from depthmup.reports.sentences import folded, is_larger_better
 from depthmup.reports.study_rows import (
     Row,
@@ -33,7 +31,7 @@ from depthmup.reports.study_rows import (
     transfer_rows,
     transfers,
 )
-from depthmup.reports.theme import BAND, SCREEN, Style, tone
+from depthmup.reports.theme import SCREEN, Style, tone
 
 
 def size_colours(study: Study) -> dict[float, str]:
@@ -131,31 +129,36 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
         if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
     ]
     verdict = next((t.verdict.value for t in transfers(study) if t.scheme == scheme), "")
-    return against_rate(
+    tips = [
+        (axis, axis, ""),
+        ("rate", study.tuned.name, ".3~g"),
+        (study.tuned.column, f"log2 {study.tuned.name}", ".3~f"),
+        ("loss", "loss", ".4~g"),
+        ("low", "from", ".4~g"),
+        ("high", "to", ".4~g"),
+        ("seeds", "seeds", ""),
+        ("diverged", "diverged", ""),
+    ]
+    return Chart(
+        layers=against_rate(
+            points,
+            best,
+            by=axis,
+            reference=base_size(study),
+            highest=losses.high,
+            tips=tips,
+            optimum_tips=_optimum_tips(study),
+        ),
         x=rates,
         y=replace(losses, top=losses.at(1 + row * (len(measured) + 1))),
-        points=points,
-        optima=best,
-        by=axis,
         colours=size_colours(study),
-        reference=base_size(study),
-        tips=[
-            (axis, axis, ""),
-            ("rate", study.tuned.name, ".3~g"),
-            (study.tuned.column, f"log2 {study.tuned.name}", ".3~f"),
-            ("loss", "loss", ".4~g"),
-            ("low", "from", ".4~g"),
-            ("high", "to", ".4~g"),
-            ("seeds", "seeds", ""),
-            ("diverged", "diverged", ""),
-        ],
-        optimum_tips=_optimum_tips(study),
         legend=axis,
         title=title_of(study, scheme),
         subtitle=[verdict],
         description=(
             f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),
+        height=270,
         window=window,
     )
 
@@ -234,11 +237,9 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
                         "most": rates.clamp(2.0 ** (centre + octaves)),
                     }
                 )
-    chart = against_size(
-        **_series(study, points, failed),
+    chart = replace(
+        _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
-        bands=wedge,
-        dashed=wedge,
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
         title="Flat lines transfer, slopes drift",
         subtitle=[
@@ -269,8 +270,8 @@ def loss_against_size(study: Study, *, window: int | None = None, style: Style =
     """
     axis = best_loss_axis(study)
     points, failed = _by_scheme(study, "loss", "loss_low", "loss_high", axis)
-    chart = against_size(
-        **_series(study, points, failed),
+    chart = replace(
+        _series(study, points, failed),
         y=replace(axis, top=axis.at(1.09)),
         description=f"Best loss against {study.axis}, one line per scheme",
         title=is_larger_better(study.axis),
@@ -282,17 +283,16 @@ def loss_against_size(study: Study, *, window: int | None = None, style: Style =
     return draw(chart, style)
 
 
-def _series(study: Study, points: list[Row], failed: list[Row]) -> dict[str, Any]:
-    """What the charts with one line per scheme have in common."""
-    return {
-        "x": size_axis(study.axis, sizes(study), room=True),
-        "points": points,
-        "failed": failed,
-        "by": "scheme",
-        "colours": scheme_colours(study),
-        "shapes": {**scheme_shapes(study), **_PLACE_SHAPES},
-        "tips": _optimum_tips(study),
-    }
+def _series(study: Study, points: list[Row], failed: list[Row], **layers: list[Row]) -> Chart:
+    """The chart with one line per scheme, but for the axis of its values and its words."""
+    tips = _optimum_tips(study)
+    return Chart(
+        layers=against_size(points, by="scheme", tips=tips, failed=failed, **layers),
+        x=size_axis(study.axis, sizes(study), room=True),
+        y=Axis(),
+        colours=scheme_colours(study),
+        shapes={**scheme_shapes(study), **_PLACE_SHAPES},
+    )
 
 
 _PLACE_SHAPES = {Place.LOW_EDGE.value: "triangle-down", Place.HIGH_EDGE.value: "triangle-up"}
@@ -372,9 +372,8 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
     ]
     chart = Chart(
         layers=[
-            Layer(mark="rect", rows=band, x="least", x2="most",
-                  look={"color": BAND, "opacity": 0.75}),
-            Layer(mark="rule", rows=band, x="zero", look={"color": MUTED, "strokeDash": [5, 4]}),
+            Layer(mark="rect", rows=band, x="least", x2="most", look=GREY),
+            Layer(mark="rule", rows=band, x="zero", look=DASHED),
             Layer(mark="rule", rows=rows, x="band_low", x2="band_high", y="name", tone="tone",
                   look={"strokeWidth": 9, "opacity": 0.4}),
             Layer(mark="point", rows=rows, x="factor", y="name", tone="tone", tips=tips,

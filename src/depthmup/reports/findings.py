@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from depthmup.records import Estimate, JointLaw, Study
 from depthmup.records.certificate import Certificate
@@ -150,11 +149,3 @@ def rejected_sentence(study: Study, scheme: str) -> str:
     if not names:
         return ""
     return f"Rules that these runs reject along {study.axis}: {'; '.join(dict.fromkeys(names))}."
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Whole:
-    """All that a report is made from, where no store is beside it."""
-
-    studies: tuple[Study, ...]
-    certificates: tuple[Certificate, ...]

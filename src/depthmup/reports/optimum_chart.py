@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import AxisPrediction, Estimate, Prediction
-from depthmup.reports.axes import Axis, round_values, size_axis
-from depthmup.reports.by_size import against_size
+from depthmup.reports.axes import Axis, plain, size_axis
 from depthmup.reports.chart import Chart, draw, draw_together
+from depthmup.reports.layers import against_size
 from depthmup.reports.theme import BLUE, INK, Style
 
 if TYPE_CHECKING:
@@ -73,30 +73,22 @@ def _movement_chart(
     rows = [*line, *points]
     sizes = sorted({row["x"] for row in rows}) or [1]
     ends = [v for row in rows for v in (row["low"], row["high"])] + [-0.5, 0.5]
-    low, high = min(ends), max(ends)
-    return against_size(
+    around = Axis(low=min(ends) - 0.1, high=max(ends) + 0.1)
+    tips = [
+        ("kind", "kind", ""),
+        ("size", axis, ""),
+        ("value", "times the base's", ".3~g"),
+        *((name, name, "+.2f") for name in ("octaves", "low", "high")),
+    ]
+    bands = [
+        {"x": r["x"], "centre": 1.0, "least": r["band_low"], "most": r["band_high"]} for r in line
+    ]
+    return Chart(
+        layers=against_size(rows, by="kind", tips=tips, lines=line, bands=bands),
         x=size_axis(axis, sizes),
-        y=Axis(
-            title="best learning rate, over the base's",
-            low=2.0 ** (low - 0.1),
-            high=2.0 ** (high + 0.1),
-            ticks=round_values(2.0 ** (low - 0.1), 2.0 ** (high + 0.1)),
-            log=True,
-            format=".3~g",
-        ),
-        points=rows,
-        lines=line,
-        by="kind",
+        y=plain(around, "best learning rate, over the base's"),
         colours={PREDICTED: INK, MEASURED: BLUE},
         shapes={PREDICTED: "circle", MEASURED: "diamond"},
-        bands=[{"x": r["x"], "least": r["band_low"], "most": r["band_high"]} for r in line],
-        dashed=[{"x": size, "centre": 1.0} for size in sizes],
-        tips=[
-            ("kind", "kind", ""),
-            ("size", axis, ""),
-            ("value", "times the base's", ".3~g"),
-            *((name, name, "+.2f") for name in ("octaves", "low", "high")),
-        ],
         description=f"The best learning rate against {axis}, as a multiple of the base's",
         title=title,
         subtitle=_legend(predicted, measured),

@@ -8,7 +8,7 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode, strict
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
-from depthmup.reports.findings import ROWS, Whole
+from depthmup.reports.findings import ROWS
 from depthmup.reports.study_rows import size_of, transfers
 
 SCHEMA = 4
@@ -59,7 +59,7 @@ def summary(
         sp drifts
     """
     what = study.tuned
-    kept = Whole(studies=(study, *more), certificates=tuple(certificates))
+    kept = {"studies": (study, *more), "certificates": tuple(certificates)}
     beyond = {
         name: [row for one in (study, *more) for row in ROWS[name](one)]
         for name in ("rules", "laws", "notes")
