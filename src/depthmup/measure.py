@@ -28,7 +28,7 @@ from depthmup.sweep import (
     advance,
     outline,
     run,
-    share_left,
+    share,
 )
 from depthmup.sweep.executors.executor import staying
 from depthmup.sweep.executors.processes import leave_if_starting
@@ -159,7 +159,7 @@ def transfer(
     ):
 
         def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
-            first = runner.trainer.first_alone and not len(store)
+            first = runner.trainer.of_command and not len(store)
             run(
                 runs,
                 store=store,
@@ -183,8 +183,8 @@ def transfer(
         def train_few(runs: Sequence[Any]) -> None:
             run(runs, store=store, executor=workers, jobs=runner.trainer.jobs)
 
-        probes = runner.trainer.probes
-        report = load_report(store, sweep, train=train_few if probes else None)
+        can_probe = not runner.trainer.of_command
+        report = load_report(store, sweep, train=train_few if can_probe else None)
     if folder is not None:
         report.save(folder)
     return report
@@ -200,13 +200,10 @@ def _shared(
     if folder is None:
         raise ValueError(f"Expected out, the folder for the store of shard {shard}; got none.")
     main = folder / MAIN_STORE
-    runs = state.sweep.runs
-    if state.sweep.design.auto:
-        with snapshot(main) if main.exists() else Store(":memory:") as store:
-            runs = advance(state, store).pending
-    return tuple(
-        share_left(runs, shard, jobs=trainer.jobs, held_by=main)
-    ), folder / shard.store_name
+    with snapshot(main) if main.exists() else Store(":memory:") as store:
+        runs = advance(state, store).pending if state.sweep.design.auto else state.sweep.runs
+        left = store.missing(share(runs, shard, jobs=trainer.jobs))
+    return tuple(left), folder / shard.store_name
 
 
 def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:

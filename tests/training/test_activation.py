@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from depthmup.models import ACTIVATIONS, activation
-from depthmup.sweep.built_in import ACTIVATION_NAMES
+from depthmup.sweep import built_in
 
 POINTS = torch.tensor([-3.0, -1.1, -0.4, 0.3, 0.9, 2.5], dtype=torch.float64)
 
@@ -35,4 +35,4 @@ def test_unknown_activation():
 
 
 def test_the_names_that_grids_accept_are_those_that_exist():
-    assert set(ACTIVATION_NAMES) == set(ACTIVATIONS)
+    assert set(built_in.ACTIVATIONS) == set(ACTIVATIONS)

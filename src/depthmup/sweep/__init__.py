@@ -10,7 +10,7 @@ from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, Worker
 from depthmup.sweep.jobs import Job, Measure, Train, TrainTrials, together, training
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
-from depthmup.sweep.shards import Shard, merge, share, share_left, snapshot
+from depthmup.sweep.shards import Shard, merge, share, snapshot
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.strategy import SearchState, advance, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
@@ -57,7 +57,6 @@ __all__ = [
     "rate_unit",
     "run",
     "share",
-    "share_left",
     "snapshot",
     "story",
     "studies",

@@ -18,6 +18,8 @@ INPUT = Role(kind=Kind.INPUT)
 READOUT = Role(kind=Kind.READOUT)
 
 OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
+# Repeated here, so that bad input is refused without importing PyTorch; a test compares them.
+ACTIVATIONS = ("abs", "relu", "identity", "tanh", "gelu", "silu", "softplus", "erf", "sin", "cos")
 # (inputs, classes) of the data sets that networks are sized for.
 DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
 USUAL_RATE = 2.0**-3.5
@@ -222,8 +224,8 @@ def _check(model: BuiltIn) -> None:
     for name in ("batch_size", "block_depth"):
         if getattr(model, name) < 1:
             refuse(name, "at least 1", getattr(model, name))
-    if model.activation not in ACTIVATION_NAMES:
-        refuse("activation", f"one of {', '.join(ACTIVATION_NAMES)}", model.activation)
+    if model.activation not in ACTIVATIONS:
+        refuse("activation", f"one of {', '.join(ACTIVATIONS)}", model.activation)
     if model.nonlinearity not in ("post", "pre"):
         refuse("nonlinearity", "'post', phi(W x), or 'pre', W phi(x)", model.nonlinearity)
     if model.data.name not in DATA_SHAPES:
@@ -262,18 +264,3 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"Expected {name} to be finite and not negative; got {value!r}.")
         if name != "eps" and value >= 1:
             raise ValueError(f"Expected {name} to be in [0, 1); got {value!r}.")
-
-
-# Repeated here, so that bad input is refused without importing PyTorch; a test compares them.
-ACTIVATION_NAMES = (
-    "abs",
-    "relu",
-    "identity",
-    "tanh",
-    "gelu",
-    "silu",
-    "softplus",
-    "erf",
-    "sin",
-    "cos",
-)

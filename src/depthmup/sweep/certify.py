@@ -11,12 +11,13 @@ from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.sharpening import FINEST
+from depthmup.statistics.study import Runs
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question
 from depthmup.sweep.store import Store
-from depthmup.sweep.study import early_window, losses_over
-from depthmup.sweep.sweep import Losses, Records, Sweep
+from depthmup.sweep.study import early_window, runs_of
+from depthmup.sweep.sweep import Records, Sweep
 from depthmup.sweep.target_probe import Train, probe_target
 
 
@@ -35,24 +36,22 @@ def certificate(
     late = slice(sweep.design.steps - sweep.design.window, sweep.design.steps)
     asked = question(sweep.design, [variant])
     early = early_window(sweep.design.steps, sweep.design.window)
-    sizes = [size for size in sweep.design.all_sizes if sweep.rates(variant, size)]
-    losses = losses_over(sweep, records, variant, sizes, late)
-    curves = losses.curves()
-    before = None
+    runs = runs_of(sweep, records, variant, late)
+    curves, before = runs.fitted, None
     if early is not None:
-        before = _early(losses, losses_over(sweep, records, variant, sizes, early))
+        before = _early(runs, runs_of(sweep, records, variant, early))
     grids = [~np.isnan(grid) for grid in curves.log2_lrs]
     fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
     result = calibrate(
-        sizes=losses.sizes,
+        sizes=runs.sizes,
         log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
         losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
         early=before,
         target=target,
         base=sweep.design.base,
-        chance=losses.chance,
+        chance=runs.chance,
         probe=probe,
-        refusals=_too_coarse(curves, sweep.design.tune) if losses.bracketed else (),
+        refusals=_too_coarse(curves, sweep.design.tune) if runs.sought else (),
         tolerance=tolerance,
         about={
             "rate_unit": 1.0,
@@ -105,20 +104,19 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
     )
 
 
-def _early(late: Losses, early: Losses) -> Sequence[Array] | None:
+def _early(late: Runs, early: Runs) -> Sequence[Array] | None:
     """Losses of the early window at the rates and seeds that are fitted in the late one.
 
     None where rates were looked for in the late window, and the early optimum lies outside of them.
     """
-    if not late.bracketed:
-        return list(early.values)
-    fitted = late.curves()
+    if not late.sought:
+        return list(early.curves.losses)
+    grids = [grid[~np.isnan(grid)] for grid in late.fitted.log2_lrs]
     values = []
-    for grid, losses, of_early in zip(fitted.log2_lrs, fitted.losses, early.values, strict=True):
-        rows = np.isin(np.round(early.log2_lrs, 9), np.round(grid[~np.isnan(grid)], 9))
-        seeds = ~np.isnan(losses).all(0)
-        values.append(of_early[rows][:, : len(seeds)][:, seeds])
-    grids = [grid[~np.isnan(grid)] for grid in fitted.log2_lrs]
+    for i, grid in enumerate(grids):
+        rows = np.isin(np.round(early.curves.log2_lrs[i], 9), np.round(grid, 9))
+        seeds = late.fitted.seeds[i]
+        values.append(early.curves.losses[i][rows][:, : len(seeds)][:, seeds])
     locations = optima(Curves.of(grids, values), chance=early.chance).places()
     return values if set(locations) <= {Place.INTERIOR} else None
 

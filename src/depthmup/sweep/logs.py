@@ -21,24 +21,16 @@ _METRICS_PER_CALL = 1000  # the most that MLflow takes at once
 
 
 class Log(Protocol):
-    """Receives each run of this session once, after it has ended and was stored."""
+    """Receives each run of this session once, after it has ended and was stored.
 
-    def write(self, record: Record[Any]) -> None: ...
-
-
-class LiveLog(Log, Protocol):
-    """Receives the losses of custom models while they train, too.
-
-    Engines tell them where they have them: in this process and in processes beside it, one run
-    after another or stacked. Built-in networks, a model's own ``train`` and runs on Ray come as
-    whole runs.
+    A log may have two methods more. ``step(run, step, loss)`` gets the loss of a step before its
+    update while a custom model trains, in this process or in others beside it; where a worker died,
+    steps come a second time. Built-in networks, a model's own ``train`` and runs on Ray come as
+    whole runs. ``close()`` is called when no run trains any more: those that were not written have
+    failed, or were stopped.
     """
 
-    def step(self, run: Trial, step: int, loss: float) -> None:
-        """The loss of a step before its update; where a worker died, steps come a second time."""
-
-    def close(self) -> None:
-        """No run trains any more: those that were not written have failed, or were stopped."""
+    def write(self, record: Record[Any]) -> None: ...
 
 
 @dataclass(kw_only=True, slots=True)

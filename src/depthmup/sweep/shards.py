@@ -58,21 +58,6 @@ def share(
     return [run for run in asked if run.key in mine]
 
 
-def share_left(
-    asked: Sequence[Asked],
-    shard: Shard,
-    *,
-    jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
-    held_by: Path,
-) -> list[Any]:
-    """A shard's share without the runs in the store that all shards started from."""
-    mine = share(asked, shard, jobs=jobs)
-    if not held_by.exists():
-        return mine
-    with snapshot(held_by) as store:
-        return store.missing(mine)
-
-
 @contextmanager
 def snapshot(path: Path) -> Iterator[Store]:
     """A copy of a store, for reading: the store's folder may be one that nobody may write.

@@ -31,6 +31,7 @@ from depthmup.statistics import (
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import SPENT
+from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import line_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.store import Store
@@ -126,7 +127,7 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
         state, steps = _steps(state)
         if not steps:
             return replace(state, pending=(), rest=0.0, rest_runs=0)
-        runs = {run: None for step in steps.values() for run in _runs(state.sweep, step).values()}
+        runs = {run: None for step in steps.values() for run in step.runs.values()}
         new = [run for run in runs if run not in state.records]
         if over := _over_budget(state, new):
             ended = {**state.ended}
@@ -150,7 +151,7 @@ def check_budget(state: SearchState) -> None:
     if auto is None:  # a grid has no budget
         return
     steps = _steps(state)[1]
-    first = [run for step in steps.values() for run in _runs(state.sweep, step).values()]
+    first = [run for step in steps.values() for run in step.runs.values()]
     if not _over_budget(state, first):
         return
     work = math.fsum(state.sweep.work(run) for run in first)
@@ -167,11 +168,11 @@ def check_budget(state: SearchState) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    """A round of one variant."""
+    """A round of one variant, with the run of every ask."""
 
-    variant: Variant
     search: Search
     round: Round
+    runs: Mapping[Ask, Any]
 
 
 def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
@@ -186,7 +187,11 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
         if isinstance(step, Done):
             ended[variant.name] = step.why
         else:
-            steps[variant.name] = _Step(variant=variant, search=search, round=step)
+            runs = {
+                ask: state.sweep.run(variant, search.sizes[ask.size], ask.log2_lr, ask.seed)
+                for ask in step.asks
+            }
+            steps[variant.name] = _Step(search=search, round=step, runs=runs)
     return replace(state, ended=ended), steps
 
 
@@ -215,15 +220,6 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     )
 
 
-def _runs(sweep: Sweep, step: _Step) -> dict[Ask, Any]:
-    """The run of every ask."""
-    sizes = step.search.sizes
-    return {
-        ask: sweep.run(step.variant, sizes[ask.size], ask.log2_lr, ask.seed)
-        for ask in step.round.asks
-    }
-
-
 def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
     """Why the next round is not to be made; empty if it is."""
     auto, runs = state.sweep.design.auto, len(state.records)
@@ -243,12 +239,8 @@ def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) ->
     """What twice the runs at the sizes measured so far would buy: twice the seeds there."""
     told = []
     for axis in search.axes if losses else ():
-        brackets = [Bracket(losses=losses[i], chance=search.chance) for i in search.arm(axis)]
-        sizes = [i for i, b in zip(search.arm(axis), brackets, strict=True) if b.closed]
-        fitted = (
-            optima(curves_of([losses[i] for i in sizes], chance=search.chance)) if sizes else None
-        )
-        if fitted is None or len(sizes) < 2 or (seeds := fitted.curves.fewest_seeds) < 2:
+        sizes, fitted = _closed(search, losses, axis)
+        if fitted is None or (seeds := fitted.curves.fewest_seeds) < 2:
             continue
         line = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted)
         row = line.rows[1]
@@ -274,7 +266,7 @@ def _absorbed(
     for name, step in steps.items():
         of_variant = losses.setdefault(name, [{} for _ in step.search.sizes])
         work = 0.0
-        for ask, run in _runs(state.sweep, step).items():
+        for ask, run in step.runs.items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
             row[ask.seed] = _loss(state, run, records[run])
@@ -315,20 +307,26 @@ def _listed(step: _Step) -> tuple[Asked, ...]:
     )
 
 
+def _closed(
+    search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
+) -> tuple[list[int], Optima | None]:
+    """The sizes along an axis whose optimum is bracketed, and their optima, if there are two."""
+    sizes = [i for i in search.arm(axis) if Bracket(losses=losses[i], chance=search.chance).closed]
+    if len(sizes) < 2:
+        return sizes, None
+    return sizes, optima(curves_of([losses[i] for i in sizes], chance=search.chance))
+
+
 def drift_so_far(
     search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
 ) -> Estimate:
     """The drift along an axis from the sizes whose optimum is bracketed; unknown with one."""
     unit = drift_unit(axis, search.tuned)
-    brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
-    sizes = [i for i in search.arm(axis) if brackets[i].closed]
-    unknown = Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-    if len(sizes) < 2:
-        return unknown
-    fitted = optima(curves_of([losses[i] for i in sizes], chance=search.chance))
-    inside = [n for n, location in enumerate(fitted.places()) if location is Place.INTERIOR]
-    if len(inside) < 2:
-        return unknown
+    sizes, fitted = _closed(search, losses, axis)
+    places = fitted.places() if fitted is not None else ()
+    inside = [n for n, location in enumerate(places) if location is Place.INTERIOR]
+    if fitted is None or len(inside) < 2:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
     positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
     decides = search.precision is None
     slope = looked_at(positions, optima(fitted.curves[inside]), decides=decides)

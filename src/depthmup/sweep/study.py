@@ -77,7 +77,6 @@ def losses_over(
         log2_lrs=log2_lrs,
         values=values,
         chance=sweep.chance(records, variant),
-        bracketed=sweep.design.auto is not None,
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.records import Record
-from depthmup.statistics import Array, Curves, curves_of
+from depthmup.statistics import Array
 from depthmup.sweep.built_in import BuiltIn, cell_of, check_design, rate_unit
 from depthmup.sweep.cost import work
 from depthmup.sweep.custom import Custom, trial_of
@@ -15,47 +15,38 @@ from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question, tuning
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
-Asked: TypeAlias = Mapping[tuple[str, int], Mapping[float, int]]
-"""The number of first seeds by log2 learning rate, by variant and index of the size."""
-
 STEPS, LAST = 20, 5
 """Steps of a probe of a size, and the number of last steps over which its loss is averaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Losses:
-    """Mean losses over a window of training, to which curves and laws are fitted.
+    """Mean losses over a window of training.
 
     ``values`` is (sizes, learning rates, seeds), infinite where a run diverged and NaN where none
-    was made. ``chance`` is the loss of a uniform guess. ``bracketed`` says whether every size has
-    rates and seeds of its own, of which those around its optimum are fitted.
+    was made. ``chance`` is the loss of a uniform guess.
     """
 
     sizes: tuple[Size, ...]
     log2_lrs: tuple[float, ...]
     values: Array
     chance: float
-    bracketed: bool = False
-
-    def curves(self) -> Curves:
-        """What is fitted."""
-        if not self.bracketed:
-            return Curves.of(self.log2_lrs, self.values)
-        rows = [dict(zip(self.log2_lrs, of_size, strict=True)) for of_size in self.values.tolist()]
-        return curves_of(rows, chance=self.chance)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """Sizes x variants x learning rates x seeds of a model, as runs.
 
-    ``asked`` is what has been asked for so far, where learning rates are found as the sweep goes
-    (``sweep.strategy``); it follows from the records, and is no part of what identifies a sweep.
+    Where learning rates are found as the sweep goes (``sweep.strategy``), ``asked`` is how many
+    seeds a log2 rate has so far, by variant and index of the size. It follows from the records, and
+    is no part of what identifies a sweep.
     """
 
     model: BuiltIn | Custom
     design: Design
-    asked: Asked = field(default_factory=dict, compare=False, repr=False)
+    asked: Mapping[tuple[str, int], Mapping[float, int]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         values = "lrs" if self.design.tune.is_learning_rate else "values"

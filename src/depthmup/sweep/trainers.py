@@ -1,8 +1,8 @@
 """Trainers: the checks, the jobs and the forecast of time for the runs of a model.
 
-``engine`` is the training engine in words. ``first_alone``: nothing but a run shows whether runs
-work, so one comes before the others. ``probes``: runs of a few steps show what a model does at a
-size. ``seconds`` is a forecast for one idle core if no run diverges, NaN where it is unknown.
+``engine`` is the training engine in words. Nothing but a run shows whether those of a command work,
+so one comes before the others, and none of a few steps can probe a size. ``seconds`` is a forecast
+for one idle core if no run diverges, NaN where it is unknown.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,7 @@ class BuiltInTrainer:
     workers: int = 1
     rounds: bool = False
 
-    first_alone = False
-    probes = True
+    of_command = False
 
     @property
     def engine(self) -> str:
@@ -76,16 +75,12 @@ class CustomTrainer:
     folders: RunFolders | None = None
 
     @property
-    def first_alone(self) -> bool:
+    def of_command(self) -> bool:
         return self.model.command is not None
 
     @property
-    def probes(self) -> bool:
-        return self.model.command is None
-
-    @property
     def engine(self) -> str:
-        if self.model.command is not None:
+        if self.of_command:
             return "your command, one run after another"
         return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
 
