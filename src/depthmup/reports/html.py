@@ -1,6 +1,7 @@
 """Parts of every page: templates, safe JSON, the chart library, lists of settings."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -37,7 +38,15 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
         lstrip_blocks=True,
     )
     templates.globals["colours"] = PAPER_COLOURS
+    templates.filters["kept"] = _kept
     return templates.get_template(template).render(**values).lstrip()
+
+
+def _kept(text: str) -> Any:
+    """The text with numbers such as 2.8e-3 kept in one line."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"\d[\d.]*e-\d+", r'<span class="kept">\g<0></span>', str(escape(text))))
 
 
 def page_spec(chart: Any) -> dict[str, Any]:
