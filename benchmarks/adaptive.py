@@ -32,7 +32,6 @@ from depthmup.rules import Scheme
 from depthmup.statistics import (
     TOLERANCE,
     Curves,
-    Done,
     Search,
     curves_of,
     drifts,
@@ -73,8 +72,8 @@ class Outcome:
             return math.nan, math.inf, len(inside)
         x = np.log2([search.sizes[sizes[n]]["depth"] for n in inside])
         decides = search.precision is None
-        slope = looked_at(x, optima(fitted.curves[inside]), decides=decides)
-        return float(slope.value), float(slope.half), len(inside)
+        value, half = looked_at(x, optima(fitted.curves[inside]), decides=decides)
+        return float(value), float(half), len(inside)
 
 
 def searched(search: Search, answer: Answer, most: int = 400) -> Outcome:
@@ -82,7 +81,7 @@ def searched(search: Search, answer: Answer, most: int = 400) -> Outcome:
     outcome = Outcome(why="", losses=[{} for _ in search.sizes])
     while outcome.rounds < most:
         step = next_round(search, outcome.losses)
-        if isinstance(step, Done):
+        if not step.asks:
             outcome.why = step.why
             return outcome
         outcome.rounds += 1
@@ -121,8 +120,8 @@ class Population:
         """The drift over the first sizes that train, from all seeds and rates."""
         sizes = min(sizes, self.trained)
         curves = Curves.of(self.rates, self.losses[:sizes])
-        slope = drifts(np.log2(self.depths[:sizes]), optima(curves))
-        return float(slope.value), float(slope.half)
+        value, half = drifts(np.log2(self.depths[:sizes]), optima(curves))
+        return float(value), float(half)
 
     def answer(self, seeds: Array) -> Answer:
         """The stored runs, with their seeds shuffled."""
@@ -146,9 +145,9 @@ class Population:
         some = seeds[:FULL_SEEDS]
         losses = self.losses[: self.trained, phase::2][..., some]
         depths = self.depths[: self.trained]
-        slope = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
+        value, half = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
         cost = (np.array(self.depths)[:, None, None] * self.steps[:, phase::2][..., some]).sum()
-        return float(slope.value), float(slope.half), float(cost)
+        return float(value), float(half), float(cost)
 
     def search(self, phase: int, **options: Any) -> Search:
         """The search from the usual rate, on the stored grid at one of its phases."""
@@ -431,7 +430,7 @@ def _pooled(x: Array, fitted: Any) -> Any:
     seeds = fitted.curves.fewest_seeds
     error = np.sqrt((single**2).mean(-1) * (row**2).sum())
     of_seeds = float(student(len(row) * (seeds - 1), SPENT)) * error
-    return replace(drifts(x, fitted), half=np.hypot(of_seeds, line.misfit_part(row)))
+    return drifts(x, fitted)[0], np.hypot(of_seeds, line.misfit_part(row))
 
 
 def _stopped(
@@ -444,19 +443,19 @@ def _stopped(
     for look in LOOKS:
         some = Curves(log2_lrs=curves.log2_lrs, losses=curves.losses[..., :look])
         fitted = optima(some)
-        slope = rule(np.arange(5.0), fitted)
+        value, half = rule(np.arange(5.0), fitted)
         if not misfit:
             line = line_of(np.arange(5.0), fitted)
             known = line.misfit_part(line.rows[1])
-            slope = replace(slope, half=np.sqrt(np.maximum(slope.half**2 - known**2, 0)))
-        low, high = slope.value - slope.half, slope.value + slope.half
+            half = np.sqrt(np.maximum(half**2 - known**2, 0))
+        low, high = value - half, value + half
         decided = (
             (low > TOLERANCE) | (high < -TOLERANCE) | ((low >= -TOLERANCE) & (high <= TOLERANCE))
         )
         ends = open_ & (decided | (look == LOOKS[-1]))
         covered[ends] = ((low <= drift) & (drift <= high))[ends]
         for i in np.flatnonzero(ends):
-            verdicts[i] = verdict_of(float(slope.value[i]), float(slope.half[i]))
+            verdicts[i] = verdict_of(float(value[i]), float(half[i]))
         open_ &= ~ends
     return verdicts, covered
 

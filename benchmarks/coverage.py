@@ -165,9 +165,9 @@ def drift_cells(spacing: float, experiments: int) -> Iterator[Cell]:
         name = f"{world} {sizes} {drift}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
-        slope = drifts(np.arange(sizes), optima(world.curves(rng, optimum)))
-        low, high = slope.value - slope.half, slope.value + slope.half
-        needed = float(np.quantile(np.abs(slope.value - drift), 0.95))
+        value, half = drifts(np.arange(sizes), optima(world.curves(rng, optimum)))
+        low, high = value - half, value + half
+        needed = float(np.quantile(np.abs(value - drift), 0.95))
         yield Cell(
             world=world,
             sizes=sizes,
@@ -175,9 +175,9 @@ def drift_cells(spacing: float, experiments: int) -> Iterator[Cell]:
             covered=float(((low <= drift) & (drift <= high)).mean()),
             transfers=float(((low >= -TOLERANCE) & (high <= TOLERANCE)).mean()),
             drifts=float(((high < -TOLERANCE) | (low > TOLERANCE)).mean()),
-            half=float(np.median(slope.half)),
+            half=float(np.median(half)),
             needed=needed,
-            oracle=float((np.abs(np.abs(slope.value) - TOLERANCE) >= needed).mean()),
+            oracle=float((np.abs(np.abs(value) - TOLERANCE) >= needed).mean()),
         )
 
 

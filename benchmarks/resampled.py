@@ -81,9 +81,9 @@ def held(grid: Sweep, losses: Array, phase: slice, seeds: int, truth: float) -> 
     draws = [rng.choice(losses.shape[-1], seeds, replace=False) for _ in range(DRAWS)]
     values = np.stack([losses[:, phase][..., draw] for draw in draws])
     grids = np.broadcast_to(rates, values.shape[:-1])
-    slope = drifts(_positions(grid, losses), optima(Curves(log2_lrs=grids, losses=values)))
-    inside = np.abs(slope.value - truth) <= slope.half
-    return float(inside.mean()), float(np.median(slope.half))
+    value, half = drifts(_positions(grid, losses), optima(Curves(log2_lrs=grids, losses=values)))
+    inside = np.abs(value - truth) <= half
+    return float(inside.mean()), float(np.median(half))
 
 
 def _positions(grid: Sweep, losses: Array) -> Array:
@@ -111,15 +111,15 @@ def report(store: Store) -> None:
             everything = optima(Curves.of(design.log2_lrs, values))
             if trains < 2 or np.isnan(everything.curvature).any():
                 continue
-            truth = drifts(_positions(grid, values), everything)
+            truth, known_to = map(float, drifts(_positions(grid, values), everything))
             for name, phase in PHASES.items():
                 cells = []
                 for seeds in (3, 4, 6):
-                    share, half = held(grid, values, phase, seeds, float(truth.value))
+                    share, half = held(grid, values, phase, seeds, truth)
                     cells.append(f"{share:.0%} (±{half:.3f})")
                 print(
-                    f"| {sweep} | {scheme.title} | {float(truth.value):+.3f} ± "
-                    f"{float(truth.half):.3f} | {name} | {' | '.join(cells)} |"
+                    f"| {sweep} | {scheme.title} | {truth:+.3f} ± "
+                    f"{known_to:.3f} | {name} | {' | '.join(cells)} |"
                 )
 
 

@@ -17,5 +17,5 @@ def intervals(*, experiments, sizes=5, drift=0.1, seed=0, **world):
     """Bounds of the drift's interval in experiments of a simulated world, (experiments,)."""
     optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
     curves = World(**world).curves(np.random.default_rng(seed), optimum)
-    drift = drifts(np.arange(sizes), optima(curves))
-    return drift.value - drift.half, drift.value + drift.half
+    value, half = drifts(np.arange(sizes), optima(curves))
+    return value - half, value + half

@@ -26,8 +26,7 @@ def valleys(right, *, shift=0.0, noise=0.0, seeds=4, rng=None, power=1.5):
 
 def said(losses):
     fitted = optima(Curves.of(RATES, losses))
-    slope = drifts(SIZES, fitted)
-    drift = around(float(slope.value), float(slope.half))
+    drift = around(*drifts(SIZES, fitted))
     trend = asymmetry_trend(SIZES, fitted.sides.offset)
     return change_of_shape(trend, drift, tolerance=0.15, axis="depth"), drift, trend
 

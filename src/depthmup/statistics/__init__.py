@@ -48,8 +48,7 @@ from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
 from depthmup.statistics.regression import Regression
-from depthmup.statistics.search import Ask, Done, Round, Search
-from depthmup.statistics.standing import curves_of
+from depthmup.statistics.search import Ask, Round, Search, curves_of
 
 __all__ = [
     "CONFIDENCE",
@@ -59,7 +58,6 @@ __all__ = [
     "Array",
     "Ask",
     "Curves",
-    "Done",
     "Optima",
     "Pooled",
     "Regression",

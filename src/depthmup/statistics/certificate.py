@@ -135,7 +135,7 @@ def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimu
         at = rate_estimate(fitted, i, CONFIDENCE)
         loss = loss_estimate(fitted, i, CONFIDENCE)
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
-        curvature = around(float(fitted.curvature[i]), float(student(freedom, CONFIDENCE) * error))
+        curvature = around(fitted.curvature[i], student(freedom, CONFIDENCE) * error)
     return Optimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
 
 

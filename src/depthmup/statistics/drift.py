@@ -6,7 +6,7 @@ transfer. Its interval, from several seeds or from one, is that of ``statistics.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -43,18 +43,10 @@ def drift_unit(axis: Axis, tuned: Tuned = LEARNING_RATE) -> str:
     return f"{tuned.octaves} per doubling of {axis}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Drifts:
-    """Slopes of the optimum and half-widths of their 95% intervals, arrays over experiments."""
-
-    value: Array
-    half: Array
-
-
-def drifts(positions: Numbers, fitted: Optima) -> Drifts:
-    """The least-squares slope of optima against positions, with its interval."""
+def drifts(positions: Numbers, fitted: Optima) -> tuple[Array, Array]:
+    """Least-squares slopes of optima against positions, and half-widths of their 95% intervals."""
     line = line_of(positions, fitted)
-    return Drifts(value=line.value(line.rows[1]), half=line.half(line.rows[1]))
+    return line.value(line.rows[1]), line.half(line.rows[1])
 
 
 def drift(
@@ -67,9 +59,9 @@ def drift(
     """How the optimum moves along an axis, in octaves per doubling: 0 means transfer."""
     unit = drift_unit(axis)
     if len(sizes) < 2:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-    slope = drifts(np.log2(np.asarray(sizes, float)), optima(Curves.of(log2_lrs, losses)))
-    return around(float(slope.value), float(slope.half), unit)
+        return replace(UNKNOWN, unit=unit)
+    fitted = optima(Curves.of(log2_lrs, losses))
+    return around(*drifts(np.log2(np.asarray(sizes, float)), fitted), unit)
 
 
 def measured(
@@ -109,9 +101,7 @@ def _optimum(
         log2_lr=rate_estimate(fitted, i, confidence),
         loss=loss,
         place=location,
-        curvature=around(
-            float(fitted.curvature[i]), float(student(freedom, confidence)) * float(error)
-        ),
+        curvature=around(fitted.curvature[i], student(freedom, confidence) * error),
     )
 
 

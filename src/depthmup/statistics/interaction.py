@@ -48,7 +48,7 @@ def interaction(
         return UNKNOWN
     law = Regression(fitted=fitted, design=_design(sizes, base, axes))
     row = law.rows[-1]
-    return around(float(law.value(row)), float(law.half(row)))
+    return around(law.value(row), law.half(row))
 
 
 def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array:

@@ -32,8 +32,9 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
     return np.asarray(stdtrit(freedom, (1 + confidence) / 2), float)
 
 
-def around(value: float, half: float, unit: str = "") -> Estimate:
-    """The interval ``value +- half``."""
+def around(value: float | Array, half: float | Array, unit: str = "") -> Estimate:
+    """The interval ``value +- half``, of one experiment."""
+    value, half = float(value), float(half)
     return Estimate(value=value, low=value - half, high=value + half, unit=unit)
 
 

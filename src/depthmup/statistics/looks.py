@@ -15,7 +15,6 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.drift import Drifts
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, student
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import Regression, line_of
@@ -27,23 +26,23 @@ SPENT = 1 - (1 - CONFIDENCE) / len(LOOKS)
 """Confidence of what seeds scatter, at each look."""
 
 
-def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Drifts:
-    """The slope of optima, with an interval that may be looked at after any of ``LOOKS``.
+def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> tuple[Array, Array]:
+    """Slopes of optima, and half-widths that may be looked at after any of ``LOOKS``.
 
     *Source:* spending of error over looks: Lan and DeMets (1983), Biometrika 70:659-663.
     """
     return looked_along(line_of(positions, fitted), 1, decides=decides)
 
 
-def looked_along(line: Regression, term: int, *, decides: bool = True) -> Drifts:
+def looked_along(line: Regression, term: int, *, decides: bool = True) -> tuple[Array, Array]:
     """As ``looked_at``, of one term of a line, such as a slope shared by several slices."""
     fitted, row = line.fitted, line.rows[term]
     value = line.value(row)
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
-        return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))
+        return value, line.half(row, SPENT if decides else CONFIDENCE)
     half = line.half(row, of_seeds=SPENT if decides else CONFIDENCE)
-    return Drifts(value=value, half=np.where(shallow(fitted, seeds), math.inf, half))
+    return value, np.where(shallow(fitted, seeds), math.inf, half)
 
 
 def shallow(fitted: Optima, seeds: int, *, planned: int | None = None) -> Array:

@@ -45,7 +45,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import Estimate
+from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima
 
@@ -282,11 +282,9 @@ class Regression:
         if not -columns <= term < columns:
             raise ValueError(f"Expected one of the design's {columns} columns; got another index.")
         row = self.rows[term]
-        determined = np.allclose(row @ self.design, np.eye(self.design.shape[1])[term], atol=1e-6)
-        if not determined:
-            return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-        value = float(self.value(row))
-        return around(scale * value, abs(scale) * float(self.half(row)), unit)
+        if not np.allclose(row @ self.design, np.eye(columns)[term], atol=1e-6):
+            return replace(UNKNOWN, unit=unit)
+        return around(scale * self.value(row), abs(scale) * self.half(row), unit)
 
 
 def line_of(positions: Numbers, fitted: Optima) -> Regression:

@@ -1,20 +1,24 @@
-"""What a search for optima asks for, and what it is about."""
+"""What a search for optima asks for, and where it stands after the losses so far."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Tuned
-from depthmup.statistics.bracket import GRAIN
+from depthmup.records import LEARNING_RATE, Tuned, Verdict
+from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
+from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.intervals import Array
-from depthmup.statistics.looks import LOOKS
+from depthmup.statistics.intervals import Array, around
+from depthmup.statistics.looks import LOOKS, looked_at
+from depthmup.statistics.optimum import Optima, optima
 
 Size: TypeAlias = Mapping[str, int]
+
+EXHAUSTED = ": undecided, and every run that could be asked for was made"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,22 +32,15 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Runs to be made next, in any order.
+    """Runs to be made next, in any order, and why; without runs the search is over.
 
     ``rest`` is the cost that is expected to follow, ``rest_runs`` the number of runs.
     """
 
-    asks: tuple[Ask, ...]
+    asks: tuple[Ask, ...] = ()
     why: str
     rest: float = 0.0
     rest_runs: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
-    """Nothing more is to be trained, and why."""
-
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +54,14 @@ class Search:
         axes: along which the optimum may move.
         start: log2 learning rate at which the search starts.
         seeds: most seeds of a rate.
-        tolerance: octaves per doubling within which an optimum counts as staying.
         region: of the drift, (low, high): the search ends where the interval lies inside or outside
             of it; by default -tolerance to tolerance.
         whole: whether all sizes are wanted, whatever the smaller ones say.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
-        chance: the loss of guessing.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
-        tuned: whose best value is looked for.
     """
 
     sizes: tuple[Size, ...]
@@ -126,3 +120,111 @@ class Search:
     def rounded(self, log2_lr: float) -> float:
         """A rate rounded to the grain."""
         return round(self.start + round((log2_lr - self.start) / self.grain) * self.grain, 9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a search stands: losses so far, and their consequences, by the indices of sizes."""
+
+    search: Search
+    losses: Sequence[Losses]
+
+    @cached_property
+    def brackets(self) -> list[Bracket]:
+        """Of every size."""
+        return [Bracket(losses=of_size, chance=self.search.chance) for of_size in self.losses]
+
+    @cached_property
+    def closed(self) -> list[int]:
+        """Sizes whose optimum lies between two rates."""
+        return [i for i in self.search.order if self.brackets[i].closed]
+
+    @cached_property
+    def look(self) -> int:
+        """The number of seeds that the sizes measured so far have, or are about to have.
+
+        Half of them have it: where a bracket moves on, its new rates are behind all others.
+        """
+        seeds = sorted(self.brackets[i].seeds for i in self.closed)
+        common = seeds[len(seeds) // 2] if seeds else 0
+        looks = self.search.looks
+        return max([look for look in looks if look <= common], default=looks[0])
+
+    def fitted(self, sizes: Sequence[int]) -> Optima:
+        """The optima of some sizes."""
+        return optima(curves_of([self.losses[i] for i in sizes], chance=self.search.chance))
+
+    def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
+        """What some sizes along an axis show; "transfers" takes all of them."""
+        drift = around(*looked_at(self.positions(axis, sizes), self.fitted(sizes)))
+        low, high = self.search.edges
+        if drift.outside(low, high):
+            return Verdict.DRIFTS
+        inside = drift.inside(low, high) and len(sizes) == len(self.search.arm(axis))
+        return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
+
+    def positions(self, axis: str, sizes: Sequence[int]) -> Array:
+        """log2 of sizes along an axis."""
+        return np.log2([self.search.sizes[i][axis] for i in sizes])
+
+    def named(self, i: int) -> str:
+        """A size in words."""
+        sizes, base = self.search.sizes, self.search.base
+        varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
+        return ", ".join(f"{axis} {sizes[i][axis]}" for axis in varied or base)
+
+    def missing(self, i: int, rates: Sequence[float] | Array, seeds: int) -> tuple[Ask, ...]:
+        """The missing ones of the first seeds at some rates."""
+        asks = []
+        for k in map(float, rates):
+            row = np.asarray(self.losses[i].get(k, ()), float)
+            asks += [
+                Ask(size=i, log2_lr=k, seed=seed)
+                for seed in range(seeds)
+                if seed >= len(row) or np.isnan(row[seed])
+            ]
+        return tuple(asks)
+
+    def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
+        """Runs that fill a size's bracket with rates so many times closer, out to its ends."""
+        bracket = self.brackets[i]
+        step = bracket.spacing / 2**halvings
+        reach = round(STEP / step)
+        rates = [round(bracket.at + k * step, 9) for k in range(-reach, reach + 1)]
+        new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
+        return self.missing(i, new, self.look)
+
+    def far_rate(self, i: int) -> tuple[Ask, ...]:
+        """Runs at a rate two steps from the lowest, on the side of a bracket that hardly rises."""
+        bracket = self.brackets[i]
+        return self.missing(i, [bracket.far], self.look) if bracket.gentle else ()
+
+    def more_seeds(self, sizes: Sequence[int]) -> Round:
+        """The next number of seeds that is looked at, for some sizes."""
+        look = next(look for look in self.search.looks if look > self.look)
+        asks = [ask for i in sizes for ask in self.missing(i, self.brackets[i].window, look)]
+        why = f"{look} seeds at every size"
+        return Round(asks=tuple(asks), why=why if asks else f"{why}{EXHAUSTED}")
+
+
+def curves_of(losses: Sequence[Losses], *, chance: float = math.inf) -> Curves:
+    """The curves to fit: the rates of every size's bracket, with the seeds that all have."""
+    grids, values = [], []
+    for of_size in losses:
+        bracket = Bracket(losses=of_size, chance=chance)
+        fitted = bracket.closed and bracket.seeds > 0
+        rows = np.isin(bracket.rates, bracket.window) if fitted else bracket.rates < math.inf
+        inside = bracket.values[rows][:, : bracket.seeds] if fitted else bracket.values
+        # While seeds are missing, those that all rates have may put the lowest rate at an end.
+        if fitted and not _interior(inside):
+            rows, inside = bracket.rates < math.inf, bracket.values
+        grids.append(bracket.rates[rows])
+        values.append(inside)
+    return Curves.of(grids, values)
+
+
+def _interior(losses: Array) -> bool:
+    """Whether the lowest rate of (rates, seeds) is neither the first nor the last."""
+    with np.errstate(invalid="ignore"):
+        mean = np.log(losses).mean(-1)
+    return 0 < int(mean.argmin()) < len(mean) - 1

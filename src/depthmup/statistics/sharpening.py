@@ -19,8 +19,7 @@ from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
 from depthmup.statistics.regression import Regression, line_of
-from depthmup.statistics.search import Ask, Done, Round
-from depthmup.statistics.standing import Standing
+from depthmup.statistics.search import Ask, Round, Standing
 
 FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
@@ -62,48 +61,48 @@ class Sharpening:
     def _half(self, look: int, misfit: Array) -> float:
         """The half-width that so many seeds and such errors of the fits would leave."""
         if look < 2:
-            return float(looked_at(self._positions, self.fitted).half)
+            return float(looked_at(self._positions, self.fitted)[1])
         of_misfit = float(student(math.inf)) * float(np.sqrt((self.row**2 * misfit**2).sum()))
         return math.hypot(self._of_seeds(look), of_misfit)
 
     def _of_seeds(self, look: int) -> float:
         if look < 2:
-            return float(looked_at(self._positions, self.fitted).half)
+            return float(looked_at(self._positions, self.fitted)[1])
         decides = self.standing.search.precision is None
         level = SPENT if decides else CONFIDENCE
         return float(self._line.seeds_part(self.row, level, planned=look))
 
-    def next_step(self) -> Round | Done:
+    def next_step(self) -> Round:
         """The runs that narrow its interval most for their cost, or why none are needed."""
         standing, search = self.standing, self.standing.search
         slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
-        value, half = float(slope.value), float(slope.half)
+        value, half = map(float, slope)
         shown = f"{change(value)} ({change_span(value - half, value + half)})"
         if search.precision is not None:
             need, slack = search.precision, 0.0
             if half <= need:
-                return Done(why=f"at {shown}, as narrow as asked for")
+                return Round(why=f"at {shown}, as narrow as asked for")
         else:
             verdict = standing.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
                 word = verdict.value if search.region is None else _OF_REGION[verdict]
-                return Done(why=f"{word} is decided after {standing.look} seeds, at {shown}")
+                return Round(why=f"{word} is decided after {standing.look} seeds, at {shown}")
             if search.complete:
-                return Done(why=f"all sizes have {standing.look} seeds")
+                return Round(why=f"all sizes have {standing.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(standing.look) / float(student(math.inf, SPENT))
             low, high = search.edges
             need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
             if part and low <= value <= high:
-                return Done(why=f"at {shown} where it trains")
+                return Round(why=f"at {shown} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()
         misfit = self.fitted.misfit
         finest = np.array([self._least(i, misfit[n]) for n, i in enumerate(self.sizes)])
         hopeless = self._half(search.looks[-1], finest) > need + slack
         if hopeless and search.precision is None:
-            return Done(
+            return Round(
                 why=f"undecided at {shown}, and neither {search.looks[-1]} seeds "
                 "nor finer steps would change that"
             )
@@ -112,8 +111,8 @@ class Sharpening:
     def decisive(self, most: float) -> Round | None:
         """Runs that are expected to decide "drifts" at the sizes measured, if there are any."""
         standing, search = self.standing, self.standing.search
-        slope = looked_at(self._positions, self.fitted)
-        value, half, (low, high) = float(slope.value), float(slope.half), search.edges
+        value, half = map(float, looked_at(self._positions, self.fitted))
+        low, high = search.edges
         need = max(value - high, low - value)
         if need <= 0:
             return None
@@ -124,17 +123,17 @@ class Sharpening:
             step, left = standing.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
         else:
             return None
-        if isinstance(step, Done) or left > need:
+        if not step.asks or left > need:
             return None
         return step if sum(search.costs[ask.size] for ask in step.asks) < most else None
 
-    def _more_or_shallow(self) -> Round | Done:
+    def _more_or_shallow(self) -> Round:
         """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
         standing = self.standing
         if standing.look < standing.search.looks[-1]:
             return standing.more_seeds(self.sizes)
         what = standing.search.tuned
-        return Done(why=f"seeds scatter more than {what.the} matters around some optimum")
+        return Round(why=f"seeds scatter more than {what.the} matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""
@@ -142,7 +141,7 @@ class Sharpening:
         finest = FINEST_WALLED if bracket.walled else FINEST
         return max(0, round(math.log2(bracket.spacing / finest)))
 
-    def _best_step(self, need: float, half: float) -> tuple[Round | Done, float]:
+    def _best_step(self, need: float, half: float) -> tuple[Round, float]:
         """The steps that narrow the interval most for their cost, until they would decide.
 
         With the half-width that is expected after them.
@@ -172,7 +171,7 @@ class Sharpening:
             misfit[n] = error
         if not asks_so_far:
             spread = change_span(-half, half)
-            return Done(why=f"undecided: {spread} around it after all seeds and finer steps"), half
+            return Round(why=f"undecided: {spread} around it after all seeds and finer steps"), half
         named = dict.fromkeys(standing.named(ask.size) for ask in asks_so_far)
         why = f"rates between and beside those at {'; '.join(named)}"
         return Round(asks=asks_so_far, why=why), self._half(look, misfit)

@@ -46,8 +46,8 @@ from depthmup.statistics.intervals import Array, Flags, Index, around, geometric
 from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.regression import Regression
+from depthmup.statistics.search import curves_of
 from depthmup.statistics.slips import slipped_rates, trained
-from depthmup.statistics.standing import curves_of
 from depthmup.statistics.table import confounded, slices
 
 Size = Mapping[Axis, float]
@@ -241,8 +241,7 @@ class Along:
         if not self.runs.sought:
             return self.line.estimate(term, unit=unit)
         # Who stops when the interval decides needs one that may be looked at several times.
-        slope = looked_along(self.line, term, decides=self.runs.decides)
-        return around(float(slope.value), float(slope.half), unit)
+        return around(*looked_along(self.line, term, decides=self.runs.decides), unit)
 
     @property
     def bend(self) -> Estimate:

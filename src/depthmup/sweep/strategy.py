@@ -19,7 +19,6 @@ from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.statistics import (
     TOLERANCE,
     Ask,
-    Done,
     Round,
     Search,
     around,
@@ -184,7 +183,7 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
         search = search_of(state, variant)
         losses = state.losses.get(variant.name) or [{} for _ in search.sizes]
         step = next_round(search, losses)
-        if isinstance(step, Done):
+        if not step.asks:
             ended[variant.name] = step.why
         else:
             runs = {
@@ -329,8 +328,7 @@ def drift_so_far(
         return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
     positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
     decides = search.precision is None
-    slope = looked_at(positions, optima(fitted.curves[inside]), decides=decides)
-    return around(float(slope.value), float(slope.half), unit)
+    return around(*looked_at(positions, optima(fitted.curves[inside]), decides=decides), unit)
 
 
 def story(state: SearchState) -> SearchStory:

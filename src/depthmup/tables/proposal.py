@@ -11,7 +11,7 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
-from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
+from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import Columns, check_tolerance, checked, texts
@@ -155,8 +155,6 @@ def next_runs(
     losses, repeats = _losses(source, columns.loss, points, of_size, number, len(wanted))
     step = next_round(search, losses)
     why = f"{step.why.removesuffix('.')}.{_repeated(repeats)}" if repeats else step.why
-    if isinstance(step, Done):
-        return NextRuns(rows=(), why=why)
     rows = [
         {
             **{columns.axes[axis]: value for axis, value in wanted[ask.size].items()},
