@@ -20,7 +20,7 @@ import numpy as np
 from depthmup.model import Model, by_reference
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
-from depthmup.statistics import Array, jackknife
+from depthmup.statistics import Array
 from depthmup.sweep import (
     Processes,
     Progress,
@@ -41,6 +41,7 @@ from reproduction.claims.decoders import (
     small_batch,
     unnormed,
 )
+from reproduction.intervals import jackknife
 
 BASE = {"width": 32, "depth": 2}
 DEPTHS = (2, 4, 8, 16)

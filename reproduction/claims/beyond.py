@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.statistics import exact, standard_errors, surprising
 from depthmup.sweep import Store
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.infinite_depth import FIRST_ORDER, order
 from reproduction.claims.problems import reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.intervals import exact, standard_errors, surprising
 
 COMPLETEP = {"alpha": "1", "gamma": "0"}
 DEPTH_MUP = {"alpha": "1/2", "gamma": "1/2"}

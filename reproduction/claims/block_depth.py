@@ -212,7 +212,7 @@ class _Course:
 
     def over_seeds(self, statistic: Callable[["Array"], float], losses: "Array") -> Estimate:
         """A statistic of losses (..., seeds) in nats, with its interval."""
-        from depthmup.statistics import jackknife
+        from reproduction.intervals import jackknife
 
         return jackknife(statistic, losses, "nats", confidence=self.confidence)
 

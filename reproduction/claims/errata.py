@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.statistics import exact, jackknife, mean, standard_errors, surprising
+from depthmup.statistics import mean
 from depthmup.sweep import Store
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.infinite_depth import nonlinear_networks, nonlinear_problem
@@ -19,6 +19,7 @@ from reproduction.claims.infinite_width import deviation, kernels
 from reproduction.claims.problems import reference, vectors
 from reproduction.claims.survey import survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.intervals import exact, jackknife, standard_errors, surprising
 from reproduction.theory.printed import printed_nonlinear
 
 CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from depthmup.statistics import log_slope
 from depthmup.sweep import Store
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.panels import Axis, lines
 from reproduction.claims.survey import survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.intervals import log_slope
 
 UPDATES = ("SGD", "sign")
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.records import Estimate
-from depthmup.statistics import exact, jackknife
 from depthmup.sweep import Store
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.panels import Axis, lines
 from reproduction.claims.problems import IMAGES_LR, images, reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
+from reproduction.intervals import exact, jackknife
 from reproduction.theory.propagators import proposition_residual
 
 DEPTHS = (16, 32, 64, 128, 256, 512)

@@ -10,13 +10,13 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.records import Data
-from depthmup.statistics import exact, standard_errors, surprising
 from depthmup.sweep import Store
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.panels import Axis, lines
 from reproduction.claims.problems import IMAGES_LR, images, reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
+from reproduction.intervals import exact, standard_errors, surprising
 from reproduction.theory.recursion import recursion
 
 STEPS = 10

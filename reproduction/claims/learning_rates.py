@@ -157,15 +157,8 @@ def shifts_more(
     """
     import numpy as np
 
-    from depthmup.statistics import (
-        Curves,
-        around,
-        drift_unit,
-        jackknife_error,
-        optima,
-        slope_weights,
-        student,
-    )
+    from depthmup.statistics import Curves, around, drift_unit, jackknife_error, optima, student
+    from reproduction.intervals import slope_weights
 
     inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
     depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records import Cell
 from depthmup.rules import ODE, Scheme
-from depthmup.statistics import log_slope
 from depthmup.sweep import BuiltIn, Store, Sweep
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.common import beyond_base, cell_of, networks, octaves
 from reproduction.claims.panels import Axis, Row, lines
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
+from reproduction.intervals import log_slope
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from depthmup import rules
 from depthmup.records import Data, Estimate
 from depthmup.rules import REGIONS, Regime, regime
-from depthmup.statistics import exact
 from depthmup.sweep import Measure, Store
 from reproduction.claims.claim import Setting
 from reproduction.claims.regime_map import TRAINED, Pair
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.intervals import exact
 
 if TYPE_CHECKING:
     import torch

@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from depthmup.rules import Exponent, Regime, exponent, regime
-from depthmup.statistics import exact
 from depthmup.sweep import Store
 from reproduction.claims import measured_regimes as measured
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.regime_map import ALPHAS, GAMMAS, TRAINED, Pair, map_picture
 from reproduction.claims.survey import survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.intervals import exact
 
 if TYPE_CHECKING:
     from reproduction.theory.regimes import DepthExponents

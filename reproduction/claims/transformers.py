@@ -73,7 +73,8 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
     import numpy as np
 
     from depthmup.records import Place
-    from depthmup.statistics import Curves, jackknife, optima
+    from depthmup.statistics import Curves, optima
+    from reproduction.intervals import jackknife
 
     ends = np.cumsum([len(values) for values in losses])[:-1]
     middle = len(losses) // 2
@@ -278,7 +279,7 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
     """
     import numpy as np
 
-    from depthmup.statistics import jackknife
+    from reproduction.intervals import jackknife
 
     # Losses are nats per byte, and so is the entropy; both are compared as logarithms.
     ceiling, x = math.log(entropies()[0]), np.log2(depths)

@@ -18,7 +18,8 @@ import torch
 from depthmup import limits
 from depthmup.records import Estimate
 from depthmup.rules import exponent
-from depthmup.statistics import slope_weights, student
+from depthmup.statistics import student
+from reproduction.intervals import slope_weights
 from reproduction.probes.factored import Blocks, Trained, train_factored
 
 

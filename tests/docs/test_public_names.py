@@ -29,7 +29,7 @@ WITHOUT_SOURCE = {
         "depthmup": "load",
         "depthmup.rules": "exponent with_experts with_run",
         "depthmup.diagnostics": "as_is planned",
-        "depthmup.statistics": "around check_asked curves_of drift_unit exact measured",
+        "depthmup.statistics": "around check_asked curves_of drift_unit measured",
     },
     "reads a program or watches one run": {
         "depthmup.planning": "anatomy find_branches find_uses recorded trace",
@@ -38,7 +38,7 @@ WITHOUT_SOURCE = {
     "a definition of school": {
         "depthmup.limits": "cross_entropy mse resolve smooth",
         "depthmup.diagnostics": "local_slopes",
-        "depthmup.statistics": "drifts local_slopes slope_weights standard_errors",
+        "depthmup.statistics": "drifts local_slopes",
     },
     "this package's own, derived in docs/studies (statistics.md, adaptive.md, check.md)": {
         "depthmup": "next_runs",

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from depthmup.records import Measurement
-from depthmup.statistics import surprising
 from depthmup.sweep import Store
 from reproduction import Setting, named
 from reproduction.claims.errata import nearer
 from reproduction.claims.infinite_width import deviation, kernels
 from reproduction.evidence import Reproduction
+from reproduction.intervals import surprising
 from reproduction.theory.printed import printed_nonlinear
 
 YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE

@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 from planted import change, planted, record, scatter
 
-from depthmup.statistics import jackknife
 from depthmup.sweep import InProcess, Store, StoreError
 from reproduction import Setting, judge, named, plan_claims, reproduce
 from reproduction.claims.claim import Conclusion
 from reproduction.claims.common import networks, sweep_experiment
 from reproduction.claims.looks import Look, with_looks
 from reproduction.evidence import Accepted, Comparison, Reproduction
+from reproduction.intervals import jackknife
 
 TINY = {"seeds": 3, "steps": 5, "window": 1, "width": 8, "depths": (8, 16)}
 

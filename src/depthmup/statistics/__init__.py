@@ -20,26 +20,20 @@ from depthmup.statistics.drift import (
 from depthmup.statistics.exponents import (
     Slope,
     local_slopes,
-    log_slope,
     log_slopes,
     moderated,
-    slope_weights,
 )
 from depthmup.statistics.groups import AcrossGroups, across_groups
 from depthmup.statistics.intervals import (
     CONFIDENCE,
     Array,
     around,
-    exact,
     geometric_mean,
     holm,
-    jackknife,
     jackknife_error,
     mean,
     share,
-    standard_errors,
     student,
-    surprising,
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.looks import LOOKS, looked_at
@@ -75,15 +69,12 @@ __all__ = [
     "drift",
     "drift_unit",
     "drifts",
-    "exact",
     "excess_loss",
     "geometric_mean",
     "holm",
-    "jackknife",
     "jackknife_error",
     "judge",
     "local_slopes",
-    "log_slope",
     "log_slopes",
     "looked_at",
     "loss_estimate",
@@ -96,8 +87,5 @@ __all__ = [
     "pooled_law",
     "rate_estimate",
     "share",
-    "slope_weights",
-    "standard_errors",
     "student",
-    "surprising",
 ]

@@ -89,9 +89,7 @@ def sides_of(
     for i in np.flatnonzero(~alone.reshape(-1)):
         fit = _fit(x[i], y[i], middle[i], reach[i], (before[i], after[i]), STEP * step[i])
         if fit is not None:
-            at[i], power[i] = fit.minimum, fit.power
-            level[i], left[i], right[i] = fit.coefficients
-            row[i] = fit.row
+            at[i], power[i], (level[i], left[i], right[i]), row[i] = fit
     offsets = np.where(np.isnan(left), math.nan, at - middle).reshape(shape)
     asymmetry, scatter = _mean_offset(offsets)
     return Sides(
@@ -134,14 +132,6 @@ def _mean_offset(offsets: Array) -> tuple[Array, Array]:
     return np.asarray(mean), np.asarray(np.sqrt(variance))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Fit:
-    minimum: float
-    power: float
-    coefficients: Array  # m, A_left, A_right
-    row: Array
-
-
 def _fit(
     x: Array,
     y: Array,
@@ -149,8 +139,11 @@ def _fit(
     bandwidth: float,
     neighbours: tuple[int, int],
     step: float,
-) -> _Fit | None:
-    """The best of all powers and trial minima; none where no two-sided valley fits."""
+) -> tuple[float, float, Array, Array] | None:
+    """The minimum, p, (m, A_left, A_right) and the weights of log losses in m.
+
+    The best of all powers and trial minima; none where no two-sided valley fits.
+    """
     weight = tricube((np.nan_to_num(x) - centre) / bandwidth) * np.isfinite(y)
     # A point at the taper's end has next to no weight, and would still count as a third point.
     used = np.flatnonzero(weight > 1e-3)
@@ -180,9 +173,7 @@ def _fit(
             row = np.zeros(len(x))
             row[used] = np.linalg.solve(gram[i], normal[i])[0] * root
             residual = float(squares[i])
-            best = _Fit(
-                minimum=float(trials[i]), power=power, coefficients=coefficients[i], row=row
-            )
+            best = float(trials[i]), power, coefficients[i], row
     return best
 
 

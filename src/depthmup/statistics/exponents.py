@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 from depthmup.records import Estimate
-from depthmup.statistics.intervals import Array, Index, Numbers, around, mean, p_beyond, student
+from depthmup.statistics.intervals import Array, Index, Numbers, around, p_beyond, student
 
 # Confidence of the seeds' own interval, which counts where it is wider than the residuals'.
 SEEDS_CONFIDENCE = 0.9
@@ -259,33 +259,3 @@ def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]
             strict=False,
         )
     ]
-
-
-def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]] | Array) -> Estimate:
-    """The exponent of values (sizes, seeds) in size: one slope per seed, with Student's interval.
-
-    Logarithms are averaged, so what is fitted is the typical value and not the mean.
-
-    Example:
-        >>> round(log_slope([2, 4, 8], [[4.0, 4.4], [16.0, 17.6], [64.0, 70.4]]).value, 6)
-        2.0
-
-    *Source:* Student (1908), Biometrika 6:1-25, of the seeds' own slopes.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        exponents = slope_weights(np.log(np.asarray(sizes, float))) @ np.log(
-            np.asarray(values, float)
-        )
-    return mean([float(s) for s in exponents])
-
-
-def slope_weights(positions: Numbers) -> Array:
-    """Weights w with w . y = the least-squares slope of y against positions.
-
-    Example:
-        >>> slope_weights([1.0, 2.0, 3.0]).tolist()
-        [-0.5, 0.0, 0.5]
-    """
-    x = np.asarray(positions, float)
-    x = x - x.mean()
-    return np.asarray(x / (x @ x))

@@ -4,7 +4,7 @@ Everything here takes plain numbers and knows nothing of where they come from.
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -36,11 +36,6 @@ def around(value: float | Array, half: float | Array, unit: str = "") -> Estimat
     """The interval ``value +- half``, of one experiment."""
     value, half = float(value), float(half)
     return Estimate(value=value, low=value - half, high=value + half, unit=unit)
-
-
-def exact(value: float) -> Estimate:
-    """A computed number."""
-    return Estimate(value=value, low=value, high=value)
 
 
 def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
@@ -105,35 +100,6 @@ def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tu
     return error, np.where(np.isfinite(freedom), freedom, 1.0)
 
 
-def jackknife(
-    statistic: Callable[[Array], float],
-    losses: Array,
-    unit: str = "",
-    *,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """A statistic of losses (..., seeds), with its interval from leaving out each seed.
-
-    Seeds are the only thing that is resampled: data, initialization and order are shared by all
-    sizes and learning rates of a seed, and leaving out a whole seed respects that. Unknown where
-    the statistic is; unbounded where a seed decides whether the statistic exists, and with one
-    seed.
-
-    *Source:* Tukey (1958), Annals of Mathematical Statistics 29:614; Miller (1974), Biometrika
-    61:1-15.
-    """
-    seeds = losses.shape[-1]
-    value = float(statistic(losses))
-    if not math.isfinite(value):
-        return Estimate(value=value, low=value, high=value, unit=unit)
-    if seeds < 2:
-        return around(value, math.inf, unit)
-    without = np.array([statistic(np.delete(losses, s, axis=-1)) for s in range(seeds)], float)
-    error, freedom = jackknife_error(without)
-    t = float(student(freedom, confidence))
-    return around(value, t * float(error) if math.isfinite(float(error)) else math.inf, unit)
-
-
 def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
     """The share of independent trials that succeed, with the interval of Clopper and Pearson.
 
@@ -147,28 +113,6 @@ def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimat
         low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,
         high=float(betaincinv(count + 1, trials - count, 1 - tail)) if count < trials else 1.0,
     )
-
-
-def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:
-    """How far means over runs are from what is expected, in their standard errors.
-
-    ``values`` are (runs, ...), which scatter; ``expected`` is of one run's shape.
-    """
-    runs = np.asarray(values, float)
-    errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
-    deviations: Array = np.abs(runs.mean(axis=0) - np.asarray(expected)) / errors
-    return deviations
-
-
-def surprising(runs: int, tests: int = 1) -> float:
-    """Standard errors that a mean over runs exceeds by chance in one of 20 cases, to two decimals.
-
-    The two-sided 95% point of Student's t; for several numbers together Bonferroni's.
-
-    *Source:* Dunn (1961), Journal of the American Statistical Association 56:52-64, for several
-    numbers together.
-    """
-    return round(float(student(runs - 1, 1 - 0.05 / tests)), 2)
 
 
 def p_beyond(excess: float, error: float, freedom: float) -> float:

@@ -167,33 +167,19 @@ class Law:
         return float(np.mean([self.seed_error(column)[0] ** 2 for column in free.T]))
 
     @cached_property
-    def unknowns(self) -> "_Unknowns":
-        """Draws of all that is unknown: quadrature with a fixed seed, not measurement."""
+    def unknowns(self) -> tuple[Array, Array, Index, Array, Array]:
+        """Draws of all that is unknown: quadrature with a fixed seed, not measurement.
+
+        Points (sigma^2, ell, tau^2, iota^2), the inverse covariance of the differences between
+        sizes at each, and draws: of points, and of a normal and of Student's standard error.
+        """
         rng = np.random.default_rng(self.stream)
         grid, weight = _posterior(self)
         picks, inverse = np.unique(rng.choice(len(weight), DRAWS, p=weight), return_inverse=True)
         _, freedom = self.seed_error(np.full(len(self.sizes), 1 / len(self.sizes)))
-        return _Unknowns(
-            grid=grid[picks],
-            picks=inverse,
-            precision=np.asarray(np.linalg.inv(_totals(self, grid[picks])), float),
-            normal=rng.standard_normal(DRAWS),
-            student=rng.standard_t(min(freedom, 1e6), DRAWS),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Unknowns:
-    """Points (sigma^2, ell, tau^2, iota^2), draws from them, and of standard errors.
-
-    ``precision`` is the inverse covariance of the differences between sizes at every point.
-    """
-
-    grid: Array  # (points, 4)
-    picks: Index
-    precision: Array  # (points, contrasts, contrasts)
-    normal: Array
-    student: Array
+        precision = np.asarray(np.linalg.inv(_totals(self, grid[picks])), float)
+        normal, t = rng.standard_normal(DRAWS), rng.standard_t(min(freedom, 1e6), DRAWS)
+        return grid[picks], precision, inverse, normal, t
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,54 +206,48 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
     The mean of the values errs by e = mean - y(size), and of it the values' differences r tell
     cov(e, r) var(r)^-1 r.
     """
-    count, free, u = len(law.sizes), law.contrasts, law.unknowns
+    count, free = len(law.sizes), law.contrasts
+    grid, precision, picks, normal, student = law.unknowns
     mean = np.full(count, 0.0 if minus else 1 / count)
     signs = np.concatenate([mean, [-1.0], [1.0] * (minus is not None)])
     own = np.zeros(len(signs))
     own[:count] = law.known**2 + law.of_seeds
-    covariance = _Covariance.at(law, [*law.sizes, size, *([minus] if minus else [])])
+    covariance = _covariance(law, [*law.sizes, size, *([minus] if minus else [])])
     # Of the error: its covariance with the differences, and its variance.
-    shared = covariance.of(u.grid, lambda part: (part @ signs)[:count] @ free)
+    shared = covariance(grid, lambda part: (part @ signs)[:count] @ free)
     shared = shared + (own * signs)[:count] @ free
-    variance = covariance.of(u.grid, lambda part: signs @ part @ signs) + float(own @ signs**2)
-    gains = np.einsum("pij,pj->pi", u.precision, shared)
+    variance = covariance(grid, lambda part: signs @ part @ signs) + float(own @ signs**2)
+    gains = np.einsum("pij,pj->pi", precision, shared)
     weights = mean - gains @ free.T
     variance = variance - (gains * shared).sum(-1)
     # Of seeds, the jackknife and Student's t say more than a variance that counts as known.
     left = np.maximum(variance - law.of_seeds * (weights**2).sum(-1), 0.0)
     values = weights @ law.values
-    shares = np.bincount(u.picks) / len(u.picks)
+    shares = np.bincount(picks) / len(picks)
     error, _ = law.seed_error(shares @ weights)
-    spread = np.sqrt(left)[u.picks] * u.normal + error * u.student
-    return Prediction(value=float(shares @ values), draws=values[u.picks] + spread)
+    spread = np.sqrt(left)[picks] * normal + error * student
+    return Prediction(value=float(shares @ values), draws=values[picks] + spread)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Covariance:
-    """Covariances at nodes for unit sigma, given ell, and for unit tau and iota."""
+def _covariance(
+    law: Law, nodes: Sequence[Size]
+) -> Callable[[Array, Callable[[Array], Any]], Array]:
+    """Linear functionals of the covariance of nodes, given the points of a grid."""
+    x, pairs = law.distances(nodes), law.products(nodes)
+    scatter = np.array([[float(a == b) for b in nodes] for a in nodes])
+    products = pairs @ pairs.T + _walk_of_products(x)
 
-    distances: Array
-    scatter: Array
-    products: Array
-
-    @staticmethod
-    def at(law: Law, nodes: Sequence[Size]) -> "_Covariance":
-        x, products = law.distances(nodes), law.products(nodes)
-        return _Covariance(
-            distances=x,
-            scatter=np.array([[float(a == b) for b in nodes] for a in nodes]),
-            products=products @ products.T + _walk_of_products(x),
-        )
-
-    def of(self, grid: Array, functional: Callable[[Array], Any]) -> Array:
-        """A linear functional of the covariance at every point of a grid, (points, ...)."""
+    def of(grid: Array, functional: Callable[[Array], Any]) -> Array:
+        """A functional at every point, (points, ...): of parts for unit sigma, tau and iota."""
         lengths, which = np.unique(grid[:, 1], return_inverse=True)
-        slopes = np.stack([functional(_integrated(self.distances, ell)) for ell in lengths])
-        others = [np.asarray(functional(part)) for part in (self.scatter, self.products)]
+        slopes = np.stack([functional(_integrated(x, ell)) for ell in lengths])
+        others = [np.asarray(functional(part)) for part in (scatter, products)]
         sigma, tau, iota = (
             grid[:, column].reshape(-1, *[1] * others[0].ndim) for column in (0, 2, 3)
         )
         return np.asarray(sigma * slopes[which] + tau * others[0] + iota * others[1])
+
+    return of
 
 
 def _integrated(x: Array, ell: float) -> Array:
@@ -302,8 +282,8 @@ def _totals(law: Law, grid: Array) -> Array:
     """Covariances of the differences between sizes, (points, contrasts, contrasts)."""
     free = law.contrasts
     own = free.T @ np.diag(law.known**2 + law.of_seeds) @ free
-    covariance = _Covariance.at(law, law.sizes)
-    return np.asarray(own + covariance.of(grid, lambda part: free.T @ part @ free))
+    covariance = _covariance(law, law.sizes)
+    return np.asarray(own + covariance(grid, lambda part: free.T @ part @ free))
 
 
 def _slices(points: int, contrasts: int) -> list[slice]:

@@ -9,11 +9,10 @@ their level by it, to a few percent, where a parabola of their own knows none.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.intervals import Array, Index
 
 REACH = 3.0
 """Octaves from the best rate beyond which runs are left out: cliffs, and networks that stay as they
@@ -29,39 +28,30 @@ PASSES = 30
 """Of reweighting; coefficients move by less than 1e-3 after ten."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Levels:
-    """The levels of all sizes.
+def levels_of(
+    log2_lrs: Array, log_losses: Array, best: Array, *, within: float = math.inf
+) -> Array:
+    """Log loss at the best rate of sizes that share the shape of their valley.
 
-    Attributes:
-        level: log loss at the best rate; NaN where no finite run is within reach.
-        spread: median absolute deviation of what the runs of a size say of it.
-        runs: of each size that say something.
+    NaN where no finite run is within reach. Where runs are to agree ``within`` some difference, by
+    their median absolute deviation, a size needs two that do.
     """
-
-    level: Array
-    spread: Array
-    runs: Index
-
-
-def levels_of(log2_lrs: Array, log_losses: Array, best: Array) -> Levels:
-    """The levels of sizes that share the shape of their valley."""
     u = log2_lrs - best[:, None]
     with np.errstate(invalid="ignore"):
         there = np.isfinite(log_losses) & (np.abs(u) <= REACH)
     count = len(best)
     size = np.asarray(np.nonzero(there)[0], np.int64)
     level = np.full(count, math.nan)
-    spread = np.full(count, math.nan)
-    runs = np.asarray(np.bincount(size, minlength=count), np.int64)
     if not len(size):
-        return Levels(level=level, spread=spread, runs=runs)
+        return level
     rest = log_losses[there] - _shape(u[there], log_losses[there], size)
     for number in np.unique(size):
         of_size = rest[size == number]
-        level[number] = np.median(of_size)
-        spread[number] = np.median(np.abs(of_size - level[number]))
-    return Levels(level=level, spread=spread, runs=runs)
+        middle = np.median(of_size)
+        alone = len(of_size) < 2 and math.isfinite(within)
+        if not alone and np.median(np.abs(of_size - middle)) <= within:
+            level[number] = middle
+    return level
 
 
 def _shape(u: Array, y: Array, size: Index) -> Array:
@@ -80,8 +70,3 @@ def _shape(u: Array, y: Array, size: Index) -> Array:
         )[0]
         weight = 1 / np.maximum(np.abs(within[:, -1] - within[:, :-1] @ coefficients), CLOSE)
     return np.asarray((basis - at_best) @ coefficients)
-
-
-def agreeing(levels: Levels, within: float) -> Flags:
-    """Sizes of at least two runs that say the same of its level, to some difference."""
-    return np.asarray((levels.runs >= 2) & (levels.spread <= within))

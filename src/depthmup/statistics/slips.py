@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from depthmup.statistics.intervals import Array, Flags
-from depthmup.statistics.levels import agreeing, levels_of
+from depthmup.statistics.levels import levels_of
 from depthmup.statistics.trend import Trend, trend_of
 
 RATE_SCATTER = 0.3
@@ -67,25 +67,24 @@ def slipped_rates(
     reach = np.where(False if well is None else well, TRAINED_BOUND_JUMP, RATE_BOUND_JUMP)
     least = np.where(known, np.maximum(RATE_JUMP, RATE_SPACINGS * spacing), reach)
     jump = np.maximum(least, OUTLYING * law.scatter * np.maximum(spacing, 1.0))
-    return _slips(off, law.few(np.abs(off) > jump))
+    return law.few_off(off, np.abs(off) > jump)
 
 
 def slipped_losses(
     positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
 ) -> dict[int, float]:
     """Sizes whose losses are off the trend of all others by a factor between known units."""
-    levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
-    agreed = agreeing(levels, NEAR_FACTOR)
-    values = np.where(agreed, levels.level, math.nan)
+    best = _best(positions, optima, spacing)
+    values = levels_of(log2_lrs, log_losses, best, within=NEAR_FACTOR)
     trends = [trend_of(positions, values, least=LOSS_SCATTER, curved=c) for c in (True, False)]
     # Of the trends that can be fitted, the one that most sizes agree on best.
     trend = min((t for t in trends if t is not None), key=lambda t: t.scatter, default=None)
     if trend is None:
         return {}
-    off = np.where(agreed, values - trend.expected, 0.0)
+    off = np.nan_to_num(values - trend.expected)
     factor = np.abs(np.log(LOSS_FACTORS)[:, None] - off).min(0) <= NEAR_FACTOR
     beyond = np.abs(off) > max(LOSS_JUMP, OUTLYING_LOSS * trend.scatter)
-    return _slips(off, trend.few(factor & beyond))
+    return trend.few_off(off, factor & beyond)
 
 
 def trained(
@@ -93,7 +92,7 @@ def trained(
 ) -> Flags:
     """Sizes with a run that ends near the trend of all levels: its rate cannot be far off."""
     levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
-    trend = trend_of(positions, levels.level, least=LOSS_SCATTER)
+    trend = trend_of(positions, levels, least=LOSS_SCATTER)
     if trend is None:
         return np.zeros(len(positions), bool)
     lowest = np.where(np.isfinite(log_losses), log_losses, math.inf).min(-1)
@@ -107,8 +106,3 @@ def _best(positions: Array, optima: Array, spacing: Array) -> Array:
         return optima
     elsewhere = np.abs(optima - law.expected) > np.maximum(RATE_JUMP, RATE_SPACINGS * spacing)
     return np.where(elsewhere, optima, law.expected)
-
-
-def _slips(off: Array, flags: Flags) -> dict[int, float]:
-    """By how much sizes are off, in logarithms."""
-    return {int(i): float(off[i]) for i in np.flatnonzero(flags)}

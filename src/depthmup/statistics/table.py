@@ -5,7 +5,6 @@ here is a pure function of plain arrays.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -96,25 +95,13 @@ def _follows(sizes: Array, axis: int, other: int) -> bool:
     return pairs == len(np.unique(sizes[:, axis])) == len(np.unique(sizes[:, other]))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
-    """Curves of a table and what became of its seeds.
+def curves_of(
+    size: Index, log2_rate: Array, loss: Array, seed: Index, count: int
+) -> tuple[Curves, bool]:
+    """Curves of all sizes from runs in any order, and whether seeds are shared over rates.
 
-    ``seeds`` is how many columns the curves have; ``shared`` whether columns are seeds that are
-    trained at many rates, or repeats of a run that have nothing else in common.
-    """
-
-    curves: Curves
-    runs: Array
-    seeds: int
-    shared: bool
-
-
-def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: int) -> Cells:
-    """Curves of all sizes from runs in any order; a seed of -1 is not known.
-
-    Seeds that were trained at less than half of their size's rates mean nothing as columns: runs
-    are then repeats, numbered in their order.
+    A seed of -1 is not known. Seeds that were trained at less than half of their size's rates mean
+    nothing as columns: runs are then repeats, numbered in their order.
     """
     point, points, x = _points(size, log2_rate)
     column, columns, shared = _columns(size, point, seed, points)
@@ -132,11 +119,7 @@ def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: in
         mean = np.where(runs > 0, np.exp(total / runs), np.nan)
     losses = np.full((count, rates, columns), np.nan)
     losses[of_size, within] = mean.reshape(points, columns)
-    runs_at = np.zeros((count, rates))
-    runs_at[of_size, within] = runs.reshape(points, columns).sum(-1)
-    return Cells(
-        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=runs_at, seeds=columns, shared=shared
-    )
+    return Curves(log2_lrs=log2_lrs, losses=losses), shared
 
 
 def _points(size: Index, log2_rate: Array) -> tuple[Index, int, Array]:

@@ -31,9 +31,10 @@ class Trend:
     expected: Array
     scatter: float
 
-    def few(self, flags: Flags) -> Flags:
-        """The flags, unless they are of more than a third: there is no "most" then."""
-        return flags if flags.sum() <= len(flags) / 3 else np.zeros(len(flags), bool)
+    def few_off(self, off: Array, flags: Flags) -> dict[int, float]:
+        """By how much flagged sizes are off; none of more than a third: there is no "most" then."""
+        few = flags.sum() <= len(flags) / 3
+        return {int(i): float(off[i]) for i in np.flatnonzero(flags)} if few else {}
 
 
 def trend_of(

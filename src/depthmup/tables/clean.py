@@ -16,7 +16,7 @@ from depthmup.statistics.scattered import Gathered, gather
 from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.study import FEWEST_RATES, Runs, is_sought
-from depthmup.statistics.table import Cells, curves_of
+from depthmup.statistics.table import curves_of
 from depthmup.tables import defects
 from depthmup.tables.columns import Columns
 from depthmup.tables.read import Table
@@ -73,21 +73,26 @@ def clean(
         sizes, size, law = gathered.sizes, gathered.size, gathered.law
         log2_rate, loss = gathered.log2_rate, np.exp(gathered.log_loss)
         seed, settings = np.full_like(seed, -1), {}
-    cells = curves_of(size, log2_rate, loss, seed, len(sizes))
-    _enough(rows, cells, log2_rate, words)
+    curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
+    _enough(rows, curves, log2_rate, words)
     runs = Runs(
         name=name,
         title=name or "All runs",
         sizes=tuple(_named(rows.columns, values) for values in sizes),
-        curves=cells.curves,
+        curves=curves,
         chance=chance,
-        sought=is_sought(cells.curves),
+        sought=is_sought(curves),
     )
     usual = np.zeros(0)
     if rows.counts_steps and not scattered:
         usual = np.zeros(len(sizes))
         usual[size] = usual_steps(size, rows.table.numbers[columns.steps])
-    notes = (*rows.findings, *_of_sizes(runs), *_of_losses(runs), *_of_seeds(rows, cells))
+    notes = (
+        *rows.findings,
+        *_of_sizes(runs),
+        *_of_losses(runs),
+        *_of_seeds(rows, curves.losses.shape[-1], shared),
+    )
     return Cleaned(
         runs=runs,
         notes=notes,
@@ -176,9 +181,9 @@ def _gathered(rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: s
     return found
 
 
-def _enough(rows: Rows, cells: Cells, log2_rate: Array, tuned: str) -> None:
+def _enough(rows: Rows, curves: Curves, log2_rate: Array, tuned: str) -> None:
     """Refuse sizes that have no optimum, neither of their own nor together."""
-    rates = (~np.isnan(cells.curves.log2_lrs)).sum(-1)
+    rates = (~np.isnan(curves.log2_lrs)).sum(-1)
     pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.columns.axes)
     if (rates >= FEWEST_RATES).sum() < 2 and not (pooled and len(np.unique(log2_rate)) > 2):
         raise ValueError(
@@ -238,15 +243,15 @@ def _of_losses(runs: Runs) -> list[Note]:
     ]
 
 
-def _of_seeds(rows: Rows, cells: Cells) -> list[Note]:
+def _of_seeds(rows: Rows, seeds: int, shared: bool) -> list[Note]:
     texts, named = [], rows.columns.seed
-    if named and not cells.shared and cells.seeds == 1:
+    if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
     like = [name for name in rows.table.others if name.lower().endswith("seed")]
     if not named and like:
         column = printable(repr(like[0]))
         texts.append(f"The column {column} looks like a seed: name it with --seed.")
-    if cells.seeds == 1:
+    if seeds == 1:
         texts.append(
             "One run for each rate: intervals are from the scatter of sizes and of points about "
             "their curves, and cannot see a shift that all runs share."
