@@ -390,9 +390,9 @@ def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
     trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
     of_one = bytes_of_trial(OWN, trials[0])
     monkeypatch.setattr(cost, "available", lambda device="cpu": cost.PROCESS + 1.5 * of_one)
-    CustomTrainer(model=OWN).check(trials, workers=1)
+    CustomTrainer(model=OWN).check(trials)
     with pytest.raises(ValueError, match=r"and 6 of them train as one stack\. Train them one by"):
-        CustomTrainer(model=OWN, stacked=True).check(trials, workers=1)
+        CustomTrainer(model=OWN, stacked=True).check(trials)
 
 
 def test_memory_counts_what_the_backward_pass_keeps():

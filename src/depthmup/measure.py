@@ -263,11 +263,11 @@ def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
 def _tell_time(missing: Sequence[Any], runner: Runner, forecast: Callable[[str], None]) -> None:
     from depthmup.reports.sentences import duration
 
-    seconds = runner.trainer.seconds(missing) / runner.workers
+    seconds = runner.trainer.seconds(missing) / runner.trainer.workers
     if math.isfinite(seconds):
-        cores = "one core" if runner.workers == 1 else f"{runner.workers} cores"
+        cores = "one core" if runner.trainer.workers == 1 else f"{runner.trainer.workers} cores"
         runs = "1 run" if len(missing) == 1 else f"{len(missing)} runs"
         forecast(
             f"{runs} on {cores}: about {duration(seconds)} if "
-            f"{'it is' if runner.workers == 1 else 'they are'} idle and no run diverges."
+            f"{'it is' if runner.trainer.workers == 1 else 'they are'} idle and no run diverges."
         )

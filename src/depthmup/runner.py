@@ -26,12 +26,11 @@ class Runner:
     executor: Executor
     trainer: Trainer
     environment: Mapping[str, object]
-    workers: int
     shard: str
 
     def check(self, runs: Sequence[Any]) -> None:
         """Refuse runs that cannot be trained: on the cluster, where the GPUs are its nodes'."""
-        check = partial(self.trainer.check, runs, workers=self.workers)
+        check = partial(self.trainer.check, runs)
         if isinstance(self.executor, Ray) and self.executor.gpus_per_trial:
             self.executor.elsewhere(check)
         else:
@@ -58,14 +57,14 @@ def runner_of(
     if isinstance(chosen, Processes) and device == "cuda" and not chosen.gpus:
         chosen = replace(chosen, gpus=visible_gpus())
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
+    if not elsewhere:
+        check_device(device)
     trainer: Trainer
     where: dict[str, object] = {}
     if isinstance(model, BuiltIn):
         placement = Placement(
             device=device, engine=execution.engine, cuda_graphs=execution.cuda_graphs
         )
-        if not elsewhere:
-            check_device(device)
         cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
         trainer = BuiltInTrainer(
             cell=cell,
@@ -75,12 +74,15 @@ def runner_of(
         )
         where["engine"] = "each node's own" if elsewhere else trainer.engine
     else:
-        if not elsewhere:
-            check_device(device)
         if execution.cuda_graphs:
             raise ValueError(
                 "Expected cuda_graphs for a built-in network; a custom model has steps of its own. "
                 "Leave out --cuda-graphs."
+            )
+        if execution.engine == "native":
+            raise ValueError(
+                "Expected the engine of a custom model to be auto, reference or stacked; got "
+                "'native', which trains only the built-in networks."
             )
         chosen, model, where["executor"] = _sendable(chosen, model)
         where["device"] = device
@@ -88,9 +90,10 @@ def runner_of(
             model=model,
             device=device,
             threads=execution.threads,
-            stacked=_stacks(execution.engine),
+            stacked=execution.engine == "stacked",
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
+            workers=_workers(chosen),
         )
     if device.startswith("cuda"):
         where |= {"device": device} if elsewhere else device_facts(device)
@@ -100,13 +103,7 @@ def runner_of(
             "processes use all: --workers 0.",
             stacklevel=3,
         )
-    return Runner(
-        executor=chosen,
-        trainer=trainer,
-        environment=where,
-        workers=_workers(chosen),
-        shard=execution.shard,
-    )
+    return Runner(executor=chosen, trainer=trainer, environment=where, shard=execution.shard)
 
 
 def _folders(model: Model, out: Path | None) -> RunFolders | None:
@@ -136,15 +133,6 @@ def _device(
 
 def _workers(executor: Executor) -> int:
     return executor.workers if isinstance(executor, Processes) else 1
-
-
-def _stacks(engine: str) -> bool:
-    if engine == "native":
-        raise ValueError(
-            "Expected the engine of a custom model to be auto, reference or stacked; got 'native', "
-            "which trains only the built-in networks."
-        )
-    return engine == "stacked"
 
 
 def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:

@@ -263,10 +263,9 @@ class Design:
     def _facts(self) -> dict[str, str]:
         """What is varied and what is fixed, in words."""
         arms = {axis: ", ".join(map(str, self.arm(axis))) for axis in self.base}
-        grid = self.lrs if self.tune.is_learning_rate else self.values
-        found = "found by a search"
+        grid, found = self.grid, "found by a search"
         if isinstance(grid, tuple):
-            found = f"{', '.join(f'{value:.3g}' for value in grid)}"
+            found = ", ".join(f"{value:.3g}" for value in grid)
         return {
             "sizes": " and ".join(f"{axis} {values}" for axis, values in arms.items()),
             "schemes": ", ".join(s.name for s in self.schemes or ()) or "the model's own default",
@@ -332,21 +331,13 @@ class Design:
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """Every combination; names mention only what has several values."""
-        schemes, optimizers = self.schemes or (), self.optimizers or ()
-        combinations = product(
-            schemes, optimizers, self.multipliers, self.weight_decays, self.run or (None,)
-        )
+        optimizers, rules = self.optimizers or (), self.run or (None,)
+        varied = (optimizers, self.multipliers, self.weight_decays, rules)
         variants = []
-        for of_scheme, optimizer, multiplier, decay, rule in combinations:
-            suffixes = []
-            if len(optimizers) > 1:
-                suffixes.append(optimizer)
-            if len(self.multipliers) > 1:
-                suffixes.append(f"a={multiplier:g}")
-            if len(self.weight_decays) > 1:
-                suffixes.append(f"decay={decay:g}")
-            if rule is not None and len(self.run or ()) > 1:
-                suffixes.append(rule.key)
+        for of_scheme, *others in product(self.schemes or (), *varied):
+            optimizer, multiplier, decay, rule = others
+            names = (optimizer, f"a={multiplier:g}", f"decay={decay:g}", rule.key if rule else "")
+            suffixes = [name for name, given in zip(names, varied, strict=True) if len(given) > 1]
             variants.append(
                 Variant(
                     scheme=of_scheme,

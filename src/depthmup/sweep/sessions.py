@@ -60,7 +60,7 @@ def read_session(
 
 
 def _problem(session: Mapping[str, Any], checked: dict[str, str]) -> str:
-    kind = _kind(session)
+    kind = next((kind for kind in ("claims", "sweep") if kind in session), "")
     for name, expected in _NEEDED.get(kind, {}).items():
         value = session.get(name)
         right = _is_number(value) if expected is float else isinstance(value, expected)
@@ -69,7 +69,7 @@ def _problem(session: Mapping[str, Any], checked: dict[str, str]) -> str:
     if kind == "claims":
         texts = [*session["claims"], *session["data"], *session["command"]]
         return "" if all(isinstance(text, str) for text in texts) else "its names are no texts"
-    if kind == "other":
+    if kind != "sweep":
         return ""
     if not isinstance(session.get("command", []), list):
         return "its command is no list of words"
@@ -79,39 +79,27 @@ def _problem(session: Mapping[str, Any], checked: dict[str, str]) -> str:
     if text not in checked:
         if len(checked) == SWEEPS:
             return f"{SWEEPS} other sweeps were started since"
-        checked[text] = _problem_of_sweep(session)
+        checked[text] = _problem_of_sweep(session["sweep"])
     return checked[text]
 
 
-def _problem_of_sweep(session: Mapping[str, Any]) -> str:
+def _problem_of_sweep(described: Any) -> str:
+    """Make a run of every variant at the ends of sizes and rates: only these check settings."""
     try:
-        _check_runs(Sweep.from_dict(session["sweep"]))
+        sweep = Sweep.from_dict(described)
+        design = sweep.design
+        if design.auto is not None and design.auto.start is None:
+            raise ValueError("its learning rates are found from a start, and it has none")
+        rates, sizes = design.log2_lrs or (0.0,), design.all_sizes
+        corners = product(design.variants, {0, len(sizes) - 1}, {rates[0], rates[-1]})
+        for variant, size, log2_lr in islice(corners, RUNS_TRIED):
+            run = sweep.run(variant, sizes[size], log2_lr, seed=0)
+            hash(run)
+            run.to_json()
     except Exception as error:  # whatever another version, or another program, may have written
         first = (str(error).splitlines() or [""])[0][:200]
         return f"its sweep is not one of this version ({type(error).__name__}: {first})"
     return ""
-
-
-def _check_runs(sweep: Sweep) -> None:
-    """Make a run of every variant at the ends of sizes and rates; may raise anything.
-
-    Values of settings are checked only where a run takes them.
-    """
-    design = sweep.design
-    if design.auto is not None and design.auto.start is None:
-        raise ValueError("its learning rates are found from a start, and it has none")
-    rates, sizes = design.log2_lrs or (0.0,), design.all_sizes
-    corners = product(design.variants, {0, len(sizes) - 1}, {rates[0], rates[-1]})
-    for variant, size, log2_lr in islice(corners, RUNS_TRIED):
-        run = sweep.run(variant, sizes[size], log2_lr, seed=0)
-        hash(run)
-        run.to_json()
-
-
-def _kind(session: Mapping[str, Any]) -> str:
-    if "claims" in session:
-        return "claims"
-    return "sweep" if "sweep" in session else "other"
 
 
 def _is_number(value: Any) -> bool:

@@ -285,13 +285,13 @@ class Store:
                 f"expected {text}, got {row[1]}. It was edited or written by an "
                 "incompatible version; name another folder."
             )
-        if isinstance(asked, Task):
-            measured = read_values(asked, row[2])
-            return self._lost(key, text, measured) if isinstance(measured, str) else measured
-        ended = read_losses(row[2], row[3])
-        if isinstance(ended, str):
-            return self._lost(key, text, ended)
-        return Record(cell=asked, status=ended[0], losses=ended[1])
+        try:
+            if isinstance(asked, Task):
+                return read_values(asked, row[2])
+            status, losses = read_losses(row[2], row[3])
+        except ValueError as damage:
+            return self._lost(key, text, str(damage))
+        return Record(cell=asked, status=status, losses=losses)
 
     def _lost(self, key: str, text: str, why: str) -> None:
         """Mark a row as damaged, so that its run is repeated and the row replaced."""
@@ -444,9 +444,11 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         return "its checksum does not match"
     if digest(row[1]) != row[0]:
         return "its key is that of another run"
-    if len(row) == len(_COLUMNS["records"]) + 1:
-        ended = read_losses(row[2], row[3])
-        return ended if isinstance(ended, str) else None
+    try:
+        if len(row) == len(_COLUMNS["records"]) + 1:
+            read_losses(row[2], row[3])
+    except ValueError as damage:
+        return str(damage)
     return None
 
 
@@ -459,13 +461,13 @@ def _deviation(known: tuple[Any, ...], row: tuple[Any, ...]) -> float | None:
     """The largest difference of two rows of one run as a fraction; None if it is no rounding."""
     if len(row) != len(_COLUMNS["records"]) + 1:
         return None
-    here, there = read_losses(known[2], known[3]), read_losses(row[2], row[3])
-    if isinstance(here, str) or isinstance(there, str) or here[0] is not there[0]:
+    (status, here), (ended, there) = read_losses(*known[2:4]), read_losses(*row[2:4])
+    if status is not ended:
         return None
-    apart = [abs(a - b) / max(a, b, sys.float_info.min) for a, b in zip(here[1], there[1])]  # noqa: B905
-    if here[0] is Status.DIVERGED:  # which amplifies rounding without limit
+    apart = [abs(a - b) / max(a, b, sys.float_info.min) for a, b in zip(here, there)]  # noqa: B905
+    if status is Status.DIVERGED:  # which amplifies rounding without limit
         apart = apart[:1]
-    elif len(here[1]) != len(there[1]):
+    elif len(here) != len(there):
         return None
     if not apart or apart[0] > FIRST or max(apart) > LATER:
         return None

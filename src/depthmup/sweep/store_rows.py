@@ -33,35 +33,37 @@ def checksum(*values: Value) -> bytes:
     return accumulated.digest()[:CHECKSUM_BYTES]
 
 
-def impossible(status: Status, losses: "array[float]") -> str | None:
-    """Why no run with this status can have left these losses; None if one can.
+def check_possible(status: Status, losses: "array[float]") -> None:
+    """Refuse losses that no run with this status can have left.
 
     A finished run has losses, and like those of a diverged run they are finite. No loss is
     negative, since curves are compared by the logarithm of the loss. A failed run may have left
     the loss by which it failed, infinite or NaN.
     """
     if not losses:
-        return "it finished without a loss" if status is Status.FINISHED else None
+        if status is Status.FINISHED:
+            raise ValueError("it finished without a loss")
+        return
     # One pass each, as every row that is read comes by here. A NaN is left to the sum: comparisons
     # with it are false.
     lowest, total = min(losses), sum(losses)
     if lowest < 0:
-        return f"one of its losses is negative, {lowest:.4g}"
+        raise ValueError(f"one of its losses is negative, {lowest:.4g}")
     # A sum of single-precision losses cannot overflow in double precision, so only a loss that
     # is not finite itself makes it so.
     if status is not Status.FAILED and not math.isfinite(total):
-        return "one of its losses is not finite"
-    return None
+        raise ValueError("one of its losses is not finite")
 
 
 def record_row(record: Record[Any]) -> tuple[str, str, str, bytes]:
     """A record as key, run, status and losses (single precision, little endian)."""
-    if problem := impossible(record.status, record.losses):
-        raise ValueError(
-            f"Expected a record that a run can have left; {problem}. The run is "
-            f"{record.cell.to_json()}."
-        )
     text = record.cell.to_json()
+    try:
+        check_possible(record.status, record.losses)
+    except ValueError as problem:
+        raise ValueError(
+            f"Expected a record that a run can have left; {problem}. The run is {text}."
+        ) from None
     return record.cell.key, text, record.status.value, little_endian(record.losses).tobytes()
 
 
@@ -71,28 +73,28 @@ def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
     return task.key, task.to_json(), json.dumps(dict(measurement.values))
 
 
-def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]] | str":
-    """Status and losses from their columns, or the damage if no run can have left them."""
+def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]]":
+    """Status and losses from their columns; raises the damage if no run can have left them."""
     losses = array("f")
     try:
         ended = Status(status)
         # Raises where the length is no whole number of entries, as of a row that was cut.
         losses.frombytes(raw)
     except (TypeError, ValueError) as error:
-        return f"its losses cannot be read ({error})"
+        raise ValueError(f"its losses cannot be read ({error})") from error
     losses = little_endian(losses)
-    problem = impossible(ended, losses)
-    return (ended, losses) if problem is None else problem
+    check_possible(ended, losses)
+    return ended, losses
 
 
-def read_values(task: Task, raw: Any) -> Measurement | str:
-    """A measurement from its column, or the damage if it holds no named values."""
+def read_values(task: Task, raw: Any) -> Measurement:
+    """A measurement from its column; raises the damage if it holds no named values."""
     try:
         values = json.loads(raw)
     except (TypeError, ValueError, RecursionError) as error:
-        return f"its values cannot be read ({error})"
+        raise ValueError(f"its values cannot be read ({error})") from error
     if not isinstance(values, dict):
-        return "its values have no names"
+        raise ValueError("its values have no names")
     return Measurement(task=task, values=values)
 
 

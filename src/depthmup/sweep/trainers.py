@@ -37,9 +37,10 @@ class BuiltInTrainer:
     def engine(self) -> str:
         return str(engine_for(self.cell, self.placement))
 
-    def check(self, runs: Sequence[Cell], *, workers: int) -> None:
+    def check(self, runs: Sequence[Cell]) -> None:
         """Refuse cells that do not fit into memory."""
         groups, device = [job.cells for job in self.jobs(runs)], self.placement.device
+        workers = self.workers
         if device == "cuda":  # each of the GPUs has its share of the workers
             workers = -(-workers // max(1, len(visible_gpus())))
         if self.placement.on_cuda:  # a stack that does not fit is halved
@@ -73,6 +74,7 @@ class CustomTrainer:
     stacked: bool = False
     time_limit: float | None = None
     folders: RunFolders | None = None
+    workers: int = 1
 
     @property
     def of_command(self) -> bool:
@@ -84,15 +86,14 @@ class CustomTrainer:
             return "your command, one run after another"
         return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
 
-    def check(self, runs: Sequence[Trial], *, workers: int) -> None:
+    def check(self, runs: Sequence[Trial]) -> None:
         """Refuse models that do not fit into memory, and functions that do not work on a batch."""
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.
         if self.device == "cpu":
-            check_memory_of_models(
-                self.model, [job.trials for job in self.jobs(runs)], workers=workers
-            )
+            stacks = [job.trials for job in self.jobs(runs)]
+            check_memory_of_models(self.model, stacks, workers=self.workers)
         preflight(
             self.model,
             runs,
