@@ -89,7 +89,7 @@ def test_progress_knows_that_the_plan_may_shrink(tmp_path):
     with Store(tmp_path / "results.sqlite") as store:
         reproduce(planned, store=store, executor=InProcess(), tell=told.append)
         results = len(keys_of(store))
-    assert all(p.open and p.done <= p.cells and 0 <= p.fraction <= 1 for p in told)
+    assert all(p.done <= p.cells <= p.most and 0 <= p.fraction <= 1 for p in told)
     assert [p.done for p in told] == sorted(p.done for p in told)
     assert told[-1].done == told[-1].cells == results
     assert told[-1].fraction == pytest.approx(1.0)

@@ -334,8 +334,10 @@ class Design:
         optimizers, rules = self.optimizers or (), self.run or (None,)
         varied = (optimizers, self.multipliers, self.weight_decays, rules)
         variants = []
-        for of_scheme, *others in product(self.schemes or (), *varied):
-            optimizer, multiplier, decay, rule = others
+        combinations = product(
+            self.schemes or (), optimizers, self.multipliers, self.weight_decays, rules
+        )
+        for of_scheme, optimizer, multiplier, decay, rule in combinations:
             names = (optimizer, f"a={multiplier:g}", f"decay={decay:g}", rule.key if rule else "")
             suffixes = [name for name, given in zip(names, varied, strict=True) if len(given) > 1]
             variants.append(
