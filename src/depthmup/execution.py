@@ -50,7 +50,7 @@ class Execution:
     """On cuda, for built-in networks: record a training step as a CUDA graph and replay it."""
 
     shard: str = ""
-    """i/k: train only the i-th of k equal shares, into a store of its own; `depthmup merge` joins
+    """i/k: train only the i-th of k equal shares, into a separate store; `depthmup merge` joins
     the stores."""
 
     trial_seconds: float = 0.0

@@ -49,7 +49,7 @@ class Options:
     experts=4,8,16,32: each is varied at the smallest width and depth."""
 
     seeds: int = 3
-    """Number of repetitions, from whose scatter intervals are computed."""
+    """Number of repetitions; their scatter gives the intervals."""
 
     steps: int = 5
     """Training steps between the two forward passes that are compared."""
@@ -62,7 +62,7 @@ class Options:
     measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
     modules: str | None = None
-    """Judge only modules whose names match this pattern, such as layers.*.mlp"""
+    """Judge only modules with names that match this pattern, such as layers.*.mlp"""
 
     batch: str = "batch"
     """Function that returns a batch: a name in the same file, or module:function."""
@@ -71,11 +71,11 @@ class Options:
     """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
-    """Folder for check.html and check.json; or a file that ends in .html or .json, the other one
-    beside it."""
+    """Folder for check.html and check.json; or a file that ends in .html or .json; the other is
+    written next to it."""
 
     all: bool = False
-    """Print every exponent, including those that are as predicted."""
+    """Print every exponent, including the passed ones."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""

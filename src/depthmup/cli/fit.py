@@ -15,16 +15,16 @@ from depthmup.cli.sizes import parse_pairs
 class Options:
     """Fit a table of finished runs: how the best learning rate moves with size, with intervals.
 
-    Trains nothing. Each row is a run. The optimum of every size is fitted, then the exponent along
-    each axis, from slices in which that axis alone changes. Whatever is wrong with the table is
-    told, and rows that are left out are written to OUT/excluded.csv with the reason.
+    Trains nothing. Each row is a run. Fits the optimum of every size, then the exponent along each
+    axis, from slices along that axis alone. Reports defects of the table, and writes rows that it
+    leaves out to OUT/excluded.csv with the reason.
 
         depthmup fit runs.csv --axes depth=n_layers width=d_model --lr lr --loss final_loss
     """
 
     table: Annotated[Path, tyro.conf.Positional]
-    """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, whose columns are
-    known; or the word "example" for the table that ships with this package."""
+    """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known
+    columns; or the word "example" for the table that ships with this package."""
 
     axes: tuple[str, ...] = ()
     """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
@@ -40,30 +40,30 @@ class Options:
     """The column of the seed, if runs were repeated."""
 
     steps: str = ""
-    """The column of the steps that a run took: finds runs that were cut short, and tells whether
-    tokens or steps were held while the batch changed."""
+    """The column of the steps that a run took: finds runs that were cut short, and whether tokens
+    or steps were fixed while the batch changed."""
 
     by: tuple[str, ...] = ()
-    """Columns whose values make groups, each with a verdict of its own."""
+    """Columns that divide the runs into groups, each with a separate verdict."""
 
     where: tuple[str, ...] = ()
     """Only rows that satisfy all of these, such as "optimizer == adamw and lr < 1"."""
 
     ignore: tuple[str, ...] = ()
-    """Columns in which runs of one size may differ without meaning anything."""
+    """Columns to ignore, although runs of one size differ in them."""
 
     keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
-    """Tests whose rows are kept all the same."""
+    """Tests to skip: their rows are kept."""
 
     scheme: str = ""
-    """The parametrization by which the table's values were scaled already, such as completep: they
-    are those at its base, and drifts are beyond it."""
+    """The parametrization that has scaled the table's values already, such as completep: they are
+    values at its base, and drifts are beyond it."""
 
     target: tuple[str, ...] = ()
-    """A size in all axes, as AXIS=NUMBER, to predict the best value for."""
+    """A size in all axes, each AXIS=NUMBER, to predict the best value for."""
 
     tuned: str = "learning rate"
-    """What --lr is, in words."""
+    """Name of the --lr column's hyperparameter."""
 
     chance: float = math.inf
     """The loss of guessing; a size fails where no run ends below it."""

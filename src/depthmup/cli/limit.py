@@ -52,7 +52,7 @@ class Options:
     """Learning rate."""
 
     lr_second: float | None = None
-    """Learning rate of the second matrix of a branch; by default that of the first."""
+    """Learning rate of the second matrix of a branch; by default the first matrix's."""
 
     width_ratio: float = 1.0
     """With --block-depth 2: hidden width of a branch divided by the width."""
@@ -94,8 +94,8 @@ class Options:
     """Error tolerance: by default 1e-9 for exact solutions and 0.05 for sampled averages."""
 
     out: Path | None = None
-    """Folder for limit.html and limit.json; or a file that ends in .html or .json, the other one
-    beside it."""
+    """Folder for limit.html and limit.json; or a file that ends in .html or .json; the other is
+    written next to it."""
 
     check: bool = False
     """Train finite linear networks (by default under Depth-muP) and compare them with the limit;
@@ -106,14 +106,14 @@ class Options:
     initialization. Nothing is trained; steps, batch size and learning rate are ignored."""
 
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """With --optimum: depths at which to predict."""
+    """With --optimum: depths to predict at."""
 
     base_depth: int = 8
-    """With --optimum: depth at which the best learning rate is known and branches are multiplied by
+    """With --optimum: depth with a known best learning rate, where branches are multiplied by
     --multiplier."""
 
     measured: Path | None = None
-    """With --optimum: summary.json of `depthmup transfer`, to show its measured optima beside."""
+    """With --optimum: summary.json of `depthmup transfer`, to show its measured optima as well."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""

@@ -12,15 +12,15 @@ import tyro
 class Options:
     """Join stores of results into OUT/results.sqlite, and write the page if no run is missing.
 
-    If two stores hold different results of the same run, nothing is changed. Stores of different
+    If two stores hold different results of the same run, no store changes. Stores of different
     measurements can be joined; the page shows the measurement that was joined last.
     """
 
     stores: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Stores, or folders whose results*.sqlite are all joined."""
+    """Stores, or folders: all of their results*.sqlite are joined."""
 
     out: Path | None = None
-    """Folder for the joined store and the page; by default that of the first store."""
+    """Folder for the joined store and the page; by default the first store's."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

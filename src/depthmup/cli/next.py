@@ -16,11 +16,11 @@ from depthmup.records.printable import printable
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Say which runs to train next: nothing is trained.
+    """Show which runs to train next; it trains none.
 
-    Of a folder of `depthmup transfer`, the runs that its search waits for. Of a table of results
-    (the one that `depthmup fit` reads), the runs that tell most next, for people with a trainer or
-    a job queue of their own: train them, add their results to the table, and ask again.
+    Of a folder of `depthmup transfer`, the runs that its search waits for. Of a table of results,
+    as `depthmup fit` reads, the most informative runs, for people with a trainer or a job queue of
+    their own: train them, add their results to the table, and ask again.
 
         depthmup next runs.csv --axes depth=n_layers --lr lr --loss final_loss --seed seed
             --sizes depth=4,8,16,32
@@ -30,21 +30,20 @@ class Options:
     """The --out folder of `depthmup transfer`, or a CSV, JSON lines or Parquet file."""
 
     axes: tuple[str, ...] = ()
-    """Of a table: the columns of the sizes, as AXIS=COLUMN, or COLUMN where it is called as its
-    axis."""
+    """Of a table: the columns of the sizes: AXIS=COLUMN, or COLUMN where it has its axis' name."""
 
     sizes: tuple[str, ...] = ()
-    """Of a table: the values wanted along each axis, as AXIS=VALUE,VALUE,...; the others stay at
+    """Of a table: the values wanted along each axis: AXIS=VALUE,VALUE,...; the others stay at
     the base's."""
 
     base: tuple[str, ...] = ()
-    """Of a table: the size at which the arms meet, as AXIS=VALUE; by default the smallest."""
+    """Of a table: the size where the arms meet: AXIS=VALUE; by default the smallest."""
 
     lr: str = "lr"
-    """Of a table: the column of the learning rate, or of what is tuned instead."""
+    """Of a table: the column of the tuned hyperparameter."""
 
     tuned: str = "learning rate"
-    """Of a table: what is tuned, in words, such as 'weight decay'."""
+    """Of a table: name of the tuned hyperparameter, such as 'weight decay'."""
 
     loss: str = "loss"
     """Of a table: the column of the final loss: nan or inf if a run diverged."""
@@ -53,10 +52,10 @@ class Options:
     """Of a table: the column of the seed."""
 
     start: float | None = None
-    """Of a table: the value from which the first optimum is looked for; 2^-8 for learning rates."""
+    """Of a table: the first value to try; 2^-8 for learning rates."""
 
     cost: tuple[str, ...] = ()
-    """Of a table: powers of the axes that a run costs, as AXIS=POWER; by default 2 for width, 1 for
+    """Of a table: powers of the axes that a run costs: AXIS=POWER; by default 2 for width, 1 for
     others."""
 
     seeds: int = 8
@@ -69,7 +68,7 @@ class Options:
     """Of a table: octaves per doubling within which an optimum counts as staying."""
 
     ignore: tuple[str, ...] = ()
-    """Of a table: columns in which runs of one size may differ without meaning anything."""
+    """Of a table: columns to ignore, although runs of one size differ in them."""
 
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""

@@ -20,7 +20,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show what a scheme prescribes for each parameter of your model, and why.
+    """Show the factors that a scheme prescribes for each parameter, and why.
 
     The file that --model names also defines batch(generator) -> (inputs, targets).
 
@@ -33,11 +33,11 @@ class Options:
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth)."""
 
     base: Names
-    """Size at which the hyperparameters are known: WIDTHxDEPTH, such as 64x4, or NAME=VALUE for
+    """Size with known hyperparameters: WIDTHxDEPTH, such as 64x4, or NAME=VALUE for
     each argument of the factory, such as width=64 depth=4 experts=8."""
 
     target: Names
-    """Size to train, likewise; what it does not name is the base's."""
+    """Size to train, same format. Missing axes take the base's value."""
 
     scheme: str = ""
     """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, hyperp, or
@@ -61,7 +61,7 @@ class Options:
     measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
     explain: str = ""
-    """Explain in words what is prescribed for this parameter, instead of printing the table."""
+    """Explain this parameter's factors in words, instead of printing the table."""
 
     format: Literal["", "json", "torchtitan", "automodel", "axolotl", "megatron"] = ""
     """Print the plan as configuration instead: a pattern of names a group, and its factors."""
@@ -80,8 +80,8 @@ class Options:
     decay or betas."""
 
     out: Path | None = None
-    """Folder for plan.html and plan.json; or a file that ends in .html or .json, the other one
-    beside it."""
+    """Folder for plan.html and plan.json; or a file that ends in .html or .json; the other is
+    written next to it."""
 
 
 def run(options: Options) -> int:

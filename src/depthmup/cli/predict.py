@@ -10,7 +10,7 @@ from depthmup.cli.output import print_json
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Predict how SGD's best learning rate moves with depth and width; nothing is trained.
+    """Predict how SGD's best learning rate moves with depth and width; it trains no network.
 
     Builds your model at every size under the scheme's plan and computes the sharpness of its loss
     at initialization, in about ten passes per size. The best learning rate is predicted to be
@@ -24,7 +24,7 @@ class Options:
     loss(outputs, targets)."""
 
     base: str
-    """Size whose learning rate is known or cheap to tune, as WIDTHxDEPTH, such as 64x4."""
+    """Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4."""
 
     widths: tuple[int, ...] = ()
     """Further widths to predict at, with the base's depth."""
@@ -39,7 +39,7 @@ class Options:
     """sgd, or its family raw; the rule does not hold for other optimizers, which are rejected."""
 
     seeds: int = 4
-    """Number of networks of each size, from whose scatter intervals are computed."""
+    """Number of networks of each size; their scatter gives the intervals."""
 
     batches: int = 1
     """Number of batches over which each network's loss is averaged."""

@@ -16,11 +16,10 @@ class Options:
     """Show the regime of (alpha, gamma): stable, nontrivial, faithful, diverse (Claims 7.1 to 7.6).
 
     With --map, in a clone of the repository, draw the paper's Figure 1 from exponents computed at
-    infinite width: nothing is trained, and none of the claims is assumed. With --measured as well,
-    draw beside it the same map from networks of growing depth that are trained for a few steps, in
-    about 2 minutes on one core.
-    Exits with 1 if a pair lies in another region than the claims say. Pairs that the networks
-    cannot decide are drawn hollow.
+    infinite width: it trains no network and assumes none of the claims. With --measured as well,
+    draw a second map from networks of growing depth that are trained for a few steps, in about 2
+    minutes on one core. Exits with 1 if a pair lies in another region than the claims predict.
+    Pairs that the networks cannot decide are drawn hollow.
 
         depthmup regimes --alpha 3/4 --gamma 1/4
         depthmup regimes --map map.html
@@ -36,10 +35,10 @@ class Options:
     """File for the map of a grid of pairs (.html, .svg, .pdf or .png)."""
 
     measured: bool = False
-    """With --map: train networks too, and draw the measured map beside the computed one."""
+    """With --map: train networks too, and draw the measured map next to the computed one."""
 
     pairs: tuple[str, ...] = ()
-    """With --measured: the pairs to train, as alpha,gamma; by default 25, multiples of 1/4."""
+    """With --measured: the pairs to train: alpha,gamma; by default 25, multiples of 1/4."""
 
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
     """With --measured: depths of the networks, three or more multiples of 8."""

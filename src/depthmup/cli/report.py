@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Rebuild the page and the summary of a measurement from its store; nothing is trained.
+    """Rebuild the page and the summary of a measurement from its store, without training.
 
     Of several folders, write one page with their reports side by side.
 

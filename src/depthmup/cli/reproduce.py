@@ -30,7 +30,7 @@ class Options:
     """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
 
     unverified_data: bool = False
-    """Accept files whose checksum is not the official one."""
+    """Accept files with other than the official checksum."""
 
     out: Path = Path("runs/evidence")
     """Folder for results.sqlite, evidence.html and evidence.json."""
@@ -41,7 +41,7 @@ class Options:
     """File for the table of verdicts as Markdown."""
 
     beside: tuple[Path, ...] = ()
-    """Folders of other scales, whose verdicts stand in the Markdown beside these."""
+    """Folders of other scales, for further columns of verdicts in the Markdown."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

@@ -14,7 +14,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show what each published rule says of the learning rate at a target, and how far they differ.
+    """Show the learning rate that each published rule prescribes at a target, and how they differ.
 
     Rules differ because they answer different questions: whether the batch is held, moved with the
     tokens or at its optimum, and what else is moved. So each is shown with its setting and range.
@@ -22,7 +22,7 @@ class Options:
     """
 
     base: Names
-    """Size whose learning rate is known, such as width=256 depth=8 batch=64 tokens=1e9: two of
+    """Size with a known learning rate, such as width=256 depth=8 batch=64 tokens=1e9: two of
     batch, steps and tokens. Here sizes may be written as 1e9."""
 
     target: Names

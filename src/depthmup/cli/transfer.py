@@ -59,7 +59,7 @@ class CustomModel:
     changes."""
 
     clip: float | None = None
-    """Norm to which gradients are clipped."""
+    """Largest norm of gradients; larger ones are clipped."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
     """How the model's own initialization depends on its size, where its code does not show that:
@@ -99,7 +99,7 @@ class BuiltInNetworks:
     """digits, mnist:FOLDER or cifar10:FOLDER with the official files; mnist:hf, cifar10:hf."""
 
     unverified_data: bool = False
-    """Accept files whose checksum is not the official one."""
+    """Accept files with other than the official checksum."""
 
     label_noise: float | None = None
     """Fraction of labels resampled at random; by default 0.3 for the digits, 0 for other data."""
@@ -114,15 +114,15 @@ class Options:
     """Measure whether the best learning rate stays the same as a network grows.
 
     Trains the built-in networks, or a custom model (--model), and judges how the best learning rate
-    (or what --tune names instead) moves with depth and width. The runs that tell most come first,
-    the smallest size before all others, and training ends when the verdict is decided; --log2-lrs
-    gives a grid instead. Finished runs are stored in OUT/results.sqlite and never repeated: the
-    same command resumes. Writes OUT/report.html and OUT/summary.json.
+    (or another hyperparameter, by --tune) moves with depth and width. The most informative runs
+    come first, the smallest size before all others, and training ends when the verdict is decided;
+    --log2-lrs gives a grid instead. Finished runs are stored in OUT/results.sqlite and never
+    repeated: the same command resumes. Writes OUT/report.html and OUT/summary.json.
 
-    The file that --model names defines factory(width, depth) -> module,
-    batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
-    loss(outputs, targets). --train names a function that does the whole training itself:
-    train(trial) -> the loss of every step. --command trains every run by your own command line.
+    The file that --model names defines factory(width, depth) -> module, batch(generator) ->
+    (inputs, targets) and, unless the loss is cross-entropy, loss(outputs, targets). --train names a
+    function that does the whole training itself: train(trial) -> the loss of every step. --command
+    trains every run by your own command line.
 
         depthmup transfer --preset tiny --out runs/first
         depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
@@ -133,7 +133,7 @@ class Options:
     """
 
     base: Names = ()
-    """Size whose learning rate is known or cheap to tune, as NAME=VALUE for each axis, such as
+    """Size with a known or cheaply tuned learning rate: NAME=VALUE for each axis, such as
     width=64 depth=4 batch=32 steps=500, or as 64x4. By default width=64 depth=8 for the built-in
     networks."""
 
@@ -146,16 +146,16 @@ class Options:
 
     along: Names = ()
     """Values along any axis of the base, as NAME=VALUE,VALUE for each, such as batch=32,64,128
-    steps=500,1000. Axes are those that your functions take: make(width, depth, experts),
+    steps=500,1000. Your functions' arguments are the axes: make(width, depth, experts),
     batch(generator, batch); steps or tokens is the duration, whichever stays as the batch grows."""
 
     corners: Names = ()
-    """Sizes that grow along several axes at once, such as depth=16,steps=1000: NAME=VALUE for what
-    is not the base's. The report then says whether the drift along one axis depends on the other.
-    A --target that grows along several axes adds its own."""
+    """Sizes that grow along several axes together, such as depth=16,steps=1000: NAME=VALUE for each
+    axis that differs from the base. The report then shows whether the drift along one axis depends
+    on the other. A --target that grows along several axes adds its own."""
 
     target: Names = ()
-    """Size at which to predict the best learning rate, such as depth=64 width=1024. The prediction,
+    """Size to predict the best learning rate for, such as depth=64 width=1024. The prediction,
     or the reason why there is none, is written to OUT/certificate.json."""
 
     schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
@@ -175,18 +175,19 @@ class Options:
     """The same, given as their log2."""
 
     tune: str = "lr"
-    """What is tuned: lr, weight_decay, multiplier (of every branch), init_scale (of the weights
-    inside branches) or one_minus_beta2. Its best value is looked for at every size."""
+    """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
+    the weights inside branches) or one_minus_beta2. The search finds its best value at every
+    size."""
 
     lr: float | None = None
     """Learning rate at the base that is held while something else is tuned."""
 
     log2_values: tuple[float, ...] | None = None
-    """Values at the base of what --tune names, given as their log2, increasing, for a grid of all
-    sizes. By default they are found as the sweep goes."""
+    """Values at the base of the hyperparameter of --tune, given as their log2, increasing, for a
+    grid of all sizes. By default they are found as the sweep goes."""
 
     start: float | None = None
-    """Value at the base from which the best one is looked for; by default a usual one."""
+    """First value to try at the base; by default a usual one."""
 
     drift_precision: float | None = None
     """Half-width of the drift's interval that is wanted, in octaves per doubling, such as 0.05,
@@ -203,7 +204,7 @@ class Options:
     """Weight decays at the base (adamw, sgd, ...)."""
 
     run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
-    """Rules by which learning rate, decay, epsilon and betas follow batch and duration: none, sde,
+    """Rules for how learning rate, decay, epsilon and betas follow batch and duration: none, sde,
     sqrt-batch, linear-batch, ... (`depthmup rules` lists them). By default the scheme's own."""
 
     beta1: float | None = None
@@ -225,7 +226,7 @@ class Options:
     """Fraction of training over which the learning rate first rises linearly."""
 
     seeds: int | None = None
-    """Number of repetitions, from whose scatter intervals are computed; by default 3 for a grid.
+    """Number of repetitions; their scatter gives the intervals; by default 3 for a grid.
     Where learning rates are found as the sweep goes, the most that a rate gets, by default 8."""
 
     steps: int | None = None
@@ -251,8 +252,8 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, those
-    of custom models while they train."""
+    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write every run's losses there, and a
+    custom model's while it trains."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

@@ -18,7 +18,7 @@ from depthmup.cli.spelling import as_meant, mistake, unknown_command
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Your model": {
-        "plan": "what a scheme prescribes for every parameter, and why",
+        "plan": "the factors of every parameter under a scheme, and why",
         "check": "do activations and updates scale as the scheme predicts?",
         "transfer": "does the best learning rate stay as the model grows? (trains)",
         "predict": "which way will SGD's best learning rate move? (trains nothing)",
@@ -32,7 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Theory": {
         "limit": "training at infinite width, without a network",
         "regimes": "where a pair of exponents lies, or the map of all",
-        "rules": "what each published rule says for a base and a target",
+        "rules": "the learning rates that published rules prescribe",
         "reproduce": "figures and claims of Tensor Programs VI (in a clone)",
     },
     "This installation": {
