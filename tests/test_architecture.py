@@ -60,7 +60,7 @@ TOP = {
     "_version": set(),
     "data": {"training"},
     "execution": {"records", "sweep"},
-    "from_table": {"tables", "sweep", "statistics", "rules"},
+    "from_table": {"tables", "sweep", "statistics", "records", "rules"},
     "loading": {"sweep"},
     "measure": {"model", "sweep", "statistics", "reports", "records"},
     "models": {"training"},

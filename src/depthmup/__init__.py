@@ -25,6 +25,7 @@ _LAZY = {
     "next_runs": "depthmup.tables",
     "plan": "depthmup.planning",
     "predict": "depthmup.diagnostics",
+    "score": "depthmup.from_table",
     "transfer": "depthmup.measure",
 }
 _PACKAGES = ("diagnostics", "limits", "rules")
@@ -52,6 +53,7 @@ __all__ = [
     "plan",
     "predict",
     "rules",
+    "score",
     "transfer",
 ]
 

@@ -1,9 +1,12 @@
-"""``depthmup.fit``: a report from results that a person already has; trains nothing."""
+"""``depthmup.fit`` and ``score``: results that a person already has; trains nothing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from depthmup.records import Certificate, Score
+from depthmup.records.printable import printable
 from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
@@ -11,9 +14,13 @@ from depthmup.statistics import TOLERANCE
 from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import Columns, check_tolerance, checked, own_columns, texts
 from depthmup.tables.formats import names_of
-from depthmup.tables.groups import Question, Reading, answered, listed
+from depthmup.tables.groups import Question, Reading, answered, cleaned, listed
 from depthmup.tables.predict import checked_target
-from depthmup.tables.where import parse_filter
+from depthmup.tables.score import scored
+from depthmup.tables.where import Comparison, parse_filter
+
+LARGEST_CERTIFICATE = 2**24
+"""Bytes."""
 
 
 def fit(
@@ -77,38 +84,17 @@ def fit(
 
     *Source:* the statistics are those of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
-    table = _runs_in(table)
-    reading = reading or Reading()
-    named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
-    columns = Columns(
-        axes=texts(named, "axes"),
-        lr=str(lr or ""),
-        loss=str(loss or ""),
-        seed=str(seed or ""),
-        steps=str(steps or ""),
-        by=listed(by),
-        ignore=listed(reading.ignore),
+    table, comparisons, names, question = _asked(
+        table, axes, lr, loss, seed, steps, by, where, reading or Reading()
     )
-    check_tolerance(tolerance)
-    comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
-    names = names_of(table)
-    if not (named or columns.lr or columns.loss):
-        columns = own_columns(names) or columns
-    wanted = None if target is None else checked_target(dict(target), columns.axes)
-    checked(columns, names)
+    check_tolerance(tolerance)
+    wanted = None if target is None else checked_target(dict(target), question.columns.axes)
     found = answered(
         table,
         comparisons,
         names,
-        Question(
-            columns=columns,
-            scheme=under,
-            target=wanted,
-            tolerance=tolerance,
-            reading=reading,
-            where=listed(where),
-        ),
+        replace(question, scheme=under, target=wanted, tolerance=tolerance),
     )
     return Report(
         studies=found.studies,
@@ -117,6 +103,129 @@ def fit(
         excluded=found.excluded,
         cells=found.cells,
     )
+
+
+def score(
+    certificate: Certificate | str | Path,
+    table: Any,
+    *,
+    axes: Mapping[str, str] | Sequence[str] = (),
+    lr: str = "",
+    loss: str = "",
+    seed: str = "",
+    by: str | Sequence[str] = (),
+    where: str | Sequence[str] = (),
+    reading: Reading | None = None,
+) -> Score:
+    """What became of a forecast: a certificate against runs that were made at its target.
+
+    The optimum at the target is fitted as ``fit`` does. The forecast's value ``held`` if its
+    interval holds that optimum, and ``missed`` if the two intervals do not meet; its bound held if
+    the forecast's value costs no more than the certificate said.
+
+    Args:
+        certificate: of ``transfer`` or ``fit``, or the path of its file.
+        table: the runs, as ``fit`` reads them: a DataFrame, a file, or the folder of a measurement.
+        axes, lr, loss, seed, by, where, reading: the columns, as ``fit`` has them; by default those
+            of ``report.to_pandas("runs")``, and axes are called as in the certificate.
+
+    Returns:
+        The score: both verdicts and the numbers behind them.
+
+    Raises:
+        ValueError: the certificate was refused, or is about something else than the table; the
+            table cannot be read, or has no runs at the target.
+
+    Example:
+        >>> import numpy as np, pandas as pd
+        >>> runs = pd.DataFrame(
+        ...     [(d, 2.0**k, s, 2 + 0.1 * (k + 4.1 + 0.01 * s) ** 2 + 0.001 * s)
+        ...      for d in (4, 8, 16, 32, 64) for s in range(3) for k in range(-9, 0)],
+        ...     columns=["depth", "lr", "seed", "loss"])
+        >>> columns = dict(axes=["depth"], lr="lr", loss="loss", seed="seed")
+        >>> forecast = fit(runs[runs.depth < 64], **columns, target={"depth": 64}).certificates[0]
+        >>> score(forecast, runs, lr="lr", loss="loss", seed="seed").value.value
+        'held'
+    """
+    if not isinstance(certificate, Certificate):
+        certificate = _certificate_in(Path(certificate))
+    if not certificate.issued:
+        raise ValueError(
+            "Expected a certificate that forecasts something; this one was refused: "
+            f"{certificate.refusals[0].reason}"
+        )
+    reading = reading or Reading(tuned=certificate.tuned.name)
+    table, comparisons, names, question = _asked(
+        table, axes, lr, loss, seed, "", by, where, reading, axes_else=tuple(certificate.target)
+    )
+    if set(question.columns.axes) != set(certificate.target):
+        raise ValueError(
+            f"Expected the axes of the forecast, {printable(', '.join(certificate.target))}; the "
+            f"table has {printable(', '.join(question.columns.axes))}."
+        )
+    if question.tuned != certificate.tuned:
+        raise ValueError(
+            f"Expected runs over {certificate.tuned.plural}, of which the forecast speaks; the "
+            f"table has {question.tuned.plural}."
+        )
+    groups = cleaned(table, comparisons, names, replace(question, fewest=1))[-1]
+    return scored(certificate, [group.runs for group in groups])
+
+
+def _certificate_in(path: Path) -> Certificate:
+    try:
+        if path.stat().st_size > LARGEST_CERTIFICATE:
+            raise ValueError(
+                f"Expected a certificate; {printable(str(path))} is too large for one."
+            )
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or "it is no text"
+        raise ValueError(
+            f"Expected the file of a certificate, such as certificate.json; "
+            f"{printable(str(path))}: {said}."
+        ) from None
+    return Certificate.from_json(text)
+
+
+def _asked(
+    table: Any,
+    axes: Mapping[str, str] | Sequence[str],
+    lr: str,
+    loss: str,
+    seed: str,
+    steps: str,
+    by: str | Sequence[str],
+    where: str | Sequence[str],
+    reading: Reading,
+    *,
+    axes_else: tuple[str, ...] = (),
+) -> tuple[Any, tuple[Comparison, ...], Sequence[str], Question]:
+    """A table, its filters, its columns, and which of these mean what."""
+    table = _runs_in(table)
+    named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
+    comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
+    names = names_of(table)
+    own = None if named or lr or loss else own_columns(names)
+    columns = own or Columns(
+        axes=texts(named or {axis: axis for axis in axes_else}, "axes"),
+        lr=str(lr or ""),
+        loss=str(loss or ""),
+        seed=str(seed or ""),
+        steps=str(steps or ""),
+        by=listed(by),
+        ignore=listed(reading.ignore),
+    )
+    checked(columns, names)
+    question = Question(
+        columns=columns,
+        scheme=None,
+        target=None,
+        tolerance=TOLERANCE,
+        reading=reading,
+        where=listed(where),
+    )
+    return table, comparisons, names, question
 
 
 def _runs_in(table: Any) -> Any:

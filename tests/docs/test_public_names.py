@@ -41,7 +41,7 @@ WITHOUT_SOURCE = {
         "depthmup.statistics": "drifts local_slopes",
     },
     "this package's own, derived in docs/studies (statistics.md, adaptive.md, check.md)": {
-        "depthmup": "next_runs",
+        "depthmup": "next_runs score",
         "depthmup.diagnostics": "likely_cause",
         "depthmup.statistics": "centre_error cost drift excess_loss "
         "loss_estimate next_round optima pooled_law rate_estimate",

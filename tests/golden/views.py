@@ -377,7 +377,7 @@ def _printed(*words):
 
 VERBS = (
     "check", "doctor", "fit", "limit", "merge", "next", "plan", "predict", "regimes", "report",
-    "reproduce", "rules", "transfer",
+    "reproduce", "rules", "score", "transfer",
 )  # fmt: skip
 
 

@@ -617,7 +617,7 @@ class TestFile:
             .to_json(),
             parse_constant=pytest.fail,
         )  # fmt: skip
-        assert raw["schema"] == 2
+        assert raw["schema"] == 3
         assert raw["target"] == {"width": 64, "depth": 256}
         assert [o["size"] for o in raw["optima"]] == SIZES
         regret = raw["base_regret"]
@@ -628,12 +628,12 @@ class TestFile:
 
     def test_what_lacks_a_field_is_refused(self):
         with pytest.raises(ValueError, match="it lacks base"):
-            Certificate.from_json('{"schema": 2}')
+            Certificate.from_json('{"schema": 3}')
 
-    @pytest.mark.parametrize("schema", [1, 99])
+    @pytest.mark.parametrize("schema", [2, 99])
     def test_another_schema_is_refused(self, schema):
-        text = good().to_json().replace('"schema": 2', f'"schema": {schema}')
-        with pytest.raises(ValueError, match=f"schema version 2; got {schema}"):
+        text = good().to_json().replace('"schema": 3', f'"schema": {schema}')
+        with pytest.raises(ValueError, match=f"schema version 3; got {schema}"):
             Certificate.from_json(text)
         with pytest.raises(ValueError, match="schema version"):
             Certificate.from_json("[]")

@@ -70,8 +70,8 @@ def show_everywhere() -> None:
 
 _COLOURS = {"bold red": "1;31", "bold cyan": "1;36", "bold green": "1;32", "bold yellow": "1;33"}
 _VERDICTS = {
-    "bold green": ("transfers", "pass", "certified", "consistent", "Transfers", "Pass"),
-    "bold red": ("drifts", "fail", "refused", "rejected", "Drifts", "Fail"),
+    "bold green": ("transfers", "pass", "certified", "consistent", "Transfers", "Pass", "Held"),
+    "bold red": ("drifts", "fail", "refused", "rejected", "Drifts", "Fail", "Missed"),
     "bold yellow": ("undecided", "Undecided"),
 }
 _STYLES = {word: style for style, words in _VERDICTS.items() for word in words}

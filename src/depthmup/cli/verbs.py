@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Runs that exist": {
         "fit": "the same verdict from a table of your finished runs",
+        "score": "did a certificate's forecast hold, by later runs?",
         "next": "which runs to train next, for your own trainer or queue",
         "report": "rebuild the page of a measurement, export its figures",
         "merge": "join the shards of a sweep",

@@ -9,6 +9,7 @@ from depthmup.records.judgement import Answer, Defect, JointLaw, Judgement, Note
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
+from depthmup.records.score import Fate, Score
 from depthmup.records.study import RUN_AXES, Axis, Curve, Point, Study, Window
 from depthmup.records.trial import BASE_SHAPE, Trial
 from depthmup.records.tuned import LEARNING_RATE, TUNED, Tuned, tuned, worded
@@ -31,6 +32,7 @@ __all__ = [
     "Defect",
     "Estimate",
     "Exponent",
+    "Fate",
     "JointLaw",
     "Judgement",
     "Lack",
@@ -47,6 +49,7 @@ __all__ = [
     "Record",
     "Refusal",
     "Run",
+    "Score",
     "SharpnessAt",
     "Size",
     "Status",

@@ -14,7 +14,7 @@ from depthmup.records.printable import printable
 from depthmup.records.text import html_card
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the file's layout."""
 
 
@@ -164,6 +164,8 @@ class Certificate:
         environment: versions and hardware.
         schema: version of this file's layout.
         rules: what published rules prescribe at the target.
+        data: a hash of the runs that it rests on, whatever their order.
+        date: on which this forecast was first written to a file; empty before.
     """
 
     target: Mapping[str, float]
@@ -193,6 +195,8 @@ class Certificate:
     schema: int = SCHEMA
     tuned: Tuned = LEARNING_RATE
     rules: tuple[Prescribed, ...] = ()
+    data: str = ""
+    date: str = ""
 
     def __repr__(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())

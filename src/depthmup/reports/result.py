@@ -3,6 +3,8 @@
 import html
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from depthmup.records import Study
@@ -54,7 +56,7 @@ def write_result(
         f"certificate-{i + 1}.json" if i else "certificate.json" for i, _ in enumerate(certificates)
     ]
     for name, certificate in zip(names, certificates, strict=True):
-        write_text(folder / name, certificate.to_json() + "\n")
+        write_text(folder / name, _sealed(certificate, folder / name).to_json() + "\n")
     for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
         if old.name not in names:  # of an earlier measurement in this folder
             old.unlink()
@@ -63,6 +65,18 @@ def write_result(
             within = folder / "charts" / study.axis if i else folder / "charts"
             export(study, within, formats=set(formats))
     return contents
+
+
+def _sealed(certificate: Certificate, file: Path) -> Certificate:
+    """The certificate with the date on which its file first forecast this from these runs."""
+    today = replace(certificate, date=datetime.now(UTC).date().isoformat())
+    try:
+        before = Certificate.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none, or not ours
+        return today
+    # As text, in which NaN is equal to itself.
+    texts = {replace(c, date="", environment={}).to_json() for c in (before, certificate)}
+    return today if len(texts) > 1 or not before.date else replace(today, date=before.date)
 
 
 def notebook(study: Study, *more: Study) -> str:

@@ -6,6 +6,7 @@ excess loss of any learning rate there: the valley of the largest size, moved to
 and stretched to the drawn curvature (``statistics.conclusion``).
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from depthmup.records.certificate import (
     Probe,
     Refusal,
 )
+from depthmup.records.key import digest
 from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.design_refusals import refuse_design
@@ -84,7 +86,7 @@ def calibrate(
         )
     fitted = optima(curves, chance=chance)
     measured = tuple(
-        _size_optimum(size, fitted, i, location)
+        size_optimum(size, fitted, i, location)
         for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
     lacks = refuse_measurements(measured, fitted, one_seed=one_seed, tuned=tuned)
@@ -101,7 +103,7 @@ def calibrate(
         "base": dict(base),
         "optima": measured,
         "probe": probe,
-        **_provenance(curves, about or {}),
+        **_provenance(sizes, curves, about or {}),
     }
     if laws is None or lacks:
         return Certificate(**common, refusals=(*refusals, *lacks))
@@ -111,12 +113,13 @@ def calibrate(
     return Certificate(**common, **conclusion)
 
 
-def _provenance(curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:
+def _provenance(sizes: Sequence[Size], curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:
     """What a certificate says of the measurements and the code behind it."""
     extra = dict(about)
     return {
         "log2_lrs": tuple(float(k) for k in np.unique(curves.log2_lrs[~np.isnan(curves.log2_lrs)])),
         "seeds": curves.fewest_seeds,
+        "data": _digest(sizes, curves),
         "confidence": CONFIDENCE,
         "code": {
             "depthmup": __version__,
@@ -128,7 +131,19 @@ def _provenance(curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimum:
+def _digest(sizes: Sequence[Size], curves: Curves) -> str:
+    """Of the runs as a set: size, rate and losses of each, in nine digits."""
+    rows = [
+        (sorted((axis, float(n)) for axis, n in size.items()), f"{k:.9g}", f"{loss:.9g}")
+        for size, grid, losses in zip(sizes, curves.log2_lrs, curves.losses, strict=True)
+        for k, seeds in zip(grid, losses, strict=True)
+        for loss in seeds
+        if not (np.isnan(k) or np.isnan(loss))
+    ]
+    return digest(json.dumps(sorted(rows)))
+
+
+def size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimum:
     """One size's optimum with 90% intervals, open outwards at an edge of the grid."""
     at = curvature = loss = UNKNOWN
     if location is not Place.FAILED:

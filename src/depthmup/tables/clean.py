@@ -52,8 +52,12 @@ def clean(
     tuned: Tuned,
     chance: float,
     keep: frozenset[Defect],
+    fewest: int,
 ) -> Cleaned:
-    """One group's runs, and what was wrong with its rows; ``keep`` are defects that stay."""
+    """One group's runs, and what was wrong with its rows.
+
+    ``keep`` are defects that stay; ``fewest`` is how many sizes must have an optimum.
+    """
     words = tuned.name
     rows = Rows(table=table, columns=columns, name=name, keep=keep)
     defects.numbers(rows, words)
@@ -66,7 +70,7 @@ def clean(
     defects.unsaid(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
-    _askable(rows, sizes, log2_rate, loss, words)
+    _askable(rows, sizes, log2_rate, loss, words, fewest)
     seed, law = rows.seed, None
     if scattered := rows.scattered(size):
         gathered = _gathered(rows, sizes[size], log2_rate, loss, words)
@@ -74,7 +78,7 @@ def clean(
         log2_rate, loss = gathered.log2_rate, np.exp(gathered.log_loss)
         seed, settings = np.full_like(seed, -1), {}
     curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
-    _enough(rows, curves, log2_rate, words)
+    _enough(rows, curves, log2_rate, words, fewest)
     runs = Runs(
         name=name,
         title=name or "All runs",
@@ -140,9 +144,11 @@ def _named(columns: Columns, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(columns.axes, map(number, values), strict=True))
 
 
-def _askable(rows: Rows, sizes: Array, log2_rate: Array, loss: Array, tuned: str) -> None:
-    """Refuse rows of one size, one rate, or no finite loss."""
-    if len(sizes) < 2:
+def _askable(
+    rows: Rows, sizes: Array, log2_rate: Array, loss: Array, tuned: str, fewest: int
+) -> None:
+    """Refuse rows of too few sizes, one rate, or no finite loss."""
+    if len(sizes) < fewest:
         axes = rows.columns.axes
         only = ", ".join(f"{a} {v:g}" for a, v in zip(axes, sizes[0], strict=True))
         raise ValueError(
@@ -181,15 +187,15 @@ def _gathered(rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: s
     return found
 
 
-def _enough(rows: Rows, curves: Curves, log2_rate: Array, tuned: str) -> None:
+def _enough(rows: Rows, curves: Curves, log2_rate: Array, tuned: str, fewest: int) -> None:
     """Refuse sizes that have no optimum, neither of their own nor together."""
     rates = (~np.isnan(curves.log2_lrs)).sum(-1)
     pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.columns.axes)
-    if (rates >= FEWEST_RATES).sum() < 2 and not (pooled and len(np.unique(log2_rate)) > 2):
+    if (rates >= FEWEST_RATES).sum() < fewest and not (pooled and len(np.unique(log2_rate)) > 2):
+        at = "at two sizes or more, or two at many" if fewest > 1 else "at the size"
         raise ValueError(
-            f"Expected at least three values of the {tuned} at two sizes or more, or two at many"
-            f"{rows.of_group}; of {len(rates)} sizes fewer have. Is every column named as an axis "
-            "one?"
+            f"Expected at least three values of the {tuned} {at}{rows.of_group}; of {len(rates)} "
+            "sizes fewer have. Is every column named as an axis one?"
         )
 
 

@@ -85,6 +85,8 @@ class Question:
     tolerance: float
     reading: Reading
     where: tuple[str, ...] = ()
+    fewest: int = 2
+    """Sizes that a group needs: one, where nothing is asked of how the optimum moves."""
 
     @property
     def tuned(self) -> Tuned:
@@ -110,9 +112,7 @@ def answered(
 ) -> Answered:
     """The studies of a table."""
     columns = question.columns
-    source = _read(table, columns, comparisons, names)
-    rows = _filtered(source, comparisons)
-    groups = [_group(part, name, question) for name, part in _groups(rows, columns)]
+    source, rows, groups = cleaned(table, comparisons, names, question)
     # One group that cannot be fitted is a result beside the others; none at all is an error.
     if all(group.runs.problem for group in groups):
         raise ValueError(groups[0].runs.problem)
@@ -144,6 +144,15 @@ def answered(
         excluded=excluded,
         cells=_cells(source, excluded),
     )
+
+
+def cleaned(
+    table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
+) -> tuple[Table, Table, list[Cleaned]]:
+    """A table, its rows that satisfy the filter, and the groups of these."""
+    source = _read(table, question.columns, comparisons, names)
+    rows = _filtered(source, comparisons)
+    return source, rows, [_group(part, n, question) for n, part in _groups(rows, question.columns)]
 
 
 def _config(question: Question, *, rows: int, excluded: int) -> dict[str, object]:
@@ -186,6 +195,7 @@ def _group(part: Table, name: str, question: Question) -> Cleaned:
                 tuned=question.tuned,
                 chance=reading.chance,
                 keep=reading.kept_defects,
+                fewest=question.fewest,
             )
     except ValueError as error:
         none = Curves(log2_lrs=np.zeros((0, 0)), losses=np.zeros((0, 0, 0)))

@@ -1,0 +1,70 @@
+"""``depthmup score``: did the forecast hold?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from depthmup.cli.output import print_json, show
+from depthmup.cli.sizes import parse_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Judge a forecast: a certificate against runs that were made at its target later.
+
+    Fits the optimum at the target as `depthmup fit` does. The value held if the forecast's interval
+    holds that optimum; the bound held if training with the forecast's value costs no more.
+
+        depthmup score runs/first/certificate.json runs/large
+        depthmup score certificate.json large.csv --lr lr --loss final_loss --seed seed
+    """
+
+    certificate: Annotated[Path, tyro.conf.Positional]
+    """The certificate.json that `depthmup transfer` or `depthmup fit` wrote."""
+
+    table: Annotated[Path, tyro.conf.Positional]
+    """The runs: a CSV, JSON lines or Parquet file, or the --out folder of `depthmup transfer`."""
+
+    axes: tuple[str, ...] = ()
+    """The columns of the sizes: AXIS=COLUMN; by default they are called as in the certificate."""
+
+    lr: str = ""
+    """The column of the tuned hyperparameter."""
+
+    loss: str = ""
+    """The column of the final loss."""
+
+    seed: str = ""
+    """The column of the seed, if runs were repeated."""
+
+    by: tuple[str, ...] = ()
+    """Columns whose values make groups."""
+
+    where: tuple[str, ...] = ()
+    """Only rows that satisfy all of these, such as "optimizer == adamw"."""
+
+    json: bool = False
+    """Print the result as JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    from depthmup.from_table import score
+    from depthmup.records.codec import strict
+
+    result = score(
+        options.certificate,
+        options.table,
+        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
+        lr=options.lr,
+        loss=options.loss,
+        seed=options.seed,
+        by=options.by,
+        where=options.where,
+    )
+    if options.json:
+        print_json(strict(result.to_dict()))
+    else:
+        show(result.summary())
+    return 0

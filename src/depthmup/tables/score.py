@@ -1,0 +1,73 @@
+"""A certificate, judged by runs that were made at its target after it was written."""
+
+import math
+
+import numpy as np
+
+from depthmup.records import UNKNOWN, Certificate, Estimate, Fate, Place, Score
+from depthmup.records.certificate import size_text
+from depthmup.records.printable import printable
+from depthmup.statistics.certificate import size_optimum
+from depthmup.statistics.cost import centre_error, cost
+from depthmup.statistics.study import Runs
+
+
+def scored(certificate: Certificate, groups: list[Runs]) -> Score:
+    """The certificate against the one group of a table that its target's runs are in."""
+    runs = _group_of(certificate, groups)
+    if runs.problem:
+        raise ValueError(runs.problem)
+    if certificate.target not in runs.sizes:
+        there = "; ".join(size_text(size) for size in runs.sizes[-5:])
+        raise ValueError(
+            f"Expected runs at the forecast's target, {printable(size_text(certificate.target))}; "
+            f"the table has none. Its largest sizes: {printable(there)}."
+        )
+    i = runs.sizes.index(certificate.target)
+    fitted, curves = runs.optima, runs.fitted
+    place = fitted.places()[i]
+    best = size_optimum(runs.sizes[i], fitted, i, place)
+    if place is Place.FAILED:
+        raise ValueError(
+            f"Expected runs that train at {printable(size_text(certificate.target))}; none does."
+        )
+    excess, bound = UNKNOWN, Fate.UNDECIDED
+    if place is Place.INTERIOR:
+        away = math.log2(certificate.value.value) - float(fitted.at[i])
+        nats = cost(fitted, i, away, centre_error(fitted, i), certificate.confidence)
+        level = best.loss.value
+        excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
+        most = certificate.penalty.high
+        missed = Fate.MISSED if excess.low > most else Fate.UNDECIDED
+        bound = Fate.HELD if excess.value <= most else missed
+    return Score(
+        certificate=certificate,
+        best=best,
+        excess=excess,
+        rates=int((~np.isnan(curves.log2_lrs[i])).sum()),
+        seeds=int(curves.seeds[i].sum()),
+        value=_fate(certificate.value, best.log2_lr),
+        bound=bound,
+    )
+
+
+def _fate(forecast: Estimate, best: Estimate) -> Fate:
+    """Whether an interval of values holds an optimum that is known with an interval of its own."""
+    low, high = math.log2(forecast.low), math.log2(forecast.high)
+    if best.outside(low, high):
+        return Fate.MISSED
+    as_sharp = best.high - best.low <= high - low
+    return Fate.HELD if low <= best.value <= high and as_sharp else Fate.UNDECIDED
+
+
+def _group_of(certificate: Certificate, groups: list[Runs]) -> Runs:
+    """The group that the forecast is about: by its name, or the only one."""
+    about = {certificate.title, certificate.scheme}
+    named = [runs for runs in groups if {runs.name, runs.title} & about]
+    found = named if len(named) == 1 else groups
+    if len(found) > 1:
+        names = ", ".join(printable(runs.name) for runs in groups)
+        raise ValueError(
+            f"Expected the runs of one variant; the table has {names}. Pick one with a filter."
+        )
+    return found[0]

@@ -1,0 +1,167 @@
+"""Forecasts against runs made later: what held, what did not, and what nobody can tell."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import depthmup
+from depthmup.cli import main
+from depthmup.records import Certificate, Estimate
+from depthmup.records.score import Fate
+from depthmup.reports.result import _sealed
+
+COLUMNS = {"lr": "lr", "loss": "loss", "seed": "seed"}
+TARGET = {"depth": 64}
+
+
+def runs(depths=(4, 8, 16, 32, 64), *, slope=-0.5, seeds=3, noise=0.05, draw=0, rates=(-11, -1)):
+    """Valleys whose optimum is known: log2 of the best rate is -4 + slope * log2(depth / 4)."""
+    rng = np.random.default_rng(draw)
+    rows = []
+    for depth in depths:
+        for seed in range(seeds):
+            best = -4 + slope * math.log2(depth / 4) + noise * rng.standard_normal()
+            level = 2 + 0.002 * rng.standard_normal()
+            for k in range(*rates):
+                rows.append((depth, 2.0**k, seed, level * math.exp(0.02 * (k - best) ** 2)))
+    return pd.DataFrame(rows, columns=["depth", "lr", "seed", "loss"])
+
+
+def forecast(table, **options):
+    small = table[table.depth < 64]
+    report = depthmup.fit(small, axes=["depth"], **COLUMNS, target=TARGET, **options)
+    (certificate,) = report.certificates
+    assert certificate.issued, certificate
+    return certificate
+
+
+def test_forecasts_hold_as_often_as_they_say():
+    """90% intervals: of 30 at least 22, which a rate of 90% misses once in 500 times."""
+    scores = []
+    for draw in range(30):
+        table = runs(draw=draw)
+        scores.append(depthmup.score(forecast(table), table, **COLUMNS))
+    assert sum(each.value is Fate.HELD for each in scores) >= 22
+    assert sum(each.bound is Fate.HELD for each in scores) >= 22
+    best = np.array([each.best.log2_lr.value for each in scores])
+    # By how the runs were made: -4 - 0.5 * 4.
+    assert abs(best.mean() + 6) < 0.05
+
+
+@pytest.mark.parametrize("octaves", [-2.0, 2.0])
+def test_a_forecast_that_is_wrong_is_missed(octaves):
+    table = runs()
+    right = forecast(table)
+    moved = replace(
+        right.predicted,
+        value=right.predicted.value + octaves,
+        low=right.predicted.low + octaves,
+        high=right.predicted.high + octaves,
+    )
+    score = depthmup.score(replace(right, predicted=moved), table, **COLUMNS)
+    assert (score.value, score.bound) == (Fate.MISSED, Fate.MISSED)
+    # By how the runs were made; the optimum of three seeds is known to 0.05 octaves.
+    assert score.excess.value == pytest.approx(math.expm1(0.02 * (moved.value + 6) ** 2), rel=0.1)
+
+
+def test_what_was_run_too_coarsely_or_beside_the_optimum_decides_nothing():
+    table = runs()
+    certificate = forecast(table)
+    edge = runs((64,), rates=(-6, -1))  # the lowest rate is the best one that was run
+    assert depthmup.score(certificate, edge, **COLUMNS).value is Fate.UNDECIDED
+    beyond = runs((64,), rates=(-4, 2))  # and here the forecast lies on the other side
+    assert depthmup.score(certificate, beyond, **COLUMNS).value is not Fate.HELD
+    sharp = replace(certificate, predicted=Estimate(value=-6.0, low=-6.0001, high=-5.9999))
+    assert depthmup.score(sharp, table, **COLUMNS).value is not Fate.HELD
+
+
+def test_the_data_behind_a_forecast_are_known_by_their_hash():
+    table = runs()
+    first = forecast(table).data
+    assert len(first) == 32
+    assert forecast(table.sample(frac=1, random_state=1)).data == first
+    changed = table.copy()
+    changed.loc[7, "loss"] *= 1.0001
+    assert forecast(changed).data != first
+    # The target's own runs are no part of it.
+    assert forecast(table.assign(loss=table.loss.where(table.depth < 64, 9.0))).data == first
+
+
+def test_a_file_keeps_its_date_as_long_as_it_forecasts_the_same(tmp_path):
+    table = runs()
+    file = tmp_path / "certificate.json"
+    today = _sealed(forecast(table), file)
+    assert today.date
+    file.write_text(replace(today, date="2025-01-31").to_json())
+    assert _sealed(forecast(table), file).date == "2025-01-31"
+    changed = table.assign(loss=table.loss * 1.001)
+    assert _sealed(forecast(changed), file).date == today.date
+    file.write_text("{}")
+    assert _sealed(forecast(table), file).date == today.date
+
+
+def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
+    table = runs()
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    table[table.depth < 64].to_csv(small, index=False)
+    table[table.depth == 64].to_csv(large, index=False)
+    columns = ["--lr", "lr", "--loss", "loss", "--seed", "seed"]
+    out = tmp_path / "out"
+    fit = ["fit", str(small), "--axes", "depth", *columns, "--target", "depth=64"]
+    assert main([*fit, "--out", str(out)]) == 0
+    certificate = Certificate.from_json((out / "certificate.json").read_text())
+    capsys.readouterr()
+    words = ["score", str(out / "certificate.json"), str(large), *columns]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"Forecast of {certificate.date} for depth 64: learning rate 0.0")
+    assert "\nHeld: the best one there is 0.0" in said
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["value"], told["bound"], told["data"]) == ("held", "held", certificate.data)
+    assert told["measured"]["low"] < 2.0**-6 < told["measured"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t[t.depth < 64], "Expected runs at the forecast's target, depth 64"),
+        (lambda t: t.rename(columns={"depth": "layers"}), "depth"),
+        (lambda t: t.assign(loss=math.inf), "finite loss"),
+    ],
+)
+def test_tables_that_cannot_judge_are_refused(change, said):
+    table = runs()
+    with pytest.raises(ValueError, match=said):
+        depthmup.score(forecast(table), change(table), **COLUMNS)
+
+
+def test_what_is_no_forecast_is_refused(tmp_path):
+    table = runs()
+    certificate = forecast(table)
+    refused = depthmup.fit(
+        runs((4, 8), noise=0.4, seeds=2), axes=["depth"], **COLUMNS, target={"depth": 4096}
+    ).certificates[0]
+    assert not refused.issued
+    with pytest.raises(ValueError, match="this one was refused"):
+        depthmup.score(refused, table, **COLUMNS)
+    other = depthmup.fit(
+        table[table.depth < 64], axes=["depth"], **COLUMNS, target=TARGET,
+        reading=depthmup.tables.Reading(tuned="weight decay"),
+    ).certificates[0]  # fmt: skip
+    with pytest.raises(ValueError, match="of which the forecast speaks"):
+        depthmup.score(other, table, **COLUMNS, reading=depthmup.tables.Reading())
+    assert depthmup.score(other, table, **COLUMNS).value is Fate.HELD
+    two = pd.concat([table.assign(kind="a"), table.assign(kind="b")])
+    with pytest.raises(ValueError, match="one variant; the table has kind a, kind b"):
+        depthmup.score(certificate, two, **COLUMNS, by="kind")
+    assert depthmup.score(certificate, two, **COLUMNS, by="kind", where="kind == a")
+    for name, text in {"none.json": None, "text.json": "x", "list.json": "[]"}.items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match="Expected"):
+            depthmup.score(tmp_path / name, table, **COLUMNS)
