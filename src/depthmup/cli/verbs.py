@@ -77,8 +77,8 @@ def overview() -> str:
     lines += ["", "Examples", *(f"  {example}" for example in EXAMPLES)]
     lines += [
         "",
-        "depthmup COMMAND --help shows its options and examples; depthmup --version the",
-        "version. Lists may be written 8 16 32 or 8,16,32.",
+        "Options and examples: depthmup COMMAND --help. Version: depthmup --version.",
+        "Lists may be written 8 16 32 or 8,16,32.",
     ]
     return "\n".join(lines)
 

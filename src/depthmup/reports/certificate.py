@@ -8,7 +8,7 @@ from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.records.finding import Estimate, change, in_percent
 from depthmup.records.text import aligned
-from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
+from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
 from depthmup.reports.sentences import number, rate, rate_interval
 from depthmup.reports.theme import PAGE
@@ -145,33 +145,21 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
     """
     issued, tuned = certificate.issued, certificate.tuned
     sentences = certificate_sentences(certificate)
-    plots = []
-    if certificate.law or any(o.log2_lr.known for o in certificate.optima):
-        fitted = (
-            " Dashed: the fitted law, with its 90% band, which grows with the distance; diamond: "
-            "its prediction."
+    drawn = {"law": law_chart, "penalty": excess_loss_chart}
+    if not certificate.law and not any(o.log2_lr.known for o in certificate.optima):
+        del drawn["law"]
+    if not certificate.penalty_curve:
+        del drawn["penalty"]
+    said = certificate_words(certificate)
+    plots = [
+        Plot(
+            name=f"{name}-{which}",
+            title=said[which][0],
+            lead=said[which][1],
+            chart=draw(certificate, style=PAGE),
         )
-        plots.append(
-            Plot(
-                name=f"{name}-law",
-                title="The law, up to the target",
-                lead=f"Dots: the best {tuned.name} of each size, with its 90% interval over seeds."
-                + (fitted if issued else ""),
-                chart=law_chart(certificate, style=PAGE),
-            )
-        )
-    if certificate.penalty_curve:
-        plots.append(
-            Plot(
-                name=f"{name}-penalty",
-                title=f"What {tuned.one} costs there",
-                lead=(
-                    f"The loss above the best at {size_text(certificate.target)}, as predicted, "
-                    f"with its 90% band. Blue: where the best {tuned.name} is expected."
-                ),
-                chart=excess_loss_chart(certificate, style=PAGE),
-            )
-        )
+        for which, draw in drawn.items()
+    ]
     axes = tuple(certificate.base)
     numbers = [
         {

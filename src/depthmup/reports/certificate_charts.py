@@ -1,6 +1,7 @@
 """The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,28 @@ CAP = 4.0
 divergence it grows without bound and would squash the rest."""
 
 
+def certificate_words(certificate: Certificate) -> dict[str, tuple[str, str]]:
+    """The title and the caption of both charts."""
+    tuned = certificate.tuned
+    law = f"Dots: the best {tuned.name} of each size, with its 90% interval over seeds."
+    if certificate.issued:
+        law += (
+            " Dashed: the fitted law, with its 90% band, which grows with the distance. Diamond: "
+            "its prediction."
+        )
+    penalty = (
+        "The loss above the best at the target, as predicted, with its 90% band. Blue: where the "
+        f"best {tuned.name} is expected."
+    )
+    return {
+        "law": ("The law, up to the target", law),
+        "penalty": (f"The cost of {tuned.one} at the target", penalty),
+    }
+
+
 def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
     """The best value against size, the fitted law and its 90% band, to the target."""
+    title, caption = certificate_words(certificate)["law"]
     axis, positions, target = _positions(certificate)
     points, band, (low, high) = _law_rows(certificate, positions)
     name, unit = certificate.tuned.name, certificate.rate_unit
@@ -41,14 +62,15 @@ def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
         colours={certificate.scheme: BLUE},
         shapes={certificate.scheme: "circle"},
         description=f"Best {name} against size with the fitted law, up to the target",
-        title="The law, and what it predicts at the target",
-        subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
+        title=title,
+        subtitle=textwrap.wrap(caption, 100),
     )
     return draw(chart, style)
 
 
 def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
     """The predicted excess loss of each learning rate at the target, with its 90% band."""
+    title, caption = certificate_words(certificate)["penalty"]
     rows, top = _excess_rows(certificate)
     p, name, unit = certificate.predicted, certificate.tuned.name, certificate.rate_unit
     log2 = [math.log2(row["x"]) for row in rows]
@@ -76,8 +98,8 @@ def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any
         x=plain(Axis(low=min(log2), high=max(log2)), f"{name} at the base", grid=False),
         y=Axis(title="loss above the best", low=0, high=top, format=".2~p"),
         description=f"Predicted loss above the best at the target against {name}",
-        title=f"What {certificate.tuned.one} costs at the target",
-        subtitle=[f"Grey: 90% band. Blue: interval of the predicted best {name}."],
+        title=title,
+        subtitle=textwrap.wrap(caption, 100),
     )  # fmt: skip
     return draw(chart, style)
 

@@ -1,6 +1,7 @@
 """The charts of a study, one definition for the page, for files and for papers."""
 
 import math
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,46 @@ from depthmup.reports.study_rows import (
     transfers,
 )
 from depthmup.reports.theme import SCREEN, Style, tone
+
+_WORDS = {
+    "rates": (
+        "Where the minima line up, {the} transfers",
+        "Training loss against {tuned}, one panel per scheme. Diamonds: the best {tuned} of each "
+        "{axis}, with its interval. Dashed: the optimum of {axis} {base:.10g}. Shaded: the "
+        "interval over seeds. Crosses on top: every seed diverged.",
+    ),
+    "transfer": (
+        "Flat lines transfer, slopes drift",
+        "The best {tuned} at each {axis}, with its interval over seeds. Grey: the tolerance, "
+        "{band} per doubling away from {axis} {base:.10g}. Triangles: on the edge of the grid. "
+        "Crosses: nothing trains.",
+    ),
+    "loss": (
+        "{better}",
+        "The loss at each {axis}'s own best {tuned}, with its interval over seeds. Crosses: "
+        "nothing trains.",
+    ),
+    "drift": (
+        "Does the interval stay inside the band?",
+        "Change of the best {tuned} per doubling of {axis}, with 95% intervals. A scheme transfers "
+        "when its whole interval lies in the grey band, {band}; it drifts when the whole interval "
+        "lies outside.",
+    ),
+}
+
+
+def words(study: Study, name: str) -> dict[str, Any]:
+    """The title of a chart and its caption, which pages, pictures and figures share."""
+    named = {
+        "the": study.tuned.the,
+        "tuned": study.tuned.name,
+        "axis": study.axis,
+        "base": base_size(study),
+        "band": change_span(-study.tolerance, study.tolerance),
+        "better": is_larger_better(study.axis),
+    }
+    title, caption = (text.format(**named) for text in _WORDS[name])
+    return {"title": title, "subtitle": textwrap.wrap(caption, 100)}
 
 
 def size_colours(study: Study) -> dict[float, str]:
@@ -75,12 +116,7 @@ def loss_against_rate(study: Study, *, window: int | None = None, style: Style =
         [rate_chart(study, t.scheme, window=chosen) for t in schemes],
         style,
         columns=2 if len(schemes) > 1 else 1,
-        title=f"Where the minima line up, {study.tuned.the} transfers",
-        subtitle=[
-            f"Training loss against {study.tuned.name}. Diamonds: the optimum, with its interval.",
-            f"Dashed: the optimum at {study.axis} {base_size(study):.10g}. "
-            "Crosses on top: every seed diverged.",
-        ],
+        **words(study, "rates"),
     )
 
 
@@ -219,7 +255,6 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
     points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
     # made them differ, their mean.
-    band = change_span(-study.tolerance, study.tolerance)
     wedge: list[Row] = []
     for index in range(len(study.windows)):
         at_base = [r for r in points if r["window"] == index and r[axis] == base]
@@ -241,12 +276,7 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
         _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
-        title="Flat lines transfer, slopes drift",
-        subtitle=[
-            f"Best {study.tuned.name} against {axis}. Grey: the tolerance, {band} per doubling "
-            f"away from {axis} {base:.10g}.",
-            "Triangles: on the edge of the grid. Crosses: nothing trains.",
-        ],
+        **words(study, "transfer"),
         window=window_of(study, window),
     )
     return draw(chart, style)
@@ -274,10 +304,7 @@ def loss_against_size(study: Study, *, window: int | None = None, style: Style =
         _series(study, points, failed),
         y=replace(axis, top=axis.at(1.09)),
         description=f"Best loss against {study.axis}, one line per scheme",
-        title=is_larger_better(study.axis),
-        subtitle=[
-            f"Loss at each {study.axis}'s own best {study.tuned.name}. Crosses: nothing trains."
-        ],
+        **words(study, "loss"),
         window=window_of(study, window),
     )
     return draw(chart, style)
@@ -360,7 +387,6 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         400
     """
     rows, names, axis = _drift_rows(study)
-    allowed = change_span(-study.tolerance, study.tolerance)
     band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
     tips = [
         ("title", "scheme", ""),
@@ -385,8 +411,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         y=Axis(names=True),
         height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
         description="Drift per scheme with its 95% interval",
-        title="Does the interval stay inside the band?",
-        subtitle=[f"95% intervals. Grey: the tolerance, {allowed}."],
+        **words(study, "drift"),
         window=window_of(study, window),
     )  # fmt: skip
     return draw(chart, style)

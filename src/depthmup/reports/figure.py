@@ -7,19 +7,20 @@ from typing import Any, Literal
 
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import change_span, in_percent
-from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
+from depthmup.records.finding import in_percent
+from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
 from depthmup.reports.charts import (
     drift,
     loss_against_rate,
     loss_against_size,
     optimum_against_size,
+    words,
 )
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.growth import growth_chart
 from depthmup.reports.sentences import headline
 from depthmup.reports.slices import drawn
-from depthmup.reports.study_rows import base_size, transfers
+from depthmup.reports.study_rows import transfers
 from depthmup.reports.theme import FIGURES, Style
 
 Kind = Literal["paper", "slide"]
@@ -89,19 +90,13 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     style = _style_of(kind)
     if name not in _STUDY:
         raise ValueError(f"Expected a figure's name, one of {', '.join(_STUDY)}; got {name!r}.")
-    draw, says = _STUDY[name]
-    chart = draw(study if name == "drift" else drawn(study), style=style)
+    chart = _STUDY[name](study if name == "drift" else drawn(study), style=style)
     verdicts = "; ".join(
         f"{t.title} {t.verdict.value}, {in_percent(t.drift)}" for t in transfers(study)
     )
-    named = {
-        "axis": study.axis,
-        "base": base_size(study),
-        "band": change_span(-study.tolerance, study.tolerance),
-        "tuned": study.tuned.name,
-    }
     caption = (
-        f"{says.format(**named)} {headline(study)} Change per doubling of {study.axis}: {verdicts}."
+        f"{' '.join(words(study, name)['subtitle'])} {headline(study)} Change per doubling of "
+        f"{study.axis}: {verdicts}."
     )
     return Figure(chart=chart, caption=caption)
 
@@ -127,17 +122,9 @@ def certificate_figure(
     """
     from depthmup.reports.certificate import certificate_headline
 
-    style = _style_of(kind)
     draw = law_chart if name == "law" else excess_loss_chart
-    says = (
-        f"The best {certificate.tuned.name} of each size with its 90% interval over seeds; dashed, "
-        "the fitted law with its 90% band; diamond, the prediction."
-        if name == "law"
-        else "The loss above the best at the target, as predicted, with its 90% band."
-    )
-    return Figure(
-        chart=draw(certificate, style=style), caption=f"{says} {certificate_headline(certificate)}"
-    )
+    caption = f"{certificate_words(certificate)[name][1]} {certificate_headline(certificate)}"
+    return Figure(chart=draw(certificate, style=_style_of(kind)), caption=caption)
 
 
 def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
@@ -183,25 +170,9 @@ def _rates(study: Study, *, style: Style) -> Any:
     return loss_against_rate(study, style=replace(style, width=width, height=round(width * 0.85)))
 
 
-_STUDY: Mapping[str, tuple[Callable[..., Any], str]] = {
-    "transfer": (
-        optimum_against_size,
-        "The best {tuned} at each {axis}, with its interval over seeds. Grey: {band} per "
-        "doubling away from {axis} {base}; triangles: on the edge of the grid; "
-        "crosses: nothing trains.",
-    ),
-    "rates": (
-        _rates,
-        "Training loss against {tuned}; the band is the interval over seeds, diamonds are "
-        "the optima, the dashed line stands at the optimum of {axis} {base}.",
-    ),
-    "loss": (
-        loss_against_size,
-        "The loss at each {axis}'s own best {tuned}, with its interval over seeds.",
-    ),
-    "drift": (
-        lambda study, style: drift(study, style=replace(style, height=None)),
-        "Drift of the best {tuned} per doubling of {axis}, with 95% intervals; the grey "
-        "band is the tolerance, {band}.",
-    ),
+_STUDY: Mapping[str, Callable[..., Any]] = {
+    "transfer": optimum_against_size,
+    "rates": _rates,
+    "loss": loss_against_size,
+    "drift": lambda study, style: drift(study, style=replace(style, height=None)),
 }

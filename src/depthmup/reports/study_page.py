@@ -6,7 +6,6 @@ from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import change_span
 from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import (
     drift,
@@ -16,6 +15,7 @@ from depthmup.reports.charts import (
     scheme_colours,
     scheme_shapes,
     size_colours,
+    words,
 )
 from depthmup.reports.findings import (
     bend_sentence,
@@ -33,14 +33,13 @@ from depthmup.reports.sentences import (
     best_rate,
     headline,
     interval,
-    is_larger_better,
     number,
     rate_interval,
     regret_sentence,
     significant,
 )
 from depthmup.reports.slices import drawn
-from depthmup.reports.study_rows import base_size, question, size_of, title_of, transfers
+from depthmup.reports.study_rows import question, size_of, title_of, transfers
 from depthmup.reports.theme import PAGE, sign
 
 _PLACES = {
@@ -233,10 +232,13 @@ def _notes(studies: Sequence[Study]) -> list[Section]:
 def _charts(study: Study, *, prefix: str) -> list[Section]:
     """Losses against the rate, optima and best losses against size, and the drifts."""
     whole, study = study, drawn(study)
-    axis, tuned, base = study.axis, study.tuned, base_size(study)
-    band = change_span(-study.tolerance, study.tolerance)
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
+
+    def heading(name: str) -> dict[str, Any]:
+        said = words(study, name)
+        return {"title": said["title"], "lead": " ".join(said["subtitle"])}
+
     panels = [
         Plot(
             name=f"{prefix}panel-{i}",
@@ -246,60 +248,35 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
         )
         for i, t in enumerate(transfers(study))
     ]
+    pair = [
+        Plot(**heading(name), name=f"{prefix}{id_}", legend=signs, chart=draw(study, style=PAGE))
+        for name, id_, draw in (
+            ("transfer", "optimum", optimum_against_size),
+            ("loss", "loss", loss_against_size),
+        )
+    ]
     return [
         Section(
-            title=f"Where the minima line up, {tuned.the} transfers",
-            lead=(
-                f"Training loss against {tuned.name}, one panel per scheme on shared axes. A "
-                f"diamond marks the best {tuned.name} of each {axis}, with its interval; the "
-                f"dashed line stands at the optimum of {axis} {base:.10g}. Shaded: the interval "
-                "over seeds."
-            ),
+            **heading("rates"),
             legend=[
                 *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
                 ("some seeds diverged", "○", ""),
                 ("all diverged", "×", ""),
                 ("loss beyond the axis", "△", ""),
             ],
-            legend_of=axis,
+            legend_of=study.axis,
             plots=panels,
             layout="panels",
         ),
+        Section(layout="pair", plots=pair),
         Section(
-            layout="pair",
+            **heading("drift"),
             plots=[
                 Plot(
-                    name=f"{prefix}optimum",
-                    title="Flat lines transfer, slopes drift",
-                    lead=(
-                        f"The best {tuned.name} at each {axis}, with its interval. Grey: the "
-                        f"tolerance, {band} per doubling away from {axis} "
-                        f"{base:.10g}. Triangles lie on the edge of the grid, crosses mark {axis}s "
-                        "at which nothing trains."
-                    ),
-                    legend=signs,
-                    chart=optimum_against_size(study, style=PAGE),
-                ),
-                Plot(
-                    name=f"{prefix}loss",
-                    title=is_larger_better(axis),
-                    lead=(
-                        f"The loss at each {axis}’s own best {tuned.name}. A good scheme keeps "
-                        f"improving with {axis}. Crosses mark {axis}s at which nothing trains."
-                    ),
-                    legend=signs,
-                    chart=loss_against_size(study, style=PAGE),
-                ),
+                    name=f"{prefix}drift",
+                    chart=drift(replace(whole, axis=study.axis), style=PAGE),
+                )
             ],
-        ),
-        Section(
-            title="Does the interval stay inside the band?",
-            lead=(
-                f"Drift of the best {tuned.name} per doubling of {axis}, with 95% intervals. A "
-                "scheme transfers when its whole interval lies in the grey band, "
-                f"{band}; it drifts when the whole interval lies outside."
-            ),
-            plots=[Plot(name=f"{prefix}drift", chart=drift(replace(whole, axis=axis), style=PAGE))],
         ),
     ]
 
