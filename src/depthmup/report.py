@@ -34,7 +34,7 @@ from depthmup.reports.findings import ROWS, prediction_rows
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.tables import text
 from depthmup.statistics.groups import AcrossGroups, across_groups
-from depthmup.statistics.study import Runs
+from depthmup.statistics.runs import Runs
 from depthmup.sweep import (
     MAIN_STORE,
     Losses,

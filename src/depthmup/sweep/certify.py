@@ -10,8 +10,8 @@ from depthmup.records import RUN_AXES, Certificate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
+from depthmup.statistics.runs import Runs
 from depthmup.statistics.sharpening import FINEST
-from depthmup.statistics.study import Runs
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question

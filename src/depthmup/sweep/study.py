@@ -12,7 +12,8 @@ from depthmup.records.judgement import Judgement, Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import Claim, claims
 from depthmup.statistics import TOLERANCE, Curves
-from depthmup.statistics.study import Runs, far_sizes, judged, window
+from depthmup.statistics.runs import Runs
+from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.sweep import Losses, Records, Sweep
 

@@ -12,10 +12,10 @@ from depthmup.records.printable import printable
 from depthmup.statistics import Curves
 from depthmup.statistics.intervals import Array, Flags
 from depthmup.statistics.pooled import Pooled
+from depthmup.statistics.runs import FEWEST_RATES, Runs, is_sought
 from depthmup.statistics.scattered import Gathered, gather
 from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
-from depthmup.statistics.study import FEWEST_RATES, Runs, is_sought
 from depthmup.statistics.table import curves_of
 from depthmup.tables import defects
 from depthmup.tables.columns import Columns
@@ -226,8 +226,7 @@ def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:
 def _of_losses(runs: Runs) -> list[Note]:
     """Sizes whose losses are in another unit: their optimum is where it is, so they are kept."""
     fitted = runs.optima
-    inside = np.array([place is Place.INTERIOR for place in fitted.places()])
-    centre = np.where(inside, fitted.centre, np.nan)
+    centre = np.where(runs.inside, fitted.centre, np.nan)
     slips = slipped_losses(
         np.log2(runs.array),
         fitted.curves.log2_lrs,

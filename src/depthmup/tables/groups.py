@@ -17,11 +17,12 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
 from depthmup.statistics import Curves
 from depthmup.statistics.groups import WORTH_A_NOTE, across_groups, across_groups_sentence
-from depthmup.statistics.study import Runs, far_sizes, judged, window
+from depthmup.statistics.runs import Runs
+from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
 from depthmup.tables.columns import CHANCE, RATES, TITLE, Columns, propose
-from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse, usable
+from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
 from depthmup.tables.question import fixed_of, question_of
 from depthmup.tables.read import Table, read
@@ -222,7 +223,7 @@ def _partners(group: Cleaned) -> list[tuple[str, ...]]:
     runs = group.runs
     if runs.problem or runs.base is not None:
         return []
-    return confounded(runs.array[usable(runs)], list(runs.sizes[0]))
+    return confounded(runs.array[runs.inside], list(runs.sizes[0]))
 
 
 def _laws(group: Cleaned, question: Question) -> tuple[JointLaw | None, bool]:

@@ -6,25 +6,21 @@ from itertools import combinations
 
 import numpy as np
 
-from depthmup.records import UNKNOWN, Estimate, Place, Transfer, Tuned
+from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned
 from depthmup.records.certificate import Slope
 from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
+from depthmup.statistics.along import UNEVEN
 from depthmup.statistics.drift import drift_unit, judge
-from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.intervals import Array
 from depthmup.statistics.pooled import Pooled
-from depthmup.statistics.study import FEWEST_RATES, UNEVEN, Runs
+from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.tables.clean import number
-
-
-def usable(runs: Runs) -> Flags:
-    """Sizes whose optimum lies inside its grid."""
-    return np.array([place is Place.INTERIOR for place in runs.optima.places()])
 
 
 def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     """One law of all axes over all sizes that can be used; none with fewer than three."""
-    used = np.flatnonzero(usable(runs))
+    used = np.flatnonzero(runs.inside)
     values = runs.array[used]
     varied = [i for i in range(values.shape[1]) if len(np.unique(values[:, i])) > 1]
     if len(used) < 3 or not varied:
@@ -142,7 +138,7 @@ def from_pooled(
 
 def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
     """What half and twice the best value cost at the largest size that can be used, in nats."""
-    good = np.flatnonzero(usable(runs))
+    good = np.flatnonzero(runs.inside)
     if not len(good):
         return UNKNOWN, UNKNOWN
     fitted = runs.optima

@@ -13,8 +13,7 @@ from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, noisy_sizes, optima
 from depthmup.statistics.intervals import Index
-from depthmup.statistics.study import Runs
-from depthmup.tables.laws import usable
+from depthmup.statistics.runs import Runs
 
 MOST_SIZES = 48
 """Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
@@ -67,7 +66,7 @@ def predict(
 def chosen(runs: Runs) -> Index:
     """The sizes that a prediction rests on."""
     fitted = runs.optima
-    good = np.flatnonzero(usable(runs) & ~fitted.wall & (fitted.curvature > 0))
+    good = np.flatnonzero(runs.inside & ~fitted.wall & (fitted.curvature > 0))
     # What a size with too much scatter says of its curvature would spoil the others' law.
     while len(good) > FEWEST and (bad := noisy_sizes(optima(runs.fitted[good]))):
         if len(good) - len(bad) < FEWEST:

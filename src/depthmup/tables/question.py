@@ -5,7 +5,7 @@ import numpy as np
 from depthmup.records import Tuned
 from depthmup.rules import canonical
 from depthmup.statistics.intervals import Index
-from depthmup.statistics.study import slices_of
+from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
 
 _FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")

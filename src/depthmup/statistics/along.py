@@ -1,0 +1,202 @@
+"""The runs of one variant along one axis: optima, the slope that slices share, and its costs.
+
+Slices have one slope and a level each.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
+from depthmup.statistics.cost import centre_error, cost
+from depthmup.statistics.drift import drift_unit, excess_loss, measured
+from depthmup.statistics.intervals import Array, Flags, Index, around
+from depthmup.statistics.looks import looked_along
+from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.regression import Regression
+from depthmup.statistics.runs import Runs, slices_of
+
+UNEVEN = 0.1
+"""Octaves by which the spacings of grids differ from which on their sizes are weighted."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Along:
+    """The runs of a variant along one axis, and what is fitted to them.
+
+    Attributes:
+        runs: the sizes of all slices, one slice after the other.
+        members: indices of the sizes of each slice.
+        together: axes that change with this one.
+        fitted: the optima of the sizes that train, ``trains`` their indices.
+    """
+
+    axis: Axis
+    runs: Runs
+    members: tuple[Index, ...]
+    together: tuple[Axis, ...]
+    fitted: Optima
+    trains: tuple[int, ...]
+    optima: tuple[Optimum, ...]
+
+    @cached_property
+    def inside(self) -> Flags:
+        """Whether an optimum lies inside its grid."""
+        return np.array([optimum.place is Place.INTERIOR for optimum in self.optima])
+
+    @cached_property
+    def used(self) -> list[Index]:
+        """The members of each slice whose optima lie inside, of slices with two of them."""
+        kept = [member[self.inside[member]] for member in self.members]
+        return [member for member in kept if len(member) > 1]
+
+    @cached_property
+    def line(self) -> Regression | None:
+        """One slope for all slices, a level for each; none with fewer than two optima."""
+        if not self.used:
+            return None
+        some = optima(self.runs.fitted[np.concatenate(self.used)])
+        return self._regression(some, [self.levels, self.positions])
+
+    @cached_property
+    def positions(self) -> Array:
+        """log2 of the sizes used, centred: the bend is then not nearly parallel to the slope."""
+        x = np.log2(self.runs.along(self.axis)[np.concatenate(self.used)])
+        return np.asarray(x - x.mean())
+
+    @cached_property
+    def levels(self) -> Array:
+        of_slice = np.repeat(np.arange(len(self.used)), [len(member) for member in self.used])
+        return np.asarray(of_slice[:, None] == np.arange(len(self.used)), float)
+
+    def _regression(self, fitted: Optima, columns: Sequence[Array]) -> Regression:
+        """A law of sizes, weighted where sizes have grids of their own that differ in spacing.
+
+        On one grid weights by a divergence beside some optima gain nothing, and cost coverage.
+        """
+        grids = fitted.curves.log2_lrs
+        one_grid = np.allclose(grids, grids[:1], rtol=0, atol=1e-6, equal_nan=True)
+        uneven = not one_grid and (
+            float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
+        )
+        return Regression(
+            fitted=fitted,
+            design=np.column_stack(columns),
+            weighted=uneven and not self.runs.sought,
+            lenient=not self.runs.sought,
+            bend=self.positions**2,
+        )
+
+    def drift(self, tuned: Tuned) -> Estimate:
+        """The slope, in octaves per doubling."""
+        unit = drift_unit(self.axis, tuned)
+        if self.line is None:
+            return replace(UNKNOWN, unit=unit)
+        term = self.levels.shape[1]
+        if not self.runs.sought:
+            return self.line.estimate(term, unit=unit)
+        # Who stops when the interval decides needs one that may be looked at several times.
+        return around(*looked_along(self.line, term, decides=self.runs.decides), unit)
+
+    @property
+    def bend(self) -> Estimate:
+        """The change of the slope per doubling; unknown where the sizes do not show it."""
+        if self.line is None:
+            return UNKNOWN
+        x = self.positions
+        curved = self._regression(self.line.fitted, [self.levels, x, x**2])
+        if curved.rank < curved.design.shape[1] or curved.freedom < 1:
+            return UNKNOWN
+        return curved.estimate(-1, scale=2.0, unit="change per doubling")
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The first and last size of the slice that reaches farthest, of optima inside."""
+        if not self.used:
+            return None
+        x = np.log2(self.runs.along(self.axis))
+        longest = max(self.used, key=lambda member: float(x[member[-1]] - x[member[0]]))
+        return int(longest[0]), int(longest[-1])
+
+    def excess(self) -> Estimate:
+        """What the base's best value costs at the largest size; without a base, the smallest's."""
+        runs, target = self.runs, len(self.optima) - 1
+        if runs.base is None:
+            ends = self.ends
+        else:
+            if self.optima[target].place is Place.FAILED:
+                return Estimate(value=math.inf, low=math.inf, high=math.inf)
+            at_base = [i for i, size in enumerate(runs.sizes) if size == runs.base]
+            ends = (at_base[0], target) if at_base else None
+        if ends is None or not all(self.inside[i] for i in ends):
+            return UNKNOWN
+        if self.fitted.curves.fewest_seeds < 2:
+            return self.cost(*ends, 0.0)
+        base, largest = (self.trains.index(i) for i in ends)
+        return excess_loss(self.fitted, base, largest)
+
+    def cost(self, base: int, target: int, octaves: float) -> Estimate:
+        """What one size's best value, times ``2**octaves``, costs at another, in nats."""
+        fitted, i, j = self.fitted, self.trains.index(base), self.trains.index(target)
+        error = math.hypot(centre_error(fitted, i), centre_error(fitted, j))
+        return cost(fitted, j, float(fitted.centre[i] - fitted.centre[j]) + octaves, error)
+
+    def bounds(self, drift: Estimate) -> set[int]:
+        """The optima at an edge of their grid that the drift puts there, or beyond."""
+        if not (drift.known and math.isfinite(drift.high - drift.low)):
+            return set()
+        x, agree = np.log2(self.runs.along(self.axis)), set()
+        for member in self.members:
+            known = member[self.inside[member]]
+            if not len(known):
+                continue
+            centres = [float(self.fitted.centre[self.trains.index(int(i))]) for i in known]
+            level, middle = float(np.mean(centres)), float(x[known].mean())
+            for i in map(int, member):
+                place = self.optima[i].place
+                if place not in (Place.LOW_EDGE, Place.HIGH_EDGE) or i not in self.trains:
+                    continue
+                k = self.trains.index(i)
+                edge, spacing = float(self.fitted.centre[k]), float(self.fitted.spacing[k])
+                ends = [level + slope * (x[i] - middle) for slope in (drift.low, drift.high)]
+                if place is Place.HIGH_EDGE and max(ends) >= edge - spacing:
+                    agree.add(i)
+                if place is Place.LOW_EDGE and min(ends) <= edge + spacing:
+                    agree.add(i)
+        return agree
+
+
+def along_axis(runs: Runs, axis: Axis) -> Along | None:
+    """A variant's runs along an axis; none where no two sizes differ in it alone."""
+    if not runs.sizes:
+        return None
+    members, together = slices_of(runs, axis)
+    if not members or not sum(map(len, members)):
+        return None
+    part = runs.at(np.concatenate(members))
+    ends = np.cumsum([len(member) for member in members])
+    own = tuple(np.arange(end - len(m), end) for m, end in zip(members, ends, strict=True))
+    whole = part.optima
+    found = list(measured(whole, part.sizes))
+    # Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
+    trains = [k for k, optimum in enumerate(found) if optimum.place is not Place.FAILED]
+    fitted = whole
+    if 0 < len(trains) < len(found):
+        fitted = optima(whole.curves[trains], chance=runs.chance)
+        again = measured(fitted, [part.sizes[k] for k in trains])
+        for k, optimum in zip(trains, again, strict=True):
+            found[k] = optimum
+    elif not trains:
+        trains = list(range(len(found)))
+    return Along(
+        axis=axis,
+        runs=part,
+        members=own,
+        together=together,
+        fitted=fitted,
+        trains=tuple(trains),
+        optima=tuple(found),
+    )

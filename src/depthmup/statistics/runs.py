@@ -1,0 +1,135 @@
+"""The runs of one variant, whoever made them: sizes and their curves, and slices of sizes.
+
+Where a search added seeds around each optimum, the bracket of every size is fitted; else all of its
+rates are. Sizes of which one axis changes alone are a *slice*: an arm of a design, or several of a
+table.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from depthmup.records import Axis, Place
+from depthmup.statistics.bracket import REACH
+from depthmup.statistics.curve import Curves
+from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.law import Size
+from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.search import curves_of
+from depthmup.statistics.table import confounded, slices
+
+FEWEST_RATES = 3
+"""With fewer a curve has no optimum."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Runs:
+    """The runs of one variant: its sizes and their curves.
+
+    Attributes:
+        name, title: of the variant.
+        sizes: a value for every axis.
+        curves: all runs.
+        chance: the loss of guessing, which a size must beat to count as trained.
+        base: where the arms of a design meet; without one every slice of sizes counts.
+        sought: whether rates were found by a search, so that the brackets are fitted.
+        decides: whether that search ended when its verdict was decided.
+        alpha, gamma: of the variant's scheme, as text.
+        question: by axis what its drift answers; a plain one where there is none.
+        problem: why nothing can be fitted, if so.
+    """
+
+    name: str
+    title: str
+    sizes: tuple[Size, ...]
+    curves: Curves
+    chance: float = math.inf
+    base: Size | None = None
+    sought: bool = False
+    decides: bool = True
+    alpha: str = ""
+    gamma: str = ""
+    question: Mapping[Axis, str] | None = None
+    problem: str = ""
+
+    def at(self, sizes: Iterable[int]) -> "Runs":
+        """The runs of some sizes."""
+        index = [int(i) for i in sizes]
+        part = self.curves[index]
+        # Rates and seeds that other sizes have are none of these.
+        rates = ~np.isnan(part.log2_lrs).all(0)
+        seeds = ~np.isnan(part.losses).all((0, 1))
+        curves = Curves(log2_lrs=part.log2_lrs[:, rates], losses=part.losses[:, rates][..., seeds])
+        return replace(self, sizes=tuple(self.sizes[i] for i in index), curves=curves)
+
+    @cached_property
+    def fitted(self) -> Curves:
+        """The curves that are fitted: after a search its brackets."""
+        if not self.sought:
+            return self.curves
+        rows = [
+            {float(k): y.tolist() for k, y in zip(x, losses, strict=True) if not np.isnan(k)}
+            for x, losses in zip(self.curves.log2_lrs, self.curves.losses, strict=True)
+        ]
+        return curves_of(rows, chance=self.chance)
+
+    @cached_property
+    def optima(self) -> Optima:
+        """The optima of all sizes at once."""
+        return optima(self.fitted, chance=self.chance)
+
+    @cached_property
+    def inside(self) -> Flags:
+        """Whether the optimum of a size lies inside its grid."""
+        return np.array([place is Place.INTERIOR for place in self.optima.places()], bool)
+
+    @cached_property
+    def array(self) -> Array:
+        """The sizes as (sizes, axes)."""
+        return np.array([list(size.values()) for size in self.sizes], float)
+
+    def along(self, axis: Axis) -> Array:
+        """The values along an axis, (sizes,)."""
+        return np.array([size[axis] for size in self.sizes], float)
+
+
+def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
+    """Indices of the sizes of each slice, increasing along the axis; axes that change with it."""
+    if runs.base is not None:
+        others = {a: n for a, n in runs.base.items() if a != axis}
+        on_arm = [i for i, s in enumerate(runs.sizes) if all(s[a] == n for a, n in others.items())]
+        return [np.array(sorted(on_arm, key=lambda i: runs.sizes[i][axis]), int)], ()
+    axes = list(runs.sizes[0])
+    number = axes.index(axis)
+    together = next((p for p in confounded(runs.array[runs.inside], axes) if axis in p), ())
+    # Axes that never change apart are one: what else they are held at makes the slices.
+    others_too = [axes.index(a) for a in together if a != axis]
+    columns = np.delete(runs.array, others_too, axis=1)
+    return slices(columns, number - sum(o < number for o in others_too)), together
+
+
+def is_sought(curves: Curves) -> bool:
+    """Whether seeds were added around the optimum of each size, as searches do.
+
+    A search scans a size with one seed and adds seeds in order at the rates around the lowest one,
+    so that rates of a size differ in their seeds, one rate's are among another's, and most rates
+    outside of a bracket have fewer. Of a grid with missing runs none of that is true.
+    """
+    there = ~np.isnan(curves.losses)
+    outside = behind = 0
+    for x, seeds, y in zip(curves.log2_lrs, there, curves.averages(), strict=True):
+        tried = seeds.any(-1)
+        if not np.isfinite(y[tried]).any():
+            continue
+        sets = seeds[tried]
+        if not (sets[:, :-1] >= sets[:, 1:]).all():  # not the first seeds of each rate
+            return False
+        lowest = x[tried][np.where(np.isfinite(y[tried]), y[tried], math.inf).argmin()]
+        near = np.abs(x[tried] - lowest) <= REACH
+        counts = sets.sum(-1)
+        outside += int((~near).sum())
+        behind += int((counts[~near] < counts[near].min()).sum())
+    return behind > outside / 2
