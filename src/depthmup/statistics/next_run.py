@@ -15,12 +15,13 @@ among them: the best rate moves as training goes on (docs/studies/adaptive.md).
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from depthmup.records import Verdict
 from depthmup.statistics.bracket import Losses, second_valley
-from depthmup.statistics.search import EXHAUSTED, Ask, Round, Search, Standing
+from depthmup.statistics.search import EXHAUSTED, Ask, Round, Search
 from depthmup.statistics.sharpening import FINEST, Sharpening
 
 FEWEST = 3
@@ -44,7 +45,7 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round:
             f"Expected losses of each of the {len(search.sizes)} sizes; got {len(losses)}. Give an "
             "empty mapping for a size without runs."
         )
-    standing = Standing(search=search, losses=losses)
+    search = replace(search, losses=losses)
     to_the_end = search.complete or search.precision is not None or search.whole
     ended: dict[str, str] = {}  # axes along which no larger size is needed, and why
     reached: list[int] = []
@@ -52,59 +53,57 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round:
         arms = [axis for axis in search.axes if i in search.arm(axis)]
         if reached and arms and all(axis in ended for axis in arms):
             continue
-        step = None if to_the_end else _instead_of(standing, i, arms, reached)
-        step = step or _at_size(standing, i)
+        step = None if to_the_end else _instead_of(search, i, arms, reached)
+        step = step or _at_size(search, i)
         if step is not None:
             return step
-        if standing.brackets[i].lowest is None:
+        if search.brackets[i].lowest is None:
             if not reached:
-                return Round(why=f"{standing.named(i)}: no {search.tuned.name} trains.")
-            ended |= {axis: f"{standing.named(i)} does not train" for axis in arms}
+                return Round(why=f"{search.named(i)}: no {search.tuned.name} trains.")
+            ended |= {axis: f"{search.named(i)} does not train" for axis in arms}
             continue
         reached.append(i)
         if not to_the_end:
-            ended |= {axis: "drifts" for axis in arms if _drifts(standing, axis, reached)}
-    return _sharpen(standing, reached, ended)
+            ended |= {axis: "drifts" for axis in arms if _drifts(search, axis, reached)}
+    return _sharpen(search, reached, ended)
 
 
 def _instead_of(
-    standing: Standing, i: int, arms: Sequence[str], reached: Sequence[int]
+    search: Search, i: int, arms: Sequence[str], reached: Sequence[int]
 ) -> Round | None:
     """Runs at the sizes reached that would decide "drifts" for less than size i begins with."""
-    search = standing.search
-    if len(arms) != 1 or len(standing.brackets[i].rates):
+    if len(arms) != 1 or len(search.brackets[i].rates):
         return None
     arm = search.arm(arms[0])
     sizes = [j for j in arm if j in reached]
-    begun = [j for j in arm if len(standing.brackets[j].rates)]
+    begun = [j for j in arm if len(search.brackets[j].rates)]
     if len(sizes) < max(FEWEST, len(begun)):
         return None
-    sharper = Sharpening(standing=standing, axis=arms[0], sizes=sizes)
-    return sharper.decisive(most=3 * standing.look * search.costs[i])
+    sharper = Sharpening(search=search, axis=arms[0], sizes=sizes)
+    return sharper.decisive(most=3 * search.look * search.costs[i])
 
 
-def _at_size(standing: Standing, i: int) -> Round | None:
+def _at_size(search: Search, i: int) -> Round | None:
     """What is missing at a size; none if it is bracketed by rates with all seeds."""
-    search = standing.search
-    bracket = standing.brackets[i]
+    bracket = search.brackets[i]
     first = i == search.order[0]
-    predicted = _predicted(standing, i)
+    predicted = _predicted(search, i)
     rates = [search.rounded(k) for k in bracket.next_rates(predicted, first=first)]
     rates = [k for k in rates if k <= math.log2(search.tuned.most)]
     if rates:
         # The search itself takes one seed until the way is known; then all start together.
-        known = sum(j in standing.closed for axis in search.axes for j in search.arm(axis)) > 1
+        known = sum(j in search.closed for axis in search.axes for j in search.arm(axis)) > 1
         begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
-        seeds = begun or (standing.look if known and not _far(standing, i, predicted) else 1)
+        seeds = begun or (search.look if known and not _far(search, i, predicted) else 1)
         if len(bracket.rates) and bracket.lowest is None:
             seeds = 1  # looks for a rate that trains at all
         why = "a scan for its optimum" if first else "around the predicted optimum"
         if len(bracket.rates):
             why = "on to its optimum"
         return _round(
-            standing,
-            standing.missing(i, rates, min(seeds, standing.look)),
-            f"{standing.named(i)}: {why}",
+            search,
+            search.missing(i, rates, min(seeds, search.look)),
+            f"{search.named(i)}: {why}",
             i,
         )
     if bracket.lowest is None:
@@ -112,30 +111,29 @@ def _at_size(standing: Standing, i: int) -> Round | None:
     if not bracket.closed:
         way = "below" if bracket.at == bracket.rates[0] else "above"
         return Round(
-            why=f"{standing.named(i)}: the optimum lies {way} the {len(bracket.rates)} "
+            why=f"{search.named(i)}: the optimum lies {way} the {len(bracket.rates)} "
             f"{search.tuned.plural} that were tried. Give {search.grid}= a grid that holds it."
         )
     if first and (valleys := second_valley(bracket.rates, bracket.averages)):
         between = bracket.rates[(bracket.rates >= min(valleys)) & (bracket.rates <= max(valleys))]
         # One seed's noise looks like a second valley where the first is nearly flat.
-        if asks := standing.missing(i, between, min(CERTIFIED, search.looks[-1])):
-            return _round(standing, asks, f"{standing.named(i)}: one valley or two", i)
+        if asks := search.missing(i, between, min(CERTIFIED, search.looks[-1])):
+            return _round(search, asks, f"{search.named(i)}: one valley or two", i)
         one, other = (f"2^{k:g}" for k in valleys)
         return Round(
-            why=f"{standing.named(i)}: the curve has two valleys, at {one} and {other}, and "
+            why=f"{search.named(i)}: the curve has two valleys, at {one} and {other}, and "
             f"which is lower may change with size. Give {search.grid}= a grid that spans both."
         )
-    if asks := standing.missing(i, bracket.window, standing.look):
-        return _round(standing, asks, f"{standing.named(i)}: {standing.look} seeds", i)
+    if asks := search.missing(i, bracket.window, search.look):
+        return _round(search, asks, f"{search.named(i)}: {search.look} seeds", i)
     return None
 
 
-def _round(standing: Standing, asks: tuple[Ask, ...], why: str, at: int) -> Round:
+def _round(search: Search, asks: tuple[Ask, ...], why: str, at: int) -> Round:
     """A round, and the cost of the sizes that follow with three rates each."""
-    search = standing.search
     later = search.order[search.order.index(at) + 1 :]
-    new = [j for j in later if not len(standing.brackets[j].rates)]
-    runs_of_size = 3 * standing.look
+    new = [j for j in later if not len(search.brackets[j].rates)]
+    runs_of_size = 3 * search.look
     return Round(
         asks=asks,
         why=why if asks else f"{why}{EXHAUSTED}.",
@@ -144,17 +142,16 @@ def _round(standing: Standing, asks: tuple[Ask, ...], why: str, at: int) -> Roun
     )
 
 
-def _predicted(standing: Standing, i: int) -> float:
+def _predicted(search: Search, i: int) -> float:
     """The optimum that the sizes measured so far predict for one: the nearer count more.
 
     A law over all sizes would be biased where it bends. Directions that no two sizes show are
     taken to be flat.
     """
-    search = standing.search
-    others = [j for j in standing.closed if j != i]
+    others = [j for j in search.closed if j != i]
     if not others:
         return search.start
-    centres = standing.fitted(others).centre
+    centres = search.fitted(others).centre
     away = np.array([search.position(j) - search.position(i) for j in others])
     root = 2.0 ** -np.abs(away).sum(-1)
     design = np.column_stack([np.ones(len(others)), away])
@@ -162,38 +159,35 @@ def _predicted(standing: Standing, i: int) -> float:
     return mean + float((np.linalg.pinv(design * root[:, None]) @ (root * (centres - mean)))[0])
 
 
-def _far(standing: Standing, i: int, predicted: float) -> bool:
+def _far(search: Search, i: int, predicted: float) -> bool:
     """Whether a prediction is so far from the nearest size's optimum that it may well miss."""
-    search = standing.search
-    others = [j for j in standing.closed if j != i]
+    others = [j for j in search.closed if j != i]
     here = search.position(i)
     nearest = min(others, key=lambda j: float(np.abs(search.position(j) - here).sum()))
-    return abs(predicted - standing.brackets[nearest].at) > FAR
+    return abs(predicted - search.brackets[nearest].at) > FAR
 
 
-def _drifts(standing: Standing, axis: str, reached: Sequence[int]) -> bool:
+def _drifts(search: Search, axis: str, reached: Sequence[int]) -> bool:
     """Whether the sizes reached along an axis show that the optimum drifts."""
-    search = standing.search
     arm = search.arm(axis)
-    begun = [i for i in arm if len(standing.brackets[i].rates)]
+    begun = [i for i in arm if len(search.brackets[i].rates)]
     sizes = [i for i in arm if i in reached]
     # Sizes that were measured belong to the verdict, whatever the smaller ones would say alone.
     if len(sizes) < max(min(FEWEST, len(arm)), len(begun)):
         return False
-    return standing.verdict(axis, sizes) is Verdict.DRIFTS
+    return search.verdict(axis, sizes) is Verdict.DRIFTS
 
 
-def _sharpen(standing: Standing, reached: Sequence[int], ended: Mapping[str, str]) -> Round:
+def _sharpen(search: Search, reached: Sequence[int], ended: Mapping[str, str]) -> Round:
     """All sizes are bracketed: what else an open verdict needs."""
-    search = standing.search
     if search.complete:
         # Also where seeds moved the lowest rate, which leaves its bracket open on one side.
-        halvings = [int(standing.brackets[i].spacing > FINEST) for i in reached]
-        steps = [standing.half_steps(i, n) for i, n in zip(reached, halvings, strict=True)]
+        halvings = [int(search.brackets[i].spacing > FINEST) for i in reached]
+        steps = [search.half_steps(i, n) for i, n in zip(reached, halvings, strict=True)]
         if asks := tuple(ask for of_size in steps for ask in of_size):
             return Round(asks=asks, why="half steps at every size, for the prediction")
-        if standing.look < min(CERTIFIED, search.looks[-1]):
-            return standing.more_seeds(reached)
+        if search.look < min(CERTIFIED, search.looks[-1]):
+            return search.more_seeds(reached)
     reasons = []
     for axis in search.axes:
         sizes = [i for i in search.arm(axis) if i in reached]
@@ -202,7 +196,7 @@ def _sharpen(standing: Standing, reached: Sequence[int], ended: Mapping[str, str
         if len(sizes) < 2:
             reasons.append(f"{axis}: fewer than two sizes have an optimum{also}")
             continue
-        step = Sharpening(standing=standing, axis=axis, sizes=sizes).next_step()
+        step = Sharpening(search=search, axis=axis, sizes=sizes).next_step()
         if step.asks:
             return step
         reasons.append(f"{axis}: {step.why}{also}")

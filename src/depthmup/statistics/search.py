@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is searched: the optima of one scheme, and how they move.
+    """What is searched, the optima of one scheme and how they move; and where it stands.
 
     Attributes:
         sizes: values by axis.
@@ -62,6 +62,7 @@ class Search:
             whatever the verdict.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
+        losses: of every size, so far.
     """
 
     sizes: tuple[Size, ...]
@@ -78,6 +79,7 @@ class Search:
     chance: float = math.inf
     grain: float = GRAIN
     tuned: Tuned = LEARNING_RATE
+    losses: Sequence[Losses] = field(default=(), repr=False)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -121,23 +123,15 @@ class Search:
         """A rate rounded to the grain."""
         return round(self.start + round((log2_lr - self.start) / self.grain) * self.grain, 9)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """Where a search stands: losses so far, and their consequences, by the indices of sizes."""
-
-    search: Search
-    losses: Sequence[Losses]
-
     @cached_property
     def brackets(self) -> list[Bracket]:
         """Of every size."""
-        return [Bracket(losses=of_size, chance=self.search.chance) for of_size in self.losses]
+        return [Bracket(losses=of_size, chance=self.chance) for of_size in self.losses]
 
     @cached_property
     def closed(self) -> list[int]:
         """Sizes whose optimum lies between two rates."""
-        return [i for i in self.search.order if self.brackets[i].closed]
+        return [i for i in self.order if self.brackets[i].closed]
 
     @cached_property
     def look(self) -> int:
@@ -147,29 +141,29 @@ class Standing:
         """
         seeds = sorted(self.brackets[i].seeds for i in self.closed)
         common = seeds[len(seeds) // 2] if seeds else 0
-        looks = self.search.looks
+        looks = self.looks
         return max([look for look in looks if look <= common], default=looks[0])
 
     def fitted(self, sizes: Sequence[int]) -> Optima:
         """The optima of some sizes."""
-        return optima(curves_of([self.losses[i] for i in sizes], chance=self.search.chance))
+        return optima(curves_of([self.losses[i] for i in sizes], chance=self.chance))
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         """What some sizes along an axis show; "transfers" takes all of them."""
         drift = around(*looked_at(self.positions(axis, sizes), self.fitted(sizes)))
-        low, high = self.search.edges
+        low, high = self.edges
         if drift.outside(low, high):
             return Verdict.DRIFTS
-        inside = drift.inside(low, high) and len(sizes) == len(self.search.arm(axis))
+        inside = drift.inside(low, high) and len(sizes) == len(self.arm(axis))
         return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
         """log2 of sizes along an axis."""
-        return np.log2([self.search.sizes[i][axis] for i in sizes])
+        return np.log2([self.sizes[i][axis] for i in sizes])
 
     def named(self, i: int) -> str:
         """A size in words."""
-        sizes, base = self.search.sizes, self.search.base
+        sizes, base = self.sizes, self.base
         varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
         return ", ".join(f"{axis} {sizes[i][axis]}" for axis in varied or base)
 
@@ -201,7 +195,7 @@ class Standing:
 
     def more_seeds(self, sizes: Sequence[int]) -> Round:
         """The next number of seeds that is looked at, for some sizes."""
-        look = next(look for look in self.search.looks if look > self.look)
+        look = next(look for look in self.looks if look > self.look)
         asks = [ask for i in sizes for ask in self.missing(i, self.brackets[i].window, look)]
         why = f"{look} seeds at every size"
         return Round(asks=tuple(asks), why=why if asks else f"{why}{EXHAUSTED}")

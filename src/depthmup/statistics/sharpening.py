@@ -19,7 +19,7 @@ from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
 from depthmup.statistics.regression import Regression, line_of
-from depthmup.statistics.search import Ask, Round, Standing
+from depthmup.statistics.search import Ask, Round, Search
 
 FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
@@ -36,14 +36,14 @@ _OF_REGION = {Verdict.TRANSFERS: "inside the region", Verdict.DRIFTS: "outside o
 class Sharpening:
     """One axis whose sizes are all bracketed: is it decided, and what would decide it?"""
 
-    standing: Standing
+    search: Search
     axis: str
     sizes: Sequence[int]
 
     @cached_property
     def fitted(self) -> Optima:
         """The optima of its sizes."""
-        return self.standing.fitted(self.sizes)
+        return self.search.fitted(self.sizes)
 
     @cached_property
     def row(self) -> Array:
@@ -56,7 +56,7 @@ class Sharpening:
 
     @property
     def _positions(self) -> Array:
-        return self.standing.positions(self.axis, self.sizes)
+        return self.search.positions(self.axis, self.sizes)
 
     def _half(self, look: int, misfit: Array) -> float:
         """The half-width that so many seeds and such errors of the fits would leave."""
@@ -68,13 +68,13 @@ class Sharpening:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted)[1])
-        decides = self.standing.search.precision is None
+        decides = self.search.precision is None
         level = SPENT if decides else CONFIDENCE
         return float(self._line.seeds_part(self.row, level, planned=look))
 
     def next_step(self) -> Round:
         """The runs that narrow its interval most for their cost, or why none are needed."""
-        standing, search = self.standing, self.standing.search
+        search = self.search
         slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = map(float, slope)
         shown = f"{change(value)} ({change_span(value - half, value + half)})"
@@ -83,14 +83,14 @@ class Sharpening:
             if half <= need:
                 return Round(why=f"at {shown}, as narrow as asked for")
         else:
-            verdict = standing.verdict(self.axis, self.sizes)
+            verdict = search.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
                 word = verdict.value if search.region is None else _OF_REGION[verdict]
-                return Round(why=f"{word} is decided after {standing.look} seeds, at {shown}")
+                return Round(why=f"{word} is decided after {search.look} seeds, at {shown}")
             if search.complete:
-                return Round(why=f"all sizes have {standing.look} seeds")
+                return Round(why=f"all sizes have {search.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
-            error = self._of_seeds(standing.look) / float(student(math.inf, SPENT))
+            error = self._of_seeds(search.look) / float(student(math.inf, SPENT))
             low, high = search.edges
             need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
@@ -110,17 +110,17 @@ class Sharpening:
 
     def decisive(self, most: float) -> Round | None:
         """Runs that are expected to decide "drifts" at the sizes measured, if there are any."""
-        standing, search = self.standing, self.standing.search
+        search = self.search
         value, half = map(float, looked_at(self._positions, self.fitted))
         low, high = search.edges
         need = max(value - high, low - value)
         if need <= 0:
             return None
-        later = [look for look in search.looks if look > standing.look]
+        later = [look for look in search.looks if look > search.look]
         if math.isfinite(half):
             step, left = self._best_step(need, half)
-        elif later and not shallow(self.fitted, standing.look, planned=later[0]):
-            step, left = standing.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
+        elif later and not shallow(self.fitted, search.look, planned=later[0]):
+            step, left = search.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
         else:
             return None
         if not step.asks or left > need:
@@ -129,15 +129,15 @@ class Sharpening:
 
     def _more_or_shallow(self) -> Round:
         """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
-        standing = self.standing
-        if standing.look < standing.search.looks[-1]:
-            return standing.more_seeds(self.sizes)
-        what = standing.search.tuned
+        search = self.search
+        if search.look < search.looks[-1]:
+            return search.more_seeds(self.sizes)
+        what = search.tuned
         return Round(why=f"seeds scatter more than {what.the} matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""
-        bracket = self.standing.brackets[i]
+        bracket = self.search.brackets[i]
         finest = FINEST_WALLED if bracket.walled else FINEST
         return max(0, round(math.log2(bracket.spacing / finest)))
 
@@ -146,7 +146,7 @@ class Sharpening:
 
         With the half-width that is expected after them.
         """
-        standing, search, look = self.standing, self.standing.search, self.standing.look
+        search, look = self.search, self.search.look
         misfit = self.fitted.misfit.copy()
         worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
         for n, i in enumerate(self.sizes):
@@ -158,7 +158,7 @@ class Sharpening:
                     worth[n] = (value, asks, error)
         later = [other for other in search.looks if other > look]
         if later:
-            more = standing.more_seeds(self.sizes)
+            more = search.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
             cost = sum(search.costs[ask.size] for ask in more.asks)
             if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
@@ -172,39 +172,34 @@ class Sharpening:
         if not asks_so_far:
             spread = change_span(-half, half)
             return Round(why=f"undecided: {spread} around it after all seeds and finer steps"), half
-        named = dict.fromkeys(standing.named(ask.size) for ask in asks_so_far)
+        named = dict.fromkeys(search.named(ask.size) for ask in asks_so_far)
         why = f"rates between and beside those at {'; '.join(named)}"
         return Round(asks=asks_so_far, why=why), self._half(look, misfit)
 
     def _least(self, i: int, misfit: float) -> float:
         """The misfit that more rates could leave at a size."""
-        step, any_far = (
-            self.standing.brackets[i].spacing,
-            any(map(self.standing.far_rate, self.sizes)),
-        )
-        return (min(misfit, FARTHER * step) if any_far else misfit) / 2.0 ** self._halvings(i)
+        if any(map(self.search.far_rate, self.sizes)):
+            misfit = min(misfit, FARTHER * self.search.brackets[i].spacing)
+        return misfit / 2.0 ** self._halvings(i)
 
     def _farther(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that tell a bracket's gentle side, and the misfit if that side is no flat one."""
-        asks = self.standing.far_rate(i)
-        return asks, min(misfit, FARTHER * self.standing.brackets[i].spacing) if asks else misfit
+        asks = self.search.far_rate(i)
+        return asks, min(misfit, FARTHER * self.search.brackets[i].spacing) if asks else misfit
 
     def _with_finer(self, n: int, error: float, misfit: Array) -> Array:
         """All misfits once one size's is known better: they share how steep a side looks."""
         shared = self.fitted.steep[n] ** 2 / len(self.sizes)
-        finer = np.sqrt(
-            np.maximum(
-                misfit**2 - shared * self.fitted.spacing**2, (FIT * self.fitted.spacing) ** 2
-            )
-        )
+        spacing = self.fitted.spacing
+        finer = np.sqrt(np.maximum(misfit**2 - shared * spacing**2, (FIT * spacing) ** 2))
         finer[n] = min(finer[n], error)
         return np.asarray(np.minimum(finer, misfit))
 
     def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""
         for halvings in range(min(self._halvings(i), 1) + 1):
-            asks = self.standing.half_steps(i, halvings)
+            asks = self.search.half_steps(i, halvings)
             if asks:
-                step = self.standing.brackets[i].spacing / 2**halvings
+                step = self.search.brackets[i].spacing / 2**halvings
                 return asks, misfit / 2 if halvings else min(misfit, FIT * step)
         return (), misfit
