@@ -9,7 +9,7 @@ from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
 from depthmup.statistics.certificate import size_optimum
 from depthmup.statistics.cost import centre_error, cost
-from depthmup.statistics.study import Runs
+from depthmup.statistics.runs import Runs
 
 
 def scored(certificate: Certificate, groups: list[Runs]) -> Score:
