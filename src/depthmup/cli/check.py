@@ -85,7 +85,7 @@ def run(options: Options) -> int:
     from json import dumps
 
     from depthmup.cli.folders import page_and_data
-    from depthmup.cli.terminal import NetworksDone
+    from depthmup.cli.terminal import Done
     from depthmup.diagnostics import as_is, check, planned
     from depthmup.diagnostics.coordinates import ARGUMENTS
     from depthmup.records import Outcome
@@ -114,7 +114,7 @@ def run(options: Options) -> int:
         modules=options.modules,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         prepare=planned if options.apply == "plan" else as_is,
-        progress=NetworksDone(),
+        progress=Done(),
         **along,
     )
     # Printed first: it stays where the disk is full.

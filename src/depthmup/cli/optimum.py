@@ -3,7 +3,6 @@
 import json as json_format
 import math
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from depthmup.cli.limit import Options
     from depthmup.reports import Movement
 
-# Longer than this, a person wonders whether anything happens.
-SECONDS_OF_SILENCE = 2.0
 EXAMPLES = 128
 """Examples in the kernel. With more, its largest eigenvalue moves with depth in the same way: to a
 hundredth of an octave for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
@@ -25,6 +22,7 @@ hundredth of an octave for relu, and to a tenth for abs, whose kernel is nearly 
 def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
     """Predict, print the result, and write it to files if asked."""
     from depthmup import limits, reports
+    from depthmup.cli.terminal import Done
 
     scheme = options.scheme or f"{options.alpha},{options.gamma}"
     prediction = limits.optimal_rate(
@@ -34,7 +32,7 @@ def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
         scheme=scheme,
         block=limits.Block(activation=options.activation, block_depth=options.block_depth),
         multiplier=options.multiplier,
-        progress=_Layers(),
+        progress=Done("layers"),
     )
     measured = None
     if options.measured is not None:
@@ -61,23 +59,6 @@ def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
     if files is not None:
         print(f"The page: {files[0].resolve()}")
     return 0
-
-
-class _Layers:
-    """Progress in layers on stderr, every two seconds."""
-
-    def __init__(self) -> None:
-        self._started = self._spoke = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._spoke > SECONDS_OF_SILENCE:
-            self._spoke = now
-            print(
-                f"{done} of {total} layers, {now - self._started:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
 
 
 def _inputs() -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from depthmup import reports
 from depthmup.cli.folders import prepare_folder
@@ -53,13 +53,17 @@ def _write_figures(report: "Report", folder: Path, kind: "reports.FigureKind") -
     """Every figure as PDF and SVG, with its caption."""
     folder.mkdir(exist_ok=True)
     names: tuple[reports.FigureName, ...] = ("transfer", "rates", "loss", "drift")
-    for study in report.studies:
-        for name in names:
-            figure = reports.study_figure(study, name, kind=kind)
-            for suffix in ("pdf", "svg"):
-                figure.save(folder / f"{name}-{study.axis}.{suffix}")
-    for i, certificate in enumerate(report.certificates, start=1):
-        for part in ("law", "penalty") if certificate.issued else ("law",):
-            figure = reports.certificate_figure(certificate, part, kind=kind)
-            for suffix in ("pdf", "svg"):
-                figure.save(folder / f"certificate-{i}-{part}.{suffix}")
+    figures = {
+        f"{name}-{study.axis}": reports.study_figure(study, name, kind=kind)
+        for study in report.studies
+        for name in names
+    }
+    parts: tuple[Literal["law", "penalty"], ...] = ("law", "penalty")
+    figures |= {
+        f"certificate-{i}-{part}": reports.certificate_figure(certificate, part, kind=kind)
+        for i, certificate in enumerate(report.certificates, start=1)
+        for part in parts[: 1 + certificate.issued]
+    }
+    for path, figure in figures.items():
+        for suffix in ("pdf", "svg"):
+            figure.save(folder / f"{path}.{suffix}")

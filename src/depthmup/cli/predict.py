@@ -69,7 +69,7 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import prepare_file
-    from depthmup.cli.terminal import NetworksDone
+    from depthmup.cli.terminal import Done
     from depthmup.diagnostics import predict
     from depthmup.model import Model
     from depthmup.records.codec import strict
@@ -95,7 +95,7 @@ def run(options: Options) -> int:
         batches=options.batches,
         tolerance=options.tolerance,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
-        progress=NetworksDone(),
+        progress=Done(),
     )
     # Printed first: it stays where the disk is full.
     if options.json:

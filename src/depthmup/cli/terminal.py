@@ -63,10 +63,11 @@ class Display:
             print(f"{runs_done(progress)}, {left}", file=sys.stderr, flush=True)
 
 
-class NetworksDone:
-    """Progress in networks: a line on stderr every few seconds."""
+class Done:
+    """Progress in networks or layers: a line on stderr every few seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "networks") -> None:
+        self._what = what
         self._started = self._spoke = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
@@ -74,6 +75,6 @@ class NetworksDone:
         live = sys.stderr.isatty()
         if done == total or now - self._spoke > (0.2 if live else 10.0):
             self._spoke = now
-            text = f"{done} of {total} networks, {now - self._started:.0f} s"
+            text = f"{done} of {total} {self._what}, {now - self._started:.0f} s"
             end = "\r" if live and done < total else "\n"
             print(text, end=end, file=sys.stderr, flush=True)

@@ -22,30 +22,20 @@ class Axis:
 
     ``log`` axes need positive values; a quantity that can be negative gets a linear one.
 
-    Attributes:
-        title: beside it.
-        low, high: its ends.
-        ticks: where labels stand; the library's choice if there are none.
-        log: whether it is logarithmic.
-        base: of the logarithm.
-        format: of the labels, as d3 has it, or ``RATE`` or ``PERCENT``.
-        grid: whether lines cross the chart at the ticks.
-        top: the end of the scale, if it is beyond ``high``; ``bottom``: if it is below ``low``.
-        room: whether the axis leaves room for labels beside the ends of lines.
-        names: whether it holds names, in the order of their rows, in place of numbers.
+    ``names`` stand in place of numbers, in the order of their rows.
     """
 
     title: str = ""
     low: float = 0.0
     high: float = 1.0
-    ticks: tuple[float, ...] = ()
+    ticks: tuple[float, ...] = ()  # the library's choice if there are none
     log: bool = False
     base: int = 10
-    format: str = "~g"
+    format: str = "~g"  # of d3, or RATE or PERCENT
     grid: bool = True
-    top: float | None = None
+    top: float | None = None  # the end of the scale beyond ``high``
     bottom: float | None = None
-    room: bool = False
+    room: bool = False  # for labels beside the ends of lines
     names: bool = False
 
     def at(self, fraction: float) -> float:
@@ -86,7 +76,7 @@ def loss_axis(
         # The minimum of a steep valley lies below every loss that was measured.
         low = min([best, *(v for v in needed if v > 0)]) / 1.12
         high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
-        ticks = _log_ticks(low, high)
+        ticks = round_values(low, high)
         return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".3~g")
     usual = finite[len(finite) // 2] - best
     high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
@@ -261,16 +251,6 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
         for rank, index in enumerate(members):
             moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
     return moved
-
-
-def _log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """1, 2, 5 of every decade; powers of ten alone over many decades."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    digits: tuple[float, ...] = (1, 2, 5) if high / low < 1e4 else (1,)
-    if high / low < 4:
-        digits = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    marks = [float(f"{d}e{k}") for k in decades for d in digits]
-    return tuple(m for m in marks if low <= m <= high)
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:

@@ -26,71 +26,42 @@ Tip = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Rows drawn alike.
-
-    Attributes:
-        mark: a line, an area, points, rules, rectangles or text.
-        rows: with the columns named below; ``window`` if they belong to one.
-        x, y: the columns of the places.
-        x2, y2: where areas, rules and rectangles end.
-        by: the column of the series, whose colour a row has.
-        tone: the column of a row's own colour.
-        shape: the column of its shape.
-        text: the column of words.
-        beside: whether the words stand beside the ends of lines, if there is room.
-        tips: what a tooltip says.
-        where: a test of Vega's that a row must pass.
-        hollow: a test of Vega's for points that are white inside.
-        filled: whether points with an outline have the colour of their series inside.
-        look: settings of the mark; widths and areas are those of a page.
-    """
+    """Rows drawn alike: names of columns for their places, series, colours, shapes and words."""
 
     mark: Mark
-    rows: Sequence[Row]
+    rows: Sequence[Row]  # with ``window`` if they belong to one
     x: str = ""
     y: str = ""
-    x2: str = ""
+    x2: str = ""  # where areas, rules and rectangles end
     y2: str = ""
-    by: str = ""
-    tone: str = ""
+    by: str = ""  # the series, whose colour a row has
+    tone: str = ""  # a row's own colour
     shape: str = ""
     text: str = ""
-    beside: bool = False
+    beside: bool = False  # whether words stand beside the ends of lines, if there is room
     tips: Sequence[Tip] = ()
-    where: str = ""
-    hollow: str = ""
-    filled: bool = False
+    where: str = ""  # a test of Vega's that a row must pass
+    hollow: str = ""  # one for points that are white inside
+    filled: bool = False  # whether outlined points have the colour of their series inside
     order: str = ""
-    look: Mapping[str, Any] = field(default_factory=dict)
+    look: Mapping[str, Any] = field(default_factory=dict)  # widths and areas of a page
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Layers over two axes.
-
-    Attributes:
-        layers: from the lowest to the topmost.
-        x, y: the axes.
-        colours: of the series.
-        shapes: by the values of the columns of shapes.
-        legend: the title of a legend of the series, where the style has room for one.
-        title, subtitle: above it, where the style has titles.
-        description: for readers who do not see it.
-        height: in pixels, unless the style has one.
-        window: the number of the window of training that is shown first.
-    """
+    """Layers over two axes, from the lowest to the topmost."""
 
     layers: Sequence[Layer]
     x: Axis
     y: Axis
-    colours: Mapping[Any, str] = field(default_factory=dict)
-    shapes: Mapping[str, str] = field(default_factory=dict)
-    legend: str = ""
+    colours: Mapping[Any, str] = field(default_factory=dict)  # by series
+    shapes: Mapping[str, str] = field(default_factory=dict)  # by values of the shapes' columns
+    legend: str = ""  # the title of a legend, where the style has room for one
     title: str = ""
     subtitle: Sequence[str] = ()
-    description: str = ""
-    height: int = 320
-    window: int = 0
+    description: str = ""  # for readers who do not see it
+    height: int = 320  # unless the style has one
+    window: int = 0  # of training, shown first
 
 
 def draw(chart: Chart, style: Style = SCREEN) -> Any:

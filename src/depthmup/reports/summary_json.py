@@ -23,24 +23,9 @@ def summary(
 ) -> dict[str, Any]:
     """The headline windows' findings, with how they were measured, as strict JSON holds them.
 
-    ``{"schemes": [{"scheme", "alpha", "gamma", "axis", "depths", "optimum": [{"depth", "log2_lr",
-    "low", "high", "loss", "status"}], "drift": {"estimate", "low", "high", "unit"}, "regret": {the
-    same}, "verdict", "why"}], "config": {...}, "environment": {...}}``
-
-    Where learning rates were found as the sweep went, ``search`` has every round with its runs.
-
-    Where another hyperparameter than the learning rate is tuned, ``tuned`` names it, and
-    "log2_weight_decay" and the like replace "log2_lr".
-
-    ``axis`` is what grows, such as "depth"; along width, "widths" replace "depths". An optimum has
-    a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
-    ``regret`` is the excess loss. Where sizes grow along two axes, ``interactions`` say by the
-    other axis how much the drift changes per doubling of it. Numbers that could not be measured or
-    are infinite are null, so that ``json.dumps(summary(study), allow_nan=False)`` never fails.
-
-    ``rules`` are the published rules that speak of the axis, with what the runs say of them;
-    ``laws`` those of all axes at once; ``notes`` what a reader must know of the runs. A report
-    that has no store beside it holds its ``studies`` and ``certificates`` whole.
+    docs/reference/files.md has every field. Numbers that could not be measured or are infinite are
+    null, so that ``json.dumps(summary(study), allow_nan=False)`` never fails. A report that has no
+    store beside it holds its ``studies`` and ``certificates`` whole.
 
     Args:
         study: whose findings come first.
