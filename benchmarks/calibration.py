@@ -39,7 +39,7 @@ from depthmup.sweep import (
     together,
     training,
 )
-from depthmup.sweep.sweep import STEPS as STEPS_OF_PROBE
+from depthmup.sweep.target_probe import STEPS as STEPS_OF_PROBE
 from depthmup.sweep.target_probe import Train, probe_target
 from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 

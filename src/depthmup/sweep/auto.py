@@ -29,8 +29,8 @@ class Auto:
         ValueError: a value is not positive.
 
     Example:
-        >>> Auto(precision=0.05, runs=200).limited, Auto().limited
-        (True, False)
+        >>> Auto(start=0.003, runs=200).start_of("adamw")
+        0.003
     """
 
     start: float | Mapping[str, float] | None = None
@@ -76,39 +76,24 @@ class Auto:
             )
         return self.start[optimizer] if isinstance(self.start, Mapping) else self.start
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a budget."""
-        return any(limit is not None for limit in (self.runs, self.seconds, self.work))
 
-    @staticmethod
-    def of(given: Any) -> "Auto | None":
-        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON.
-
-        Args:
-            given: the design's ``lrs`` or ``values``.
-
-        Returns:
-            The search; None where values are given.
-
-        Raises:
-            ValueError: another word.
-        """
-        if isinstance(given, Auto):
-            return given
-        if isinstance(given, str):
-            if given != "auto":
-                raise ValueError(
-                    f"Expected lrs to be learning rates or 'auto', and values likewise; got "
-                    f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
-                )
-            return Auto()
-        if not isinstance(given, Mapping):
-            return None
-        if unknown := [name for name in given if name not in {f.name for f in fields(Auto)}]:
+def auto_of(given: Any) -> Auto | None:
+    """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON."""
+    if isinstance(given, Auto):
+        return given
+    if isinstance(given, str):
+        if given != "auto":
             raise ValueError(
-                f"Expected learning rates, 'auto' or a depthmup.Auto; got a mapping with "
-                f"{printable(', '.join(map(str, unknown)))}. Different ones for each optimizer are "
-                "where searches begin: depthmup.Auto(start={'adamw': 0.003, 'sgd': 0.1})."
+                f"Expected lrs to be learning rates or 'auto', and values likewise; got "
+                f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
             )
-        return Auto(**given)
+        return Auto()
+    if not isinstance(given, Mapping):
+        return None
+    if unknown := [name for name in given if name not in {f.name for f in fields(Auto)}]:
+        raise ValueError(
+            f"Expected learning rates, 'auto' or a depthmup.Auto; got a mapping with "
+            f"{printable(', '.join(map(str, unknown)))}. Different ones for each optimizer are "
+            "where searches begin: depthmup.Auto(start={'adamw': 0.003, 'sgd': 0.1})."
+        )
+    return Auto(**given)

@@ -9,7 +9,7 @@ from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
-from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.design import Design, Size, Variant, refuse
 from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
 from depthmup.training.schedules import schedule
 
@@ -217,9 +217,6 @@ def check_axes(base: Size) -> None:
 
 def _check(model: BuiltIn) -> None:
     """Refuse settings that are out of range, before anything is run."""
-
-    def refuse(what: str, expected: str, got: object) -> None:
-        raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")
 
     for name in ("batch_size", "block_depth"):
         if getattr(model, name) < 1:

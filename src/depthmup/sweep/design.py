@@ -16,7 +16,7 @@ from depthmup.records.codec import encode
 from depthmup.records.text import html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
-from depthmup.sweep.auto import Auto
+from depthmup.sweep.auto import Auto, auto_of
 
 Size: TypeAlias = Mapping[str, int]
 """A value for every axis, such as ``{"width": 64, "depth": 8}``."""
@@ -462,7 +462,7 @@ def _rates(values: Any, what: Tuned = LEARNING_RATE) -> tuple[float, ...] | Auto
     """Values as a design holds them: a grid, a search for them, or none yet."""
     if values is None:
         return None
-    return Auto.of(values) or tuple(_rounded(value, what) for value in _several(values))
+    return auto_of(values) or tuple(_rounded(value, what) for value in _several(values))
 
 
 def _rounded(value: float, what: Tuned) -> float:
@@ -618,9 +618,9 @@ def _check(design: Design) -> None:
             continue  # left open: the model's default
         shown = [v.name if isinstance(v, Scheme | RunRule) else v for v in values]
         if not shown or len(set(shown)) != len(shown):
-            _refuse(name, "at least one, different from each other", shown)
+            refuse(name, "at least one, different from each other", shown)
     if design.grid == ():
-        _refuse("lrs" if design.tune.is_learning_rate else "values", "at least one value", [])
+        refuse("lrs" if design.tune.is_learning_rate else "values", "at least one value", [])
     for of_scheme in design.schemes or ():
         _check_named(of_scheme)
     for rule in design.run or ():
@@ -630,7 +630,7 @@ def _check(design: Design) -> None:
         family(name)
     for name in ("seeds", "steps"):
         if getattr(design, name) < 1:
-            _refuse(name, "at least 1", getattr(design, name))
+            refuse(name, "at least 1", getattr(design, name))
     variants = (
         *(len(design.schemes or "1"), len(design.optimizers or "1"), len(design.run or "1")),
         *(len(design.multipliers), len(design.weight_decays)),
@@ -648,11 +648,11 @@ def _check(design: Design) -> None:
             "sizes or learning rates, or several sweeps."
         )
     if not 1 <= design.window <= design.steps:
-        _refuse("window", f"between 1 and the number of steps ({design.steps})", design.window)
+        refuse("window", f"between 1 and the number of steps ({design.steps})", design.window)
     if any(not 0 < a < math.inf for a in design.multipliers):
-        _refuse("multipliers", "positive", design.multipliers)
+        refuse("multipliers", "positive", design.multipliers)
     if any(not 0 <= decay < math.inf for decay in design.weight_decays):
-        _refuse("weight_decays", "finite and not negative", design.weight_decays)
+        refuse("weight_decays", "finite and not negative", design.weight_decays)
 
 
 _OWN_LISTS = {"weight_decay": ("weight_decays", (0.0,)), "multiplier": ("multipliers", (1.0,))}
@@ -741,5 +741,6 @@ def _check_increasing(name: str, values: Sequence[float]) -> None:
         )
 
 
-def _refuse(what: str, expected: str, got: object) -> None:
+def refuse(what: str, expected: str, got: object) -> None:
+    """Refuse a value in the words of all refusals of one."""
     raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")

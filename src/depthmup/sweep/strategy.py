@@ -97,20 +97,32 @@ class SearchState:
 def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
     """The search that begins with the runs of a grid, all of which a store holds."""
     records, sizes = store.records(grid.runs), state.sweep.design.all_sizes
-    asked: dict[tuple[str, int], Mapping[float, int]] = {}
-    losses: dict[str, Sequence[Mapping[float, Sequence[float]]]] = {}
-    for variant in state.sweep.design.variants:
-        points = dict(enumerate(grid.points(variant, sizes)))
-        rates, seeds = grid.design.log2_values, grid.design.seeds
-        asked |= {(variant.name, i): dict.fromkeys(rates, seeds) for i in points}
-        losses[variant.name] = [
+    losses = {
+        variant.name: [
             {
                 log2_lr: [_loss(state, run, records[run]) for run in curve]
-                for log2_lr, curve in zip(rates, curves, strict=True)
+                for log2_lr, curve in zip(grid.design.log2_values, curves, strict=True)
             }
-            for curves in points.values()
+            for curves in grid.points(variant, sizes)
         ]
-    return replace(state, sweep=replace(state.sweep, asked=asked), records=records, losses=losses)
+        for variant in state.sweep.design.variants
+    }
+    return _with_records(state, records, losses)
+
+
+def _with_records(
+    state: SearchState,
+    records: Mapping[Any, Record[Any]],
+    losses: Mapping[str, Sequence[Mapping[float, Sequence[float]]]],
+) -> SearchState:
+    """The state with all these records, and the losses by variant, size and log2 rate."""
+    asked = {
+        (name, i): {log2_lr: len(seeds) for log2_lr, seeds in of_size.items()}
+        for name, sizes in losses.items()
+        for i, of_size in enumerate(sizes)
+    }
+    sweep = replace(state.sweep, asked=asked)
+    return replace(state, sweep=sweep, pending=(), records=records, losses=losses)
 
 
 def _loss(state: SearchState, run: Any, record: Record[Any]) -> float:
@@ -257,7 +269,6 @@ def _absorbed(
 ) -> SearchState:
     """The state after a round whose records are there."""
     records = {**state.records, **new}
-    asked = {key: dict(seeds) for key, seeds in state.sweep.asked.items()}
     losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in state.losses.items()}
     counted: set[Any] = set(state.records)
     rounds = []
@@ -270,8 +281,6 @@ def _absorbed(
             row += [math.nan] * (ask.seed + 1 - len(row))
             row[ask.seed] = _loss(state, run, records[run])
             of_variant[ask.size][ask.log2_lr] = row
-            seeds = asked.setdefault((name, ask.size), {})
-            seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
             work += 0.0 if run in counted else state.sweep.work(run)
             counted.add(run)
         rounds.append(
@@ -286,14 +295,7 @@ def _absorbed(
                 },
             )
         )
-    return replace(
-        state,
-        sweep=replace(state.sweep, asked=asked),
-        pending=(),
-        rounds=(*state.rounds, *rounds),
-        records=records,
-        losses=losses,
-    )
+    return _with_records(replace(state, rounds=(*state.rounds, *rounds)), records, losses)
 
 
 def _listed(step: _Step) -> tuple[Asked, ...]:

@@ -15,8 +15,6 @@ from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question, tuning
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
-STEPS, LAST = 20, 5
-"""Steps of a probe of a size, and the number of last steps over which its loss is averaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,10 @@ from depthmup.records.certificate import Probe
 from depthmup.sweep.design import Variant
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.store import Store
-from depthmup.sweep.sweep import LAST, STEPS, Sweep
+from depthmup.sweep.sweep import Sweep
+
+STEPS, LAST = 20, 5
+"""Steps of a probe of a size, and the number of last steps over which its loss is averaged."""
 
 SEEDS = 2
 """Runs of a probe at each size."""
@@ -22,10 +25,6 @@ SEEDS = 2
 AFFORDABLE = 0.5
 """Most work of a probe as a fraction of the sweep's; beyond it the target's depth is probed at the
 base's width."""
-
-
-def _of_run(size: Mapping[str, float]) -> list[str]:
-    return [axis for axis in size if axis in RUN_AXES]
 
 
 Train = Callable[[Sequence[Any]], None]
@@ -69,7 +68,8 @@ def _at(
     train: Train | None,
 ) -> Probe | None:
     base = certificate.base
-    alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in _of_run(base))]
+    of_run = [axis for axis in base if axis in RUN_AXES]
+    alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in of_run)]
     largest = max(alike, key=lambda s: sweep.work(_run(sweep, variant, s)))
     rate = certificate.predicted.value
     runs = {
