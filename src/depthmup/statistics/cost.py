@@ -42,17 +42,13 @@ def cost(
     if not 0 <= size < len(fitted.centre):
         raise ValueError(f"Expected one of {len(fitted.centre)} sizes; got another index.")
     tail = (1 - confidence) / 2
-    if not math.isfinite(error):
-        with np.errstate(over="ignore"):
-            value = float(np.exp(fitted.log_loss[size]) * np.expm1(fitted.excess(size, octaves)))
-        return Estimate(value=value, low=0.0, high=math.inf, unit=UNIT)
-    steps = ndtri((np.arange(NODES) + 0.5) / NODES)
-    distances = np.append(octaves, octaves + error * steps)
+    steps = ndtri((np.arange(NODES) + 0.5) / NODES) * (error if math.isfinite(error) else 0.0)
     level = float(np.exp(fitted.log_loss[size]))
     with np.errstate(over="ignore"):
-        values = level * np.expm1(fitted.excess(size, distances))
-    # The first distance is the estimate itself; infinite costs cannot be interpolated.
-    low, high = np.quantile(values[1:], [tail, 1 - tail], method="inverted_cdf")
-    return Estimate(
-        value=float(values[0]), low=float(min(low, values[0])), high=float(high), unit=UNIT
-    )
+        # The first distance is the estimate itself.
+        value, *values = level * np.expm1(fitted.excess(size, octaves + np.append(0.0, steps)))
+    if not math.isfinite(error):
+        return Estimate(value=float(value), low=0.0, high=math.inf, unit=UNIT)
+    # Infinite costs cannot be interpolated.
+    low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
+    return Estimate(value=float(value), low=float(min(low, value)), high=float(high), unit=UNIT)

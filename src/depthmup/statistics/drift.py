@@ -75,15 +75,11 @@ def measured(
     At an edge of the grid the interval is open towards the outside. With one seed, the interval of
     the loss is from the scatter of points.
     """
-    return tuple(
-        _optimum(fitted, i, size, location, confidence)
-        for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
-    )
+    return tuple(_optimum(fitted, i, size, confidence) for i, size in enumerate(sizes))
 
 
-def _optimum(
-    fitted: Optima, i: int, size: Mapping[str, float], location: Place, confidence: float
-) -> Optimum:
+def _optimum(fitted: Optima, i: int, size: Mapping[str, float], confidence: float) -> Optimum:
+    location = fitted.places()[i]
     if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
         return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
     loss = loss_estimate(fitted, i, confidence)

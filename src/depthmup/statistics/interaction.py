@@ -9,17 +9,16 @@ size that grows along both,
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Place
 from depthmup.records.finding import in_percent
 from depthmup.statistics.intervals import Array, around
+from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import Regression
-
-Size = Mapping[Axis, float]
 
 
 def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:

@@ -32,6 +32,7 @@ import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import Array, Index, around, student
+from depthmup.statistics.parabola import tricube
 
 REACH = 3.0
 """Octaves that the weights reach: sparse rates lie farther from their optimum than a grid's."""
@@ -94,14 +95,14 @@ def pooled_law(
     level = partial(_surface, second_degree(middle)) if surface else partial(_own, size)
     # Powers of x: at first of it alone, then of its distance from the law's optima.
     design = np.column_stack([x**2, x[:, None] * lines])
-    weight = ones[:, 0] if near is None else _weights(log2_rate - near)
+    weight = ones[:, 0] if near is None else tricube((log2_rate - near) / REACH)
     fit = None
     for _ in range(PASSES):
         fit = _fit(design, level, log_loss, weight)
         if fit is None or not fit.slopes[0] > 0:
             return None
         centre = -(lines @ fit.slopes[1:]) / (2 * fit.slopes[0])
-        moved = _weights(x - centre)
+        moved = tricube((x - centre) / REACH)
         if np.abs(moved - weight).max() < 1e-6:
             break
         weight = moved
@@ -118,8 +119,7 @@ def pooled_law(
     known = fit.determined[-lines.shape[1] :]
     shift = np.eye(len(law))[0] * origin
     estimates = [
-        around(float(b), float(h)) if k else UNKNOWN
-        for b, h, k in zip(law + shift, half, known, strict=True)
+        around(b, h) if k else UNKNOWN for b, h, k in zip(law + shift, half, known, strict=True)
     ]
     z = x - lines @ law
     return Pooled(
@@ -157,10 +157,6 @@ def second_degree(positions: Array) -> Array:
     pairs = combinations_with_replacement(range(positions.shape[1]), 2)
     squares = [positions[:, a] * positions[:, b] for a, b in pairs]
     return np.column_stack([np.ones(len(positions)), positions, *squares])
-
-
-def _weights(distance: Array) -> Array:
-    return np.asarray((1 - np.minimum(np.abs(distance) / REACH, 1.0) ** 3) ** 3)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -217,7 +213,7 @@ def _turned(
     for _ in range(PASSES):
         z = (x - lines @ law)[:, None]
         shape = [z**2, middle * z**2, z**3, middle * z**3]
-        fit = _fit(np.column_stack([*shape, lines * z]), level, log_loss, _weights(z[:, 0]))
+        fit = _fit(np.column_stack([*shape, lines * z]), level, log_loss, tricube(z[:, 0] / REACH))
         if fit is None or not fit.slopes[0] > 0 or fit.freedom < LEAST_FREEDOM:
             return None
         step, error = fit.optima(lines.shape[1])

@@ -88,18 +88,23 @@ def impossible(size: Index, log_loss: Array, positions: Array | None = None) -> 
 
 def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
     """Finite runs that diverged all the same; only rates above their size's best one can."""
-    count = int(size.max(initial=0)) + 1
+    best, at_best = best_of_size(size, log2_rate, log_loss)
     finite = np.isfinite(log_loss)
-    best = np.full(count, math.inf)
-    np.minimum.at(best, size[finite], log_loss[finite])
-    at_best = np.full(count, math.inf)
-    lowest = finite & (log_loss == best[size])
-    np.minimum.at(at_best, size[lowest], log2_rate[lowest])
-    slow = finite & (log2_rate <= at_best[size])
-    worst = np.full(count, -math.inf)
+    slow = finite & (log2_rate <= at_best)
+    worst = np.full(int(size.max(initial=0)) + 1, -math.inf)
     np.maximum.at(worst, size[slow], log_loss[slow])
-    above = (log_loss > best[size] + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
-    return np.asarray(finite & above & (log2_rate > at_best[size]))
+    above = (log_loss > best + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
+    return np.asarray(finite & above & (log2_rate > at_best))
+
+
+def best_of_size(size: Index, rate: Array, loss: Array) -> tuple[Array, Array]:
+    """Of every run the least loss of its size, and the least rate with it; infinite without one."""
+    count, finite = int(size.max(initial=0)) + 1, np.isfinite(loss)
+    best, at_best = np.full((2, count), math.inf)
+    np.minimum.at(best, size[finite], loss[finite])
+    lowest = finite & (loss == best[size])
+    np.minimum.at(at_best, size[lowest], rate[lowest])
+    return best[size], at_best[size]
 
 
 def usual_steps(size: Index, steps: Array) -> Array:

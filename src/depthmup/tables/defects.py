@@ -11,7 +11,14 @@ import numpy as np
 from depthmup.records.judgement import Defect
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
-from depthmup.statistics.strays import CUT, beyond_sense, far_above, impossible, usual_steps
+from depthmup.statistics.strays import (
+    CUT,
+    best_of_size,
+    beyond_sense,
+    far_above,
+    impossible,
+    usual_steps,
+)
 from depthmup.tables.rows import Labels, Rows
 
 DIGITS = 6
@@ -145,24 +152,17 @@ def unsaid(rows: Rows) -> None:
     if not nothing.any():
         return
     size = rows.sizes()[1]
-    finite = np.where(np.isfinite(loss), loss, math.inf)
-    best = np.full(int(size.max()) + 1, math.inf)
-    np.minimum.at(best, size, finite)
-    at_best = np.full(len(best), math.inf)
-    lowest = np.isfinite(finite) & (finite == best[size])
-    np.minimum.at(at_best, size[lowest], rate[lowest])
-    diverged = nothing & (rate > at_best[size])
+    diverged = nothing & (rate > best_of_size(size, rate, loss)[1])
     rows.with_losses(np.where(diverged, math.inf, loss))
     sentence = "have no loss, at rates no larger than their size's best"
     rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
 
 
-def rates_and_losses(rows: Rows, size: Index, *, told: bool = True) -> tuple[Array, Array]:
+def rates_and_losses(rows: Rows, size: Index) -> tuple[Array, Array]:
     """log2 rates, and losses that are infinite where runs diverged."""
     rate, loss = np.log2(rows.rate), rows.loss
     above = far_above(size, rate, np.log(loss))
     diverged = above | np.isinf(loss)
-    if told:
-        far = f", {above.sum()} of them with a finite loss far above what smaller rates leave"
-        rows.tell(Defect.DIVERGED, diverged, f"diverged{far if above.any() else ''}")
+    far = f", {above.sum()} of them with a finite loss far above what smaller rates leave"
+    rows.tell(Defect.DIVERGED, diverged, f"diverged{far if above.any() else ''}")
     return rate, np.where(diverged, math.inf, loss)

@@ -6,7 +6,7 @@ CSV is read as text, so that an empty cell (no result) and "nan" (a run that div
 import csv
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,18 +131,14 @@ def _path(source: Any) -> Path:
     return path
 
 
-class _told(AbstractContextManager[None]):
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     """What pandas says of a file that is no table becomes one message with the file's name."""
+    import pandas as pd
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        import pandas as pd
-
+    try:
+        yield
+    except Exception as error:
         # Errors of pandas are ValueErrors too; those of this package say "Expected" already.
         explained = isinstance(error, ValueError) and str(error).startswith("Expected")
         if isinstance(error, UnicodeDecodeError):
@@ -154,8 +150,8 @@ class _told(AbstractContextManager[None]):
         ):
             said = printable(str(error).splitlines()[0][:200]) if str(error) else "no columns"
         else:
-            return
-        raise ValueError(f"Expected {printable(self._path.name)} to be a table; {said}.") from None
+            raise
+        raise ValueError(f"Expected {printable(path.name)} to be a table; {said}.") from None
 
 
 def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:

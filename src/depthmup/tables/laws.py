@@ -12,7 +12,7 @@ from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
 from depthmup.statistics.along import UNEVEN
 from depthmup.statistics.drift import drift_unit, judge
-from depthmup.statistics.intervals import Array
+from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.pooled import Pooled
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.tables.clean import number
@@ -21,34 +21,32 @@ from depthmup.tables.clean import number
 def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     """One law of all axes over all sizes that can be used; none with fewer than three."""
     used = np.flatnonzero(runs.inside)
-    values = runs.array[used]
-    varied = [i for i in range(values.shape[1]) if len(np.unique(values[:, i])) > 1]
+    varied = _varied(runs, used)
     if len(used) < 3 or not varied:
         return None
-    base = values.min(0)
-    x = np.log2(values / base)[:, varied]
+    values = runs.array[used]
+    x = np.log2(values / values.min(0))[:, list(varied.values())]
     line = _regression(optima(runs.fitted[used]), [np.ones(len(used)), x])
     if line.freedom < 1:
         return None
-    axes = [list(runs.sizes[0])[i] for i in varied]
-    pairs = list(combinations(range(len(axes)), 2))
-    products = [x[:, a] * x[:, b] for a, b in pairs]
+    pairs = list(combinations(range(len(varied)), 2))
     interactions: tuple[Slope, ...] = ()
-    if products:
-        wide = _regression(line.fitted, [line.design, *products])
+    if pairs:
+        wide = _regression(line.fitted, [line.design, *(x[:, a] * x[:, b] for a, b in pairs)])
         if wide.freedom >= 1 and wide.rank == wide.design.shape[1]:
+            products = [f"{a} x {b}" for a, b in combinations(varied, 2)]
             interactions = tuple(
-                Slope(axis=f"{axes[a]} x {axes[b]}", estimate=wide.estimate(1 + len(axes) + i))
-                for i, (a, b) in enumerate(pairs)
+                Slope(axis=product, estimate=wide.estimate(1 + len(varied) + i))
+                for i, product in enumerate(products)
             )
     residuals = line.residuals
     half, twice = octave_costs(runs)
     return JointLaw(
         scheme=runs.name,
-        base=dict(zip(runs.sizes[0], map(number, base), strict=True)),
+        base=_base(runs, values),
         constant=line.estimate(0, unit=f"log2 {tuned.name}"),
         exponents=tuple(
-            Slope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(axes)
+            Slope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(varied)
         ),
         interactions=interactions,
         sizes=tuple(runs.sizes[int(i)] for i in used),
@@ -57,6 +55,18 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
         half=half,
         twice=twice,
     )
+
+
+def _varied(runs: Runs, sizes: Index) -> dict[str, int]:
+    """The axes of which some sizes have several values, with their columns."""
+    columns = enumerate(runs.array[sizes].T)
+    several = {i for i, column in columns if len(np.unique(column)) > 1}
+    return {axis: i for i, axis in enumerate(runs.sizes[0]) if i in several}
+
+
+def _base(runs: Runs, values: Array) -> dict[str, float]:
+    """The smallest value along every axis."""
+    return dict(zip(runs.sizes[0], map(number, values.min(0)), strict=True))
 
 
 def _regression(fitted: Optima, columns: list[Array]) -> Regression:
@@ -70,27 +80,24 @@ def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> Joi
 
     That of a random design is known from its runs.
     """
-    fitted = runs.optima
-    x, y = fitted.curves.log2_lrs, fitted.log_losses
+    x, y = runs.optima.curves.log2_lrs, runs.optima.log_losses
     size, rate = np.nonzero(np.isfinite(y))
-    sizes = runs.array
-    varied = [i for i in range(sizes.shape[1]) if len(np.unique(sizes[size, i])) > 1]
+    varied = _varied(runs, size)
     if not varied:
         return None
-    base = sizes.min(0)
     if law is None:
-        law = pooled_law(np.log2(sizes / base)[:, varied], size, x[size, rate], y[size, rate])
+        positions = np.log2(runs.array / runs.array.min(0))[:, list(varied.values())]
+        law = pooled_law(positions, size, x[size, rate], y[size, rate])
     if law is None:
         return None
-    axes = [list(runs.sizes[0])[i] for i in varied]
     half, twice = octave_costs(runs)
     return JointLaw(
         scheme=runs.name,
-        base=dict(zip(runs.sizes[0], map(number, base), strict=True)),
+        base=_base(runs, runs.array),
         constant=replace(law.constant, unit=f"log2 {tuned.name}"),
         exponents=tuple(
             Slope(axis=axis, estimate=estimate)
-            for axis, estimate in zip(axes, law.exponents, strict=True)
+            for axis, estimate in zip(varied, law.exponents, strict=True)
         ),
         interactions=(),
         sizes=(),

@@ -5,9 +5,9 @@ they have few values; a column of many values is an identity or a measurement, n
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.tables.cells import to_codes, to_numbers
 from depthmup.tables.formats import MOST_ROWS, chunks_of, explained, title_of, too_many
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FEW_VALUES = 64
 """Distinct values up to which an unnamed column may be a setting."""
@@ -63,48 +60,37 @@ class Table:
 def read(
     source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
 ) -> Table:
-    """A table from a frame or a file."""
-    with explained(source):
-        return _collect(chunks_of(source), numbers, labels, title=title_of(source), empty=empty)
-
-
-def _collect(
-    chunks: Iterable["pd.DataFrame"],
-    numbers: Sequence[str],
-    labels: Sequence[str],
-    *,
-    title: str,
-    empty: bool,
-) -> Table:
-    """One table from chunks; what is not needed is dropped chunk by chunk."""
+    """A table from a frame or a file; what is not needed is dropped chunk by chunk."""
     values: dict[str, list[Array]] = {name: [] for name in numbers}
     unsaid: dict[str, list[Flags]] = {name: [] for name in numbers}
     codes: dict[str, list[Index]] = {name: [] for name in labels}
     names: dict[str, dict[str, int]] = {name: {} for name in labels}
     dropped: set[str] = set()
     rows = 0
-    for chunk in chunks:
-        for name in numbers:
-            if name not in chunk:
-                column, blank = np.full(len(chunk), math.nan), np.zeros(len(chunk), bool)
-            else:
-                column, blank = to_numbers(chunk[name], name, first_row=rows + 1)
-            values[name].append(column)
-            unsaid[name].append(blank)
-        wanted = [*labels, *(str(c) for c in chunk.columns if c not in {*numbers, *labels})]
-        for name in dict.fromkeys(wanted):
-            if name in dropped:
-                continue
-            if name not in names:  # a column that appears late was empty before
-                names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
-            codes[name].append(to_codes(chunk, name, names[name]))
-            # A setting has few values; what has more is a measurement, and would fill memory.
-            if name not in labels and len(names[name]) > FEW_VALUES:
-                dropped.add(name)
-                del names[name], codes[name]
-        rows += len(chunk)
-        if rows > MOST_ROWS:
-            raise too_many(rows)
+    with explained(source):
+        for chunk in chunks_of(source):
+            for name in numbers:
+                if name not in chunk:
+                    column, blank = np.full(len(chunk), math.nan), np.zeros(len(chunk), bool)
+                else:
+                    column, blank = to_numbers(chunk[name], name, first_row=rows + 1)
+                values[name].append(column)
+                unsaid[name].append(blank)
+            wanted = [*labels, *(str(c) for c in chunk.columns if c not in {*numbers, *labels})]
+            for name in dict.fromkeys(wanted):
+                if name in dropped:
+                    continue
+                if name not in names:  # a column that appears late was empty before
+                    names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
+                codes[name].append(to_codes(chunk, name, names[name]))
+                # A setting has few values; what has more is a measurement, and would fill memory.
+                if name not in labels and len(names[name]) > FEW_VALUES:
+                    dropped.add(name)
+                    del names[name], codes[name]
+            rows += len(chunk)
+            if rows > MOST_ROWS:
+                raise too_many(rows)
+    title = title_of(source)
     if not rows and not empty:
         raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
     none = np.zeros(0)
