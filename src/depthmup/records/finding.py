@@ -27,20 +27,12 @@ class Estimate:
         return math.isfinite(self.value)
 
     def inside(self, low: float, high: float) -> bool:
-        """Whether the whole interval lies in [low, high].
-
-        Args:
-            low, high: ends of the region, in the estimate's unit.
-        """
+        """Whether the whole interval lies in [low, high]."""
         # Comparisons with NaN are false, so that an unknown estimate is neither inside nor outside.
         return low <= self.low and self.high <= high
 
     def outside(self, low: float, high: float) -> bool:
-        """Whether the whole interval lies outside [low, high].
-
-        Args:
-            low, high: ends of the region, in the estimate's unit.
-        """
+        """Whether the whole interval lies outside [low, high]."""
         return self.high < low or self.low > high
 
 

@@ -1,7 +1,7 @@
 """A measurement on networks other than a loss curve: the task, and the numbers it gave."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from depthmup.records.key import canonical, digest
@@ -33,13 +33,7 @@ class Task:
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal tasks on every machine."""
-        raw = {
-            "name": self.name,
-            "settings": dict(self.settings),
-            "version": self.version,
-            "numerics": self.numerics,
-        }
-        return canonical(raw)
+        return canonical({f.name: getattr(self, f.name) for f in fields(self)})
 
     @property
     def key(self) -> str:

@@ -237,12 +237,7 @@ class Record(Generic[Described]):
         return self.losses[-1] if self.losses else math.inf
 
     def mean_loss(self, start: int, stop: int) -> float:
-        """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``.
-
-        Args:
-            start: the first step.
-            stop: the step after the last.
-        """
+        """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``."""
         # Infinite and not NaN: a run that diverged is worse than any that did not, and is compared
         # so.
         if stop > len(self.losses):

@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import Array, Flags, Index, Numbers, around, student
@@ -182,48 +181,3 @@ def _columns(x: Array, minima: Array, power: float) -> Array:
     u = x - minima[:, None]
     rise = np.abs(u) ** power
     return np.stack([np.ones_like(u), rise * (u < 0), rise * (u > 0)], axis=-1)
-
-
-def excess(
-    *,
-    log2_lrs: Array,
-    log_losses: Array,
-    lowest: int,
-    optimum: float,
-    sides: tuple[float, float, float, float],
-    octaves: ArrayLike,
-) -> Array:
-    """Log loss above one curve's minimum, that far from its optimum: what a wrong rate costs.
-
-    The valley's two sides between the neighbours of the lowest point, straight lines between the
-    other points, on beyond the grid's ends; infinite from the last rate before a divergence.
-
-    Example:
-        >>> x = np.arange(-3.0, 4.0)
-        >>> excess(log2_lrs=x, log_losses=0.1 * x**2, lowest=3, optimum=0.0,
-        ...        sides=(0.0, 2.0, 0.1, 0.1), octaves=[0.0, 0.5, 2.0]).round(3).tolist()
-        [0.0, 0.025, 0.4]
-    """
-    tried = np.flatnonzero(~np.isnan(log_losses))
-    x, y = log2_lrs[tried] - optimum, log_losses[tried]
-    i = int(np.searchsorted(tried, lowest))
-    if not 0 < i < len(tried) - 1:
-        raise ValueError("Expected a curve with its optimum inside the grid; got one without.")
-    level, power, left, right = sides
-    diverged = np.flatnonzero(~np.isfinite(y[i:]))
-    last = i + int(diverged[0]) - 1 if len(diverged) else len(y) - 1
-    inner = np.flatnonzero(np.isfinite(y[: last + 1]))
-    inner_x, inner_y = x[inner], np.maximum(y[inner] - level, 0.0)
-    u = np.asarray(octaves, float)
-    if len(inner) < 2:
-        return np.where(u == 0, 0.0, math.inf)
-    start = (inner_y[1] - inner_y[0]) / (inner_x[1] - inner_x[0])
-    end = (inner_y[-1] - inner_y[-2]) / (inner_x[-1] - inner_x[-2])
-    value = np.interp(u, inner_x, inner_y)
-    value = np.where(u < inner_x[0], inner_y[0] + start * (u - inner_x[0]), value)
-    beyond = inner_y[-1] + end * (u - inner_x[-1]) if last == len(y) - 1 else math.inf
-    value = np.where(u > inner_x[-1], beyond, value)
-    if math.isfinite(left):
-        near = (u >= min(x[i - 1], 0.0)) & (u <= max(x[i + 1], 0.0))
-        value = np.where(near, np.where(u < 0, left, right) * np.abs(u) ** power, value)
-    return np.asarray(np.maximum(value, 0.0), float)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.records import Place
-from depthmup.statistics.asymmetry import Sides, excess, sides_of
+from depthmup.statistics.asymmetry import Sides, sides_of
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index, jackknife_error
 from depthmup.statistics.misfit import at_index, misfit_of, rise_errors, steep_of
@@ -176,6 +176,10 @@ class Optima:
     ) -> Array:
         """Log loss above one size's minimum, that far from its optimum: what a wrong rate costs.
 
+        The valley's two sides between the neighbours of the lowest point, straight lines between
+        the other points, on beyond the grid's ends; infinite from the last rate before a
+        divergence.
+
         Example:
             >>> rates = np.arange(-3.0, 4.0)
             >>> fitted = optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]]))
@@ -185,20 +189,32 @@ class Optima:
         count = len(self.centre)
         if not -count <= size < count:
             raise ValueError(f"Expected one of {count} sizes; got another index.")
-        sides = self.sides
-        return excess(
-            log2_lrs=self.curves.log2_lrs[size],
-            log_losses=self.log_losses[size] if log_losses is None else log_losses,
-            lowest=int(self.lowest[size]),
-            optimum=float(self.at[size]),
-            sides=(
-                float(sides.level[size] if level is None else level),
-                float(sides.power[size]),
-                float(sides.left[size]),
-                float(sides.right[size]),
-            ),
-            octaves=octaves,
-        )
+        y = self.log_losses[size] if log_losses is None else log_losses
+        level = float(self.sides.level[size] if level is None else level)
+        tried = np.flatnonzero(~np.isnan(y))
+        x, y = self.curves.log2_lrs[size][tried] - float(self.at[size]), y[tried]
+        i = int(np.searchsorted(tried, self.lowest[size]))
+        if not 0 < i < len(tried) - 1:
+            raise ValueError("Expected a curve with its optimum inside the grid; got one without.")
+        diverged = np.flatnonzero(~np.isfinite(y[i:]))
+        last = i + int(diverged[0]) - 1 if len(diverged) else len(y) - 1
+        inner = np.flatnonzero(np.isfinite(y[: last + 1]))
+        inner_x, inner_y = x[inner], np.maximum(y[inner] - level, 0.0)
+        u = np.asarray(octaves, float)
+        if len(inner) < 2:
+            return np.where(u == 0, 0.0, math.inf)
+        start = (inner_y[1] - inner_y[0]) / (inner_x[1] - inner_x[0])
+        end = (inner_y[-1] - inner_y[-2]) / (inner_x[-1] - inner_x[-2])
+        value = np.interp(u, inner_x, inner_y)
+        value = np.where(u < inner_x[0], inner_y[0] + start * (u - inner_x[0]), value)
+        beyond = inner_y[-1] + end * (u - inner_x[-1]) if last == len(y) - 1 else math.inf
+        value = np.where(u > inner_x[-1], beyond, value)
+        left, right = self.sides.left[size], self.sides.right[size]
+        if math.isfinite(left):
+            near = (u >= min(x[i - 1], 0.0)) & (u <= max(x[i + 1], 0.0))
+            rise = np.where(u < 0, left, right) * np.abs(u) ** self.sides.power[size]
+            value = np.where(near, rise, value)
+        return np.asarray(np.maximum(value, 0.0), float)
 
     def places(self) -> tuple[Place, ...]:
         """Where each size's optimum lies, of one experiment."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +70,8 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
     try:
         converted = pd.to_numeric(column, errors="coerce")
     except OverflowError:  # a whole number beyond double precision, in JSON
-        huge = (i for i, cell in enumerate(column) if isinstance(cell, int) and _is_beyond(cell))
-        row = next(huge, 0)
+        beyond = (isinstance(cell, int) and abs(cell) > sys.float_info.max for cell in column)
+        row = next((i for i, huge in enumerate(beyond) if huge), 0)
         raise ValueError(_no_number(name, first_row + row, column.iloc[row])) from None
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
@@ -84,14 +85,6 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
         elif text not in _MISSING:
             raise ValueError(_no_number(name, first_row + i, cell))
     return values, unsaid
-
-
-def _is_beyond(cell: int) -> bool:
-    try:
-        float(cell)
-    except OverflowError:
-        return True
-    return False
 
 
 def _no_number(name: str, row: int, cell: Any) -> str:

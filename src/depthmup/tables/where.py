@@ -66,20 +66,40 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
     """The comparisons of a filter."""
     if len(text) > LONGEST:
         raise ValueError(f"Expected a filter of at most {LONGEST} characters; got {len(text)}.")
-    tokens = _tokens(text)
-    comparisons = []
-    position = 0
-    while True:
-        comparison, position = _comparison(tokens, position, text)
-        comparisons.append(comparison)
-        if position == len(tokens):
-            return tuple(comparisons)
-        if tokens[position] != ("word", "and"):
-            raise _bad(text, tokens[position][1], "'and' or the end")
-        position += 1
+    tokens = iter(_tokens(text))
+
+    def take(expected: str, *kinds: str) -> tuple[str, str]:
+        """The next token, which must be of one of these kinds."""
+        kind, value = next(tokens, ("end", "its end"))
+        if kind not in kinds:
+            raise _bad(text, value, expected)
+        return kind, value
+
+    def value() -> str:
+        return take("a value", "word", "double", "single")[1]
+
+    comparisons, kind = [], "word"
+    while kind != "end":
+        _, column = take("a column", "word", "column", "double", "single")
+        kind, sign = take("==, <, ... or in", "operator", "word")
+        if kind == "operator":
+            sign, values = "==" if sign == "=" else sign, [value()]
+        elif sign == "in":
+            take("(", "(")
+            values = [value()]
+            while take(", or )", ",", ")")[1] == ",":
+                values.append(value())
+        else:
+            raise _bad(text, sign, "==, <, ... or in")
+        comparisons.append(Comparison(column=column, operator=sign, values=tuple(values)))
+        kind, word = take("'and' or the end", "word", "end")
+        if kind == "word" and word != "and":
+            raise _bad(text, word, "'and' or the end")
+    return tuple(comparisons)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
+    """Kinds and texts; a sign is a kind of its own."""
     tokens, position = [], 0
     stripped = text.rstrip()
     while position < len(stripped):
@@ -87,44 +107,10 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if match is None:
             raise _bad(text, stripped[position : position + 20], "a name, a number or ==")
         kind = str(match.lastgroup)
-        tokens.append((kind, match.group(kind)))
+        found = match.group(kind)
+        tokens.append((found if kind == "sign" else kind, found))
         position = match.end()
     return tokens
-
-
-def _comparison(tokens: list[tuple[str, str]], at: int, text: str) -> tuple[Comparison, int]:
-    kind, column = _get(tokens, at, text, "a column")
-    if kind not in ("word", "column", "double", "single"):
-        raise _bad(text, column, "a column")
-    kind, sign = _get(tokens, at + 1, text, "==, <, ... or in")
-    if kind == "operator":
-        kind, value = _get(tokens, at + 2, text, "a value")
-        if kind not in ("word", "double", "single"):
-            raise _bad(text, value, "a value")
-        name = "==" if sign == "=" else sign
-        return Comparison(column=column, operator=name, values=(value,)), at + 3
-    if (kind, sign) != ("word", "in"):
-        raise _bad(text, sign, "==, <, ... or in")
-    if _get(tokens, at + 2, text, "(")[1] != "(":
-        raise _bad(text, tokens[at + 2][1], "(")
-    values, at = [], at + 3
-    while True:
-        kind, value = _get(tokens, at, text, "a value")
-        if kind not in ("word", "double", "single"):
-            raise _bad(text, value, "a value")
-        values.append(value)
-        _, sign = _get(tokens, at + 1, text, ", or )")
-        at += 2
-        if sign == ")":
-            return Comparison(column=column, operator="in", values=tuple(values)), at
-        if sign != ",":
-            raise _bad(text, sign, ", or )")
-
-
-def _get(tokens: list[tuple[str, str]], at: int, text: str, expected: str) -> tuple[str, str]:
-    if at >= len(tokens):
-        raise _bad(text, "its end", expected)
-    return tokens[at]
 
 
 def _bad(text: str, got: str, expected: str) -> ValueError:
