@@ -86,7 +86,14 @@ class Trial:
         return self.ratio("depth")
 
     def ratio(self, axis: str) -> float:
-        """The size along an axis as a multiple of the base's."""
+        """A size as a multiple of the base's.
+
+        Args:
+            axis: one of the base's.
+
+        Returns:
+            1 at the base.
+        """
         return self.size[axis] / self.base[axis]
 
     @property
@@ -105,12 +112,23 @@ class Trial:
         return float(math.prod(n ** _WORK.get(axis, 1) for axis, n in self.size.items()))
 
     def to_json(self) -> str:
-        """Canonical JSON: the same text for equal trials on every machine."""
+        """Canonical JSON: the same text for equal trials on every machine.
+
+        Returns:
+            The text whose hash is the key.
+        """
         return canonical({f.name: getattr(self, f.name) for f in fields(self)})
 
     @staticmethod
     def from_json(text: str) -> "Trial":
-        """The trial that ``to_json`` wrote."""
+        """The trial that ``to_json`` wrote.
+
+        Args:
+            text: of ``to_json``.
+
+        Returns:
+            The trial.
+        """
         return Trial(**json.loads(text))
 
     @property
