@@ -89,13 +89,13 @@ def calibrate(
         size_optimum(size, fitted, i, location)
         for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
-    lacks = refuse_measurements(measured, fitted, one_seed=one_seed, tuned=tuned)
+    lacks = [*refuse_measurements(measured, fitted, one_seed=one_seed, tuned=tuned)]
     # Where a size has no optimum there is no law to judge.
     laws = laws_of(fitted, sizes, base) if not lacks else None
     lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
     if laws is not None and laws.optimum.freedom > 0:
         before = None if middle is None else laws_of(optima(middle), sizes, base)
-        lacks += refuse_law(laws, before) + refuse_breakdown(laws, tuned)
+        lacks += [*refuse_law(laws, before), *refuse_breakdown(laws, tuned)]
     if probe is not None:
         lacks += refuse_probe(probe, target)
     common = {

@@ -1,7 +1,7 @@
 """Why sizes cannot certify a target: too few of them, or a target too far away or beside them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -26,60 +26,59 @@ def refuse_design(
 ) -> list[Refusal]:
     """Too few sizes, or a target too far away or beside the sizes measured."""
     varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
-    refusals = _too_few(sizes, varied, laws)
-    for axis in base:
-        values = {size[axis] for size in sizes}
-        if axis not in varied and target[axis] not in values:
-            refusals.append(
-                Refusal(
-                    lack=Lack.DIRECTION,
-                    reason=(
-                        f"The target has {axis} {target[axis]:g}, and every size measured has "
-                        f"{axis} {next(iter(values)):g}."
-                    ),
-                    advice=f"Measure at three {sizes_along(axis)} or more.",
-                )
-            )
-        elif target[axis] > FARTHEST * max(values):
-            refusals.append(
-                Refusal(
-                    lack=Lack.FAR,
-                    reason=(
-                        f"{axis.capitalize()} {target[axis]:g} is more than {FARTHEST} times the "
-                        f"largest that was measured, {max(values):g}."
-                    ),
-                    advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
-                )
-            )
-    refusals += _no_corner(sizes, base, target)
+    refusals = [
+        *_too_few(sizes, varied, laws),
+        *_too_far(sizes, base, target),
+        *_no_corner(sizes, base, target),
+    ]
     # Where sizes are lacking that is the reason, and not what their law cannot reach.
     if laws is not None and not refusals:
         refusals += _unreachable(laws, varied, target, tuned)
     return refusals
 
 
-def _too_few(sizes: Sequence[Size], varied: Sequence[str], laws: Laws | None) -> list[Refusal]:
+def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusal]:
+    for axis in base:
+        values = {size[axis] for size in sizes}
+        if len(values) == 1 and target[axis] not in values:
+            yield Refusal(
+                lack=Lack.DIRECTION,
+                reason=(
+                    f"The target has {axis} {target[axis]:g}, and every size measured has "
+                    f"{axis} {next(iter(values)):g}."
+                ),
+                advice=f"Measure at three {sizes_along(axis)} or more.",
+            )
+        elif target[axis] > FARTHEST * max(values):
+            yield Refusal(
+                lack=Lack.FAR,
+                reason=(
+                    f"{axis.capitalize()} {target[axis]:g} is more than {FARTHEST} times the "
+                    f"largest that was measured, {max(values):g}."
+                ),
+                advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
+            )
+
+
+def _too_few(sizes: Sequence[Size], varied: Sequence[str], laws: Laws | None) -> Iterator[Refusal]:
     counts = {axis: len({size[axis] for size in sizes}) for axis in varied}
     enough = len(sizes) >= 3 and all(n >= 3 for n in counts.values())
     if enough and (laws is None or laws.optimum.freedom >= 1):
-        return []
+        return
     numbers = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"
-    return [
-        Refusal(
-            lack=Lack.SIZES,
-            reason=f"A law and its error need three sizes or more; there are {numbers}.",
-            advice="Measure at three sizes or more along each axis that is to grow.",
-        )
-    ]
+    yield Refusal(
+        lack=Lack.SIZES,
+        reason=f"A law and its error need three sizes or more; there are {numbers}.",
+        advice="Measure at three sizes or more along each axis that is to grow.",
+    )
 
 
-def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> list[Refusal]:
+def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusal]:
     """Axes along which the target grows together, and no measured size does.
 
     How the optimum moves along one axis depends on the other: by -0.04 to -0.10 octaves per
     doubling of both was measured for width and depth, which arms that meet at the base cannot see.
     """
-    refusals = []
     for one, other in combinations(base, 2):
         if target[one] == base[one] or target[other] == base[other]:
             continue
@@ -87,40 +86,34 @@ def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> list[Refusal]
             continue
         if len({size[one] for size in sizes}) < 2 or len({size[other] for size in sizes}) < 2:
             continue  # the direction itself was not measured: said elsewhere
-        refusals.append(
-            Refusal(
-                lack=Lack.CORNER,
-                reason=(
-                    f"The target grows in {one} and {other}, and no size measured grows in both: "
-                    "how the optimum moves along one depends on the other."
-                ),
-                advice=(
-                    f"Measure one size that is larger than the base in {one} and in {other}, as "
-                    "large as you can afford."
-                ),
-            )
+        yield Refusal(
+            lack=Lack.CORNER,
+            reason=(
+                f"The target grows in {one} and {other}, and no size measured grows in both: "
+                "how the optimum moves along one depends on the other."
+            ),
+            advice=(
+                f"Measure one size that is larger than the base in {one} and in {other}, as "
+                "large as you can afford."
+            ),
         )
-    return refusals
 
 
-def _unreachable(laws: Laws, varied: Sequence[str], target: Size, tuned: Tuned) -> list[Refusal]:
+def _unreachable(
+    laws: Laws, varied: Sequence[str], target: Size, tuned: Tuned
+) -> Iterator[Refusal]:
     if not laws.optimum.reaches(target):
-        return [
-            Refusal(
-                lack=Lack.DIRECTION,
-                reason=(
-                    f"{' and '.join(varied).capitalize()} grew together, and the target does not "
-                    "lie on their line."
-                ),
-                advice=f"Vary {' and '.join(varied)} apart from each other, or aim at their line.",
-            )
-        ]
-    if not np.isfinite(laws.curvature.without).all():
-        return [
-            Refusal(
-                lack=Lack.NOISE,
-                reason="Leaving out one seed leaves no valley at some size.",
-                advice=f"Use more seeds, or a wider grid of {tuned.plural}.",
-            )
-        ]
-    return []
+        yield Refusal(
+            lack=Lack.DIRECTION,
+            reason=(
+                f"{' and '.join(varied).capitalize()} grew together, and the target does not "
+                "lie on their line."
+            ),
+            advice=f"Vary {' and '.join(varied)} apart from each other, or aim at their line.",
+        )
+    elif not np.isfinite(laws.curvature.without).all():
+        yield Refusal(
+            lack=Lack.NOISE,
+            reason="Leaving out one seed leaves no valley at some size.",
+            advice=f"Use more seeds, or a wider grid of {tuned.plural}.",
+        )

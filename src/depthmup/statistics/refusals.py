@@ -1,7 +1,7 @@
 """Why nothing is certified: each reason, and what would lift it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -40,64 +40,54 @@ def refuse_measurements(
     *,
     one_seed: bool = False,
     tuned: Tuned = LEARNING_RATE,
-) -> list[Refusal]:
+) -> Iterator[Refusal]:
     """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
-    refusals = []
 
     def named(which: Sequence[Optimum]) -> str:
         return size_names([o.size for o in which], [o.size for o in measured])
 
-    if fitted.curves.fewest_seeds < 2 and not one_seed:
-        refusals.append(
-            Refusal(
-                lack=Lack.SEEDS,
-                reason="One seed says nothing about the scatter of runs.",
-                advice="Measure with two seeds or more; three give intervals three times shorter.",
-            )
+    lonely = fitted.curves.fewest_seeds < 2 and not one_seed
+    if lonely:
+        yield Refusal(
+            lack=Lack.SEEDS,
+            reason="One seed says nothing about the scatter of runs.",
+            advice="Measure with two seeds or more; three give intervals three times shorter.",
         )
     if failed := [o for o in measured if o.place is Place.FAILED]:
-        refusals.append(
-            Refusal(
-                lack=Lack.FAILED,
-                reason=f"No {tuned.name} trains at {named(failed)}.",
-                advice="Extend the grid downwards, or use a scheme under which these sizes train.",
-            )
+        yield Refusal(
+            lack=Lack.FAILED,
+            reason=f"No {tuned.name} trains at {named(failed)}.",
+            advice="Extend the grid downwards, or use a scheme under which these sizes train.",
         )
     for edge, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
         if edges := [o for o in measured if o.place is edge]:
-            refusals.append(
-                Refusal(
-                    lack=Lack.EDGE,
-                    reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",
-                    advice=f"Extend the grid of {tuned.plural} {way}.",
-                )
+            yield Refusal(
+                lack=Lack.EDGE,
+                reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",
+                advice=f"Extend the grid of {tuned.plural} {way}.",
             )
     interior = [i for i, o in enumerate(measured) if o.place is Place.INTERIOR]
-    if walls := [measured[i] for i in interior if fitted.wall[i]]:
-        refusals.append(
-            Refusal(
-                lack=Lack.WALL,
-                reason=(
-                    f"At {named(walls)} {tuned.one} next to the best one diverges, so that "
-                    "the optimum is known to a step of the grid only."
-                ),
-                advice=f"Use a finer grid of {tuned.plural}.",
-            )
+    walls = [measured[i] for i in interior if fitted.wall[i]]
+    if walls:
+        yield Refusal(
+            lack=Lack.WALL,
+            reason=(
+                f"At {named(walls)} {tuned.one} next to the best one diverges, so that "
+                "the optimum is known to a step of the grid only."
+            ),
+            advice=f"Use a finer grid of {tuned.plural}.",
         )
     # A t test over sizes needs a curvature at each: it is made where nothing else is wrong.
-    flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
-    noisy = flat if refusals or flat else noisy_sizes(fitted)
+    noisy = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
+    if not (noisy or lonely or walls or len(interior) < len(measured)):
+        noisy = noisy_sizes(fitted)
     if noisy:
-        refusals.append(_noise(named([measured[i] for i in noisy]), tuned))
-    return refusals
-
-
-def _noise(where: str, tuned: Tuned) -> Refusal:
-    return Refusal(
-        lack=Lack.NOISE,
-        reason=f"At {where} seeds scatter more than {tuned.the} matters around the optimum.",
-        advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
-    )
+        where = named([measured[i] for i in noisy])
+        yield Refusal(
+            lack=Lack.NOISE,
+            reason=f"At {where} seeds scatter more than {tuned.the} matters around the optimum.",
+            advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
+        )
 
 
 def noisy_sizes(fitted: Optima) -> list[int]:
@@ -122,47 +112,41 @@ def noisy_sizes(fitted: Optima) -> list[int]:
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
 
 
-def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
+def refuse_law(laws: Laws, before: Laws | None) -> Iterator[Refusal]:
     """A law that is not one: it bends, or it depends on the window of training.
 
     Both tests allow for the tolerance within which an optimum counts as staying where it is: a
     difference must be beyond it, and significantly so.
     """
-    refusals: list[Refusal] = []
     law = laws.optimum
     if not np.isfinite(law.without).all():
-        return refusals
+        return
     for axis in law.axes:
         bend, weights = _bend(law, axis)
         if abs(bend) - _half(law, weights, law.without @ weights) > TOLERANCE:
-            refusals.append(
-                Refusal(
-                    lack=Lack.SMALL,
-                    reason=(
-                        f"The change per doubling of {axis} differs by {change(bend)} between the "
-                        "smallest and the largest sizes: there is no one law yet."
-                    ),
-                    advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
-                )
+            yield Refusal(
+                lack=Lack.SMALL,
+                reason=(
+                    f"The change per doubling of {axis} differs by {change(bend)} between the "
+                    "smallest and the largest sizes: there is no one law yet."
+                ),
+                advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
             )
     early = None if before is None else before.optimum
     if early is None or not (np.isfinite(early.without).all() and np.isfinite(early.values).all()):
-        return refusals
+        return
     for i, axis in enumerate(law.axes):
         weights = law.inverse[1 + i]
         gap = float(weights @ (law.values - early.values))
         if abs(gap) - _half(law, weights, (law.without - early.without) @ weights) > TOLERANCE:
-            refusals.append(
-                Refusal(
-                    lack=Lack.WINDOWS,
-                    reason=(
-                        f"From the early to the late window the slope against {axis} changes by "
-                        f"{change(gap)} per doubling: the law is still moving."
-                    ),
-                    advice="Train longer, until the law stays; judge at the end.",
-                )
+            yield Refusal(
+                lack=Lack.WINDOWS,
+                reason=(
+                    f"From the early to the late window the slope against {axis} changes by "
+                    f"{change(gap)} per doubling: the law is still moving."
+                ),
+                advice="Train longer, until the law stays; judge at the end.",
             )
-    return refusals
 
 
 def _bend(law: Law, axis: str) -> tuple[float, Array]:
@@ -200,7 +184,7 @@ def _half(law: Law, weights: Array, without: Array) -> float:
     )
 
 
-def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
+def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
     """The largest size trains worse than a smaller one: the scheme breaks down on the way up.
 
     Beyond there no law of smaller sizes holds; under standard parametrization nothing may train at
@@ -208,7 +192,7 @@ def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
     """
     law = laws.loss
     if not np.isfinite(law.without).all():
-        return []
+        return
     # A larger batch or a shorter run may well train worse, and no scheme has broken down: networks
     # are compared by the run of the base.
     alike = [
@@ -220,21 +204,19 @@ def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
     rise = float(law.values[largest] - law.values[best])
     error, freedom = jackknife_error(law.without[:, largest] - law.without[:, best], law.groups)
     if rise - float(student(freedom, 1 - SIGNIFICANCE) * error) <= WORSE:
-        return []
-    return [
-        Refusal(
-            lack=Lack.WORSE,
-            reason=(
-                f"At its own best {tuned.name} {size_name(law.sizes[largest])} ends "
-                f"{math.expm1(rise):.0%} above {size_name(law.sizes[best])}: the scheme breaks "
-                "down as the model grows."
-            ),
-            advice="Use a scheme under which larger sizes train better, or train longer.",
-        )
-    ]
+        return
+    yield Refusal(
+        lack=Lack.WORSE,
+        reason=(
+            f"At its own best {tuned.name} {size_name(law.sizes[largest])} ends "
+            f"{math.expm1(rise):.0%} above {size_name(law.sizes[best])}: the scheme breaks "
+            "down as the model grows."
+        ),
+        advice="Use a scheme under which larger sizes train better, or train longer.",
+    )
 
 
-def refuse_probe(probe: Probe, target: Size) -> list[Refusal]:
+def refuse_probe(probe: Probe, target: Size) -> Iterator[Refusal]:
     """A scheme that breaks down between the sizes measured and the target, seen at the target.
 
     Nothing that smaller sizes show tells such certificates from those that hold.
@@ -248,27 +230,23 @@ def refuse_probe(probe: Probe, target: Size) -> list[Refusal]:
             "of the largest size measured."
         )
     else:
-        return []
-    return [
-        Refusal(
-            lack=Lack.BREAKS,
-            reason=f"{reason} The scheme breaks down on the way to {size_name(target)}.",
-            advice="Use a scheme under which the target starts as the base does.",
-        )
-    ]
+        return
+    yield Refusal(
+        lack=Lack.BREAKS,
+        reason=f"{reason} The scheme breaks down on the way to {size_name(target)}.",
+        advice="Use a scheme under which the target starts as the base does.",
+    )
 
 
-def refuse_excess_loss(excess: Estimate, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
+def refuse_excess_loss(excess: Estimate, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
     """A prediction that bounds nothing: the loss may more than double at the predicted value."""
     if excess.high <= LARGEST_EXCESS:
-        return []
-    return [
-        Refusal(
-            lack=Lack.UNCERTAIN,
-            reason=(
-                f"The target's best {tuned.name} is so uncertain that the predicted one may cost "
-                f"more than {LARGEST_EXCESS:.0%} of the loss."
-            ),
-            advice="Use more seeds, more sizes, or a nearer target.",
-        )
-    ]
+        return
+    yield Refusal(
+        lack=Lack.UNCERTAIN,
+        reason=(
+            f"The target's best {tuned.name} is so uncertain that the predicted one may cost "
+            f"more than {LARGEST_EXCESS:.0%} of the loss."
+        ),
+        advice="Use more seeds, more sizes, or a nearer target.",
+    )
