@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import betaincinv
 
 from depthmup.records import Estimate
 from depthmup.statistics import CONFIDENCE, Array, around, jackknife_error, mean, student
@@ -94,3 +95,18 @@ def slope_weights(positions: Sequence[float] | Array) -> Array:
     x = np.asarray(positions, float)
     x = x - x.mean()
     return np.asarray(x / (x @ x))
+
+
+def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
+    """The share of independent trials that succeed, with the interval of Clopper and Pearson.
+
+    *Source:* Clopper and Pearson (1934), Biometrika 26:404-413.
+    """
+    if not 0 <= count <= trials or trials < 1:
+        raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
+    tail = (1 - confidence) / 2
+    return Estimate(
+        value=count / trials,
+        low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,
+        high=float(betaincinv(count + 1, trials - count, 1 - tail)) if count < trials else 1.0,
+    )

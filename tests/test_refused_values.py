@@ -6,7 +6,8 @@ import depthmup
 from depthmup.diagnostics import local_slopes, log_slopes
 from depthmup.limits import kernel
 from depthmup.models import ResidualMLP
-from depthmup.statistics import Search, next_round, share
+from depthmup.statistics import Search, next_round
+from reproduction.intervals import share
 
 DESIGN = depthmup.Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))
 SIZES = ({"depth": 4}, {"depth": 8})

@@ -356,7 +356,7 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
     A run survives that ends below chance, the loss of guessing: one that only stayed finite is
     not trained.
     """
-    from depthmup.statistics import share
+    from reproduction.intervals import share
 
     chance = sweep.chance({}, sweep.design.variant(scheme.name))
     # (depths, learning rates); the infinite loss of a run that diverged is not below chance.

@@ -3,13 +3,14 @@
 from math import inf, isinf, isnan, nan, sqrt
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 from scipy import stats
 
 from depthmup.statistics import mean
-from reproduction.intervals import exact, jackknife, standard_errors, surprising
+from reproduction.intervals import exact, jackknife, share, standard_errors, surprising
 
 universal = settings(max_examples=40, deadline=None)
 
@@ -70,3 +71,19 @@ def test_chance_alone_surprises_in_one_case_of_twenty():
     ]
     # Bonferroni's level for five independent tests: 1 - 0.99^5.
     assert np.mean(any_of_five) == approx(1 - 0.99**5, abs=3 * sqrt(0.05 * 0.95 / 2000))
+
+
+class TestShare:
+    @pytest.mark.parametrize(("count", "trials"), [(0, 6), (3, 7), (6, 6)])
+    def test_it_is_that_of_clopper_and_pearson(self, count, trials):
+        interval = share(count, trials)
+        expected = stats.binomtest(count, trials).proportion_ci(method="exact")
+        assert (interval.low, interval.high) == approx((expected.low, expected.high))
+
+    @pytest.mark.parametrize("truth", [0.02, 0.3, 0.9])
+    def test_coverage_is_never_below_its_confidence(self, truth):
+        """Summed over all that can be counted: exact, no simulation."""
+        trials = 12
+        chances = stats.binom.pmf(np.arange(trials + 1), trials, truth)
+        held = [share(k, trials).low <= truth <= share(k, trials).high for k in range(trials + 1)]
+        assert float(chances @ held) >= 0.95

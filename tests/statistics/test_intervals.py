@@ -9,7 +9,7 @@ from hypothesis import settings
 from pytest import approx
 from scipy import stats
 
-from depthmup.statistics import geometric_mean, jackknife_error, mean, share, student
+from depthmup.statistics import geometric_mean, jackknife_error, mean, student
 
 universal = settings(max_examples=40, deadline=None)
 
@@ -106,19 +106,3 @@ class TestMeans:
         assert np.log([geometric.low, geometric.value, geometric.high]) == approx(
             [log.low, log.value, log.high]
         )
-
-
-class TestShare:
-    @pytest.mark.parametrize(("count", "trials"), [(0, 6), (3, 7), (6, 6)])
-    def test_it_is_that_of_clopper_and_pearson(self, count, trials):
-        interval = share(count, trials)
-        expected = stats.binomtest(count, trials).proportion_ci(method="exact")
-        assert (interval.low, interval.high) == approx((expected.low, expected.high))
-
-    @pytest.mark.parametrize("truth", [0.02, 0.3, 0.9])
-    def test_coverage_is_never_below_its_confidence(self, truth):
-        """Summed over all that can be counted: exact, no simulation."""
-        trials = 12
-        chances = stats.binom.pmf(np.arange(trials + 1), trials, truth)
-        held = [share(k, trials).low <= truth <= share(k, trials).high for k in range(trials + 1)]
-        assert float(chances @ held) >= 0.95

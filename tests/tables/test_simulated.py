@@ -11,8 +11,8 @@ from pytest import approx
 import depthmup
 from benchmarks import fit as benchmark
 from depthmup.records import Defect, Verdict
-from depthmup.statistics.intervals import share
 from depthmup.tables import Reading
+from reproduction.intervals import share
 
 # How many tables: `long` tests use more, the benchmark reports 200 of each kind.
 FEW = 30

@@ -32,7 +32,6 @@ from depthmup.statistics.intervals import (
     holm,
     jackknife_error,
     mean,
-    share,
     student,
 )
 from depthmup.statistics.law import Size
@@ -86,6 +85,5 @@ __all__ = [
     "optima",
     "pooled_law",
     "rate_estimate",
-    "share",
     "student",
 ]

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from depthmup.records import UNKNOWN, Estimate
 
@@ -98,21 +98,6 @@ def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tu
     total = total * (seeds if groups is None else sum(map(len, groups))) / fellows
     error = np.where(np.isfinite(total), np.sqrt(np.where(np.isfinite(total), total, 0)), math.inf)
     return error, np.where(np.isfinite(freedom), freedom, 1.0)
-
-
-def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
-    """The share of independent trials that succeed, with the interval of Clopper and Pearson.
-
-    *Source:* Clopper and Pearson (1934), Biometrika 26:404-413.
-    """
-    if not 0 <= count <= trials or trials < 1:
-        raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
-    tail = (1 - confidence) / 2
-    return Estimate(
-        value=count / trials,
-        low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,
-        high=float(betaincinv(count + 1, trials - count, 1 - tail)) if count < trials else 1.0,
-    )
 
 
 def p_beyond(excess: float, error: float, freedom: float) -> float:

@@ -55,6 +55,12 @@ class Runs:
     question: Mapping[Axis, str] | None = None
     problem: str = ""
 
+    def varied(self, sizes: Index | slice = slice(None)) -> dict[Axis, int]:
+        """The axes of which some sizes have several values, with their columns."""
+        columns = enumerate(self.array[sizes].T)
+        several = [i for i, column in columns if len(np.unique(column)) > 1]
+        return {axis: i for i, axis in enumerate(self.sizes[0]) if i in several} if several else {}
+
     def at(self, sizes: Iterable[int]) -> "Runs":
         """The runs of some sizes."""
         index = [int(i) for i in sizes]

@@ -203,19 +203,12 @@ def _group(part: Table, name: str, question: Question) -> Cleaned:
         title = name or "All runs"
         runs = Runs(name=name, title=title, sizes=(), curves=none, problem=str(error))
         return Cleaned(runs=runs, notes=())
-    asked = {axis: question_of(group, axis, question.tuned) for axis in _varied(group)}
+    asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
     return replace(group, runs=replace(group.runs, question=asked))
 
 
 def _first(table: Table, column: str) -> str:
     return str(table.names[column][int(table.codes[column][0])])
-
-
-def _varied(group: Cleaned) -> list[str]:
-    """Axes of which there are several values."""
-    runs = group.runs
-    axes = list(runs.sizes[0]) if runs.sizes else []
-    return [axis for i, axis in enumerate(axes) if len(np.unique(runs.array[:, i])) > 1]
 
 
 def _partners(group: Cleaned) -> list[tuple[str, ...]]:
@@ -252,7 +245,7 @@ def _study(
     kept = [
         (group, law)
         for group, law in zip(groups, laws, strict=True)
-        if group.runs.problem or axis in _varied(group)
+        if group.runs.problem or axis in group.runs.varied()
     ]
     if all(group.runs.problem for group, _ in kept):
         return None

@@ -12,7 +12,7 @@ from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
 from depthmup.statistics.along import UNEVEN
 from depthmup.statistics.drift import drift_unit, judge
-from depthmup.statistics.intervals import Array, Index
+from depthmup.statistics.intervals import Array
 from depthmup.statistics.pooled import Pooled
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.tables.clean import number
@@ -21,7 +21,7 @@ from depthmup.tables.clean import number
 def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     """One law of all axes over all sizes that can be used; none with fewer than three."""
     used = np.flatnonzero(runs.inside)
-    varied = _varied(runs, used)
+    varied = runs.varied(used)
     if len(used) < 3 or not varied:
         return None
     values = runs.array[used]
@@ -57,13 +57,6 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     )
 
 
-def _varied(runs: Runs, sizes: Index) -> dict[str, int]:
-    """The axes of which some sizes have several values, with their columns."""
-    columns = enumerate(runs.array[sizes].T)
-    several = {i for i, column in columns if len(np.unique(column)) > 1}
-    return {axis: i for i, axis in enumerate(runs.sizes[0]) if i in several}
-
-
 def _base(runs: Runs, values: Array) -> dict[str, float]:
     """The smallest value along every axis."""
     return dict(zip(runs.sizes[0], map(number, values.min(0)), strict=True))
@@ -82,7 +75,7 @@ def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> Joi
     """
     x, y = runs.optima.curves.log2_lrs, runs.optima.log_losses
     size, rate = np.nonzero(np.isfinite(y))
-    varied = _varied(runs, size)
+    varied = runs.varied(size)
     if not varied:
         return None
     if law is None:

@@ -16,11 +16,7 @@ def question_of(group: Cleaned, axis: str, tuned: Tuned) -> str:
     """Which question a number along an axis answers."""
     runs = group.runs
     members, together = slices_of(runs, axis)
-    fixed = [
-        a
-        for i, a in enumerate(runs.sizes[0])
-        if a != axis and a not in together and len(np.unique(runs.array[:, i])) > 1
-    ]
+    fixed = [a for a in runs.varied() if a != axis and a not in together]
     with_it = [a for a in together if a != axis]
     if canonical(axis) == "batch" and not {"tokens", "steps"} & set(map(canonical, runs.sizes[0])):
         budget = _budget(group, axis, members)
