@@ -1,9 +1,5 @@
 """Pages of the reference that are generated: the command line, and the public names."""
 
-import contextlib
-import io
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -23,45 +19,23 @@ DOORS = ("plan", "transfer", "check", "fit")
 
 def command_line(path: Path) -> None:
     """Every command: its description, and its options, each with an anchor."""
-    import os
-
-    os.environ["COLUMNS"] = "88"
-    from depthmup.cli.help import printed
-    from depthmup.cli.verbs import VERBS, overview, parse
+    from depthmup.cli.help import about, entries
+    from depthmup.cli.verbs import VERBS, module_of, overview
 
     parts = ["# Command line\n", f"```text\n{overview()}\n```\n"]
     for verb in VERBS:
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-            printed(lambda verb=verb: parse([verb, "--help"]), columns=_UNWRAPPED)
-        about, _, boxes = shown.getvalue().partition("\n\n╭")
-        _, _, words = about.partition("\n\n")
-        words, _, examples = words.partition("\nExamples\n")
-        parts.append(f"## depthmup {verb}\n\n```{{program}} depthmup {verb}\n```\n\n{words}\n")
-        if examples:
-            parts.append(f"```text\n{textwrap.dedent(examples).strip()}\n```\n")
-        parts += _options("╭" + boxes)
+        options = module_of(verb).Options
+        paragraphs, examples = about(options)
+        parts.append(f"## depthmup {verb}\n\n```{{program}} depthmup {verb}\n```\n")
+        parts += [f"{paragraph}\n" for paragraph in paragraphs]
+        parts += [f"```text\n{examples}\n```\n"] if examples else []
+        group = "Options"
+        for title, names, words in entries(options):
+            parts += [f"**{title.rstrip('.')}**\n"] if title != group else []
+            group = title
+            escaped = words.replace("*", chr(92) + "*")
+            parts.append(f"```{{option}} {names}\n{escaped}\n```\n")
     _write(path, "\n".join(parts))
-
-
-_UNWRAPPED = 5000
-
-
-def _options(boxes: str) -> Iterator[str]:
-    """The options of a help whose lines are not wrapped, as directives of Sphinx."""
-    names = ""
-    for line in boxes.splitlines():
-        inner = line[2:-2].rstrip()
-        if line.startswith("╭"):
-            title = line.strip("╭╮─ ")
-            if title not in ("options", "positional arguments"):
-                yield f"**{title.removesuffix(' options').capitalize()}**\n"
-        elif line.startswith("│") and not names and "  " not in inner.strip():
-            names = inner
-        elif line.startswith("│"):
-            names, words = (names, inner) if names else inner.split("  ", 1)
-            yield f"```{{option}} {names.strip()}\n{words.strip().replace('*', chr(92) + '*')}\n```\n"
-            names = ""
 
 
 def packages(folder: Path) -> None:

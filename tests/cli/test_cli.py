@@ -169,9 +169,8 @@ def test_report_of_an_empty_folder(tmp_path, capsys):
 
 
 def test_presets_show_in_help(capsys):
-    with pytest.raises(SystemExit):
-        main(["transfer", "--help"])
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert main(["transfer", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
     assert "by default 300 for the built-in networks (preset tiny: 200)" in shown
     for preset, steps, depths in (("tiny", 200, 4), ("small", 300, 5), ("medium", 300, 6)):
         _, design = asked(parse(["transfer", "--preset", preset]))
@@ -304,19 +303,18 @@ def test_corners_are_sizes_that_grow_along_several_axes():
 
 def test_help_has_no_empty_default_and_fits_the_page(capsys):
     for verb in VERBS:
-        with pytest.raises(SystemExit):
-            main([verb, "--help-all"])
-        shown = capsys.readouterr().out
-        assert not re.search(r"default:\s*(│\s*)*\)|default: (None|''|False)\)", shown), verb
-        assert all(len(line) <= 100 for line in shown.splitlines() if line[:1] == "│")
+        assert main([verb, "--help-all"]) == 0
+        head, options = capsys.readouterr().out.split("\nOptions\n")
+        assert not re.search(r"default:\s*\)|default: (None|''|False)\)", options), verb
+        assert all(len(line) <= 100 for line in options.splitlines())
+        assert head.startswith(f"usage: depthmup {verb} ")
 
 
 def test_help_of_transfer_is_the_everyday_part(capsys):
     def options(word):
-        with pytest.raises(SystemExit):
-            main(["transfer", word])
+        assert main(["transfer", word]) == 0
         shown = capsys.readouterr().out
-        return set(re.findall(r"^│ .*?(--[\w-]+)", shown, re.MULTILINE)), shown
+        return set(re.findall(r"^  (?:-h, )?(--[\w-]+)", shown, re.MULTILINE)), shown
 
     (some, short), (every, whole) = options("--help"), options("--help-all")
     assert some < every

@@ -1,172 +1,112 @@
-"""The help of a verb as people read it: paragraphs that fit the page, options as they are typed."""
+"""The help of a verb: what it does, examples, and its options as they are typed."""
 
-import contextlib
-import io
+import ast
+import inspect
 import re
 import shutil
-import sys
 import textwrap
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
+from dataclasses import MISSING, Field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
-_WIDEST = 100
-# An option that may be left out is shown as {None}|INT or {None}|{[INT [INT ...]]}: as typed, the
-# braces and the None are no part of it.
-_OPTIONAL = re.compile(r"\{None\}\|(?:\{(\[(?:[^{}])*\])\}|(\S+))")
-_SEVERAL = re.compile(r"\[(\{[^}]*\}|[A-Z]+) \[(?:\1 )?\.\.\.\]\]")
-_NO_DEFAULT = re.compile(r" ?\(default: (?:None|''|False)?\)")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+from depthmup.cli.spelling import options_of, value_of
+
+_WIDEST, _COLUMN = 100, 25
+"""Letters of a line, and where the words of an option begin."""
 
 SIZES = frozenset({"--base", "--target", "--corners", "--sizes"})
 """Options of any verb whose words are sizes."""
 
+_METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", bool: ""}
 
-def printed(
-    help_of: Callable[[], object],
-    *,
-    only: Set[str] = frozenset(),
-    more: str = "",
-    columns: int | None = None,
-) -> None:
-    """Print the help that a call prints, in a form for people; its SystemExit goes on.
 
-    Of some options ``only``, where any are named; ``more`` is the command that shows all. As wide
-    as the terminal, unless ``columns`` are given.
+def help_of(verb: str, options: type, *, only: Set[str] = frozenset(), more: str = "") -> str:
+    """The help, as wide as the terminal; of some options ``only``, where any are named.
+
+    ``more`` is the command that shows all.
     """
-    text = _Captured()
-    try:
-        with contextlib.redirect_stdout(text):
-            help_of()
-    finally:
-        columns = columns or min(shutil.get_terminal_size().columns, _WIDEST)
-        sys.stdout.write(readable(text.getvalue(), columns=columns, only=only, more=more))
-        sys.stdout.flush()
-
-
-class _Captured(io.StringIO):
-    """Colours are chosen by whether the text goes to a terminal: say what the real stream says."""
-
-    _terminal = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._terminal = sys.stdout.isatty()
-
-    def isatty(self) -> bool:
-        return self._terminal
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return sys.__stdout__.encoding if sys.__stdout__ is not None else "utf-8"
-
-
-def readable(text: str, *, columns: int, only: Set[str] = frozenset(), more: str = "") -> str:
-    """A help with its description wrapped and its options as they are typed.
-
-    Example:
-        >>> print(readable("│ --lr {None}|FLOAT  Rate. (default: None) │", columns=34))
-        │ --lr FLOAT               Rate. │
-    """
-    lines = _COLOUR.sub("", text).split("\n")
-    box = next((i for i in range(len(lines)) if _begins_a_box(lines[i : i + 2])), len(lines))
-    above = list(_titled(_paragraphs(lines[:box], columns)))
-    above = above[:-1]  # the empty line that ended the last paragraph
-    below = [_OPTIONAL.sub(_as_typed, line) for line in lines[box:]]
-    if below[:1] and below[0][0] in "╭│":
-        count = sum(line.startswith("│ -") for line in below)
-        below = list(_boxes(below, columns, only))
-        below += [f"All {count} options: {more}", ""] if only else []
-    else:  # without frames: as they are
-        below = [_NO_DEFAULT.sub("", line) for line in below]
-    return "\n".join([*above, *([""] if above else []), *below])
-
-
-def _titled(lines: Iterator[str]) -> Iterator[str]:
-    """Examples under a title, and no two empty lines."""
-    before, titled = "", False
-    for line in lines:
-        if line.startswith("    ") and not titled:
-            titled = True
-            yield "Examples"
-        if line or before:
-            yield line
-        before = line
-
-
-def _boxes(lines: list[str], columns: int, only: Set[str]) -> Iterator[str]:
-    """Boxes whose options are wrapped once; of those with none that is shown, nothing."""
-    rest: list[str] = []
-    head: list[str] = []
-    entries: list[list[str]] = []  # of each option its names, then its words
-    inside = False
-    for line in lines:
-        inner = line[2:-2].rstrip() if line.startswith("│") else ""
-        if line.startswith("╭"):
-            inside, head, entries = True, [line], []
-        elif inner.startswith("-") or ("positional" in "".join(head[:1]) and inner[:1].strip()):
-            names, _, words = inner.partition("  ")
-            entries.append([names, words.strip()])
-        elif inner.startswith(" ") and entries:
-            entries[-1].append(inner.strip())
-        elif line.startswith("│") and not entries and inside:
-            head.append(line)
-        elif line.startswith("╰"):
-            inside = False
-            kept = [e for e in entries if not only or set(re.findall(r"--[\w-]+", e[0])) & only]
-            if kept:
-                yield from head
-                for entry in kept:
-                    yield from _wrapped(entry, columns)
-                yield line
-            elif not entries:
-                yield from (*head, line)
-            head, entries = [], []
-        else:
-            rest.append(line)
-    for entry in entries:  # without a frame
-        yield from _wrapped(entry, columns)
-    yield from rest
-
-
-_COLUMN = 25
-"""Where the words of an option begin."""
-
-
-def _wrapped(entry: list[str], columns: int) -> Iterator[str]:
-    first = entry[0].split()[0].rstrip(",")
-    several = "SIZE" if first in SIZES else "LIST"
-    names = _SEVERAL.sub(lambda m: f"{m[1]} ..." if m[1][0] == "{" else several, entry[0])
-    words = _NO_DEFAULT.sub("", " ".join(filter(None, entry[1:])))
-    wide = columns - 4
-    lines = textwrap.wrap(
-        words, wide - _COLUMN, break_long_words=False, break_on_hyphens=False
-    ) or [""]
-    if len(names) >= _COLUMN:
-        lines.insert(0, "")
-    for i, line in enumerate(lines):
-        text = names if i == 0 and not line else f"{names if i == 0 else '':<{_COLUMN}}{line}"
-        yield f"│ {text:<{wide}} │"
-
-
-def _begins_a_box(lines: list[str]) -> bool:
-    """Its frame, or where a stream has no such signs its title over a row of dashes."""
-    return lines[0].lstrip()[:1] in ("╭", "│") or set("".join(lines[1:]).strip()) == {"-"}
-
-
-def _as_typed(match: re.Match[str]) -> str:
-    """The same number of characters, so that the columns stay."""
-    return (match[1] or match[2]).ljust(len(match[0]))
-
-
-def _paragraphs(lines: list[str], columns: int) -> Iterator[str]:
-    """Lines that begin with a word are wrapped; those of an example stay as they are."""
-    paragraph: list[str] = []
-    for line in [*lines, ""]:
-        if line and not line[0].isspace():
-            paragraph.append(line)
+    columns = min(shutil.get_terminal_size().columns, _WIDEST)
+    listed = list(entries(options))
+    positional = [names for _, names, _ in listed if not names.startswith("-")]
+    usage = " ".join(["usage: depthmup", verb, *positional, "[OPTIONS]"])
+    lines = [usage, "", *_described(options, columns)]
+    group = ""
+    for title, names, words in listed:
+        if only and not only & set(re.findall(r"--[\w-]+", names)):
             continue
-        if paragraph:
-            yield from textwrap.wrap(
-                " ".join(paragraph), columns, break_long_words=False, break_on_hyphens=False
-            )
-            paragraph = []
-        yield line
+        if title != group:
+            lines += ["", title]
+            group = title
+        lines += _wrapped(names, words, columns)
+    return "\n".join([*lines, *(["", f"All {len(listed)} options: {more}"] if only else [])])
+
+
+def about(options: type) -> tuple[list[str], str]:
+    """The paragraphs that describe a verb, and its examples."""
+    *parts, last = inspect.getdoc(options).split("\n\n")  # type: ignore[union-attr]
+    examples = "" if not last.startswith("    ") else textwrap.dedent(last)
+    return [" ".join(p.split()) for p in (parts if examples else [*parts, last])], examples
+
+
+def entries(options: type) -> Iterator[tuple[str, str, str]]:
+    """The group of every option, its names with the form of its value, and its words."""
+    yield "Options", "-h, --help", "Show this help and exit."
+    # A verb's own options stand before those of its groups.
+    for owner, names, kind, field in sorted(options_of(options), key=lambda o: o[0] is not options):
+        title = "Options" if owner is options else (inspect.getdoc(owner) or "").split("\n")[0]
+        words = f"{_words(owner)[field.name]} {_default(field)}".strip()
+        of, several = value_of(kind)
+        form = _METAVARS.get(of, "STR")
+        if get_origin(of) is Literal:
+            form = f"{{{','.join(str(choice) for choice in get_args(of) if choice)}}}"
+        if several and form[:1] != "{":
+            form = "SIZE" if names and names[0] in SIZES else "LIST"
+        elif several:
+            form += " ..."
+        if not names:
+            names, form = (field.name.upper(),), "..." if several else ""
+        yield title, f"{', '.join(names)} {form}".strip(), words
+
+
+@cache
+def _words(owner: type) -> dict[str, str]:
+    """The text below every field of a class."""
+    [of_class] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(of_class, ast.ClassDef)
+    words: dict[str, str] = {}
+    for field, below in zip(of_class.body, of_class.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            text = ast.literal_eval(below.value)
+            words[ast.unparse(field.target)] = " ".join(text.split())
+    return words
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is MISSING:
+        return "(required)" if field.default_factory is MISSING else ""
+    if field.default is None or field.default is False or field.default in ("", ()):
+        return ""
+    values = field.default if isinstance(field.default, tuple) else (field.default,)
+    return f"(default: {' '.join(map(str, values))})"
+
+
+def _described(options: type, columns: int) -> Iterator[str]:
+    paragraphs, examples = about(options)
+    for i, paragraph in enumerate(paragraphs):
+        yield from [""][:i] + textwrap.wrap(paragraph, columns, break_on_hyphens=False)
+    if examples:
+        yield from ("", "Examples")
+        yield from textwrap.indent(examples, "    ").split("\n")
+
+
+def _wrapped(names: str, words: str, columns: int) -> Iterator[str]:
+    room = columns - 2 - _COLUMN
+    lines = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False) or [""]
+    if len(names) >= _COLUMN:
+        yield f"  {names}"
+        names = ""
+    for line in lines:
+        yield f"  {names:<{_COLUMN}}{line}".rstrip()
+        names = ""

@@ -21,7 +21,7 @@ def as_meant(words: Sequence[str], options: type) -> list[str]:
     Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
     one scheme.
     """
-    kinds = {name: kind for names, kind, _ in _options(options) for name in names}
+    kinds = {name: kind for _, names, kind, _ in options_of(options) for name in names}
     forms = {int: _NUMBERS, float: _NUMBERS}
     meant = []
     option = ""
@@ -33,7 +33,7 @@ def as_meant(words: Sequence[str], options: type) -> list[str]:
             if not equals:
                 meant.append(word)
                 continue
-        of, several = _value(kinds.get(option, str))
+        of, several = value_of(kinds.get(option, str))
         form = forms.get(of) or (_NAMES if option[2:] in _LISTS_OF_NAMES else None)
         values = [value]
         if several and form is not None and form.fullmatch(value):
@@ -54,8 +54,8 @@ def _digits(word: str) -> str:
     return str(int(float(word)))
 
 
-def _options(options: type) -> Iterator[tuple[tuple[str, ...], Any, Field[Any]]]:
-    """The names of every option, none of a positional; the type of its value; and its field."""
+def options_of(options: type) -> Iterator[tuple[type, tuple[str, ...], Any, Field[Any]]]:
+    """The class of every option, its names, none of a positional; its type; and its field."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         kind: Any = hints[field.name]
@@ -63,15 +63,15 @@ def _options(options: type) -> Iterator[tuple[tuple[str, ...], Any, Field[Any]]]
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
         if is_dataclass(kind):
-            yield from _options(kind)  # type: ignore[arg-type]
+            yield from options_of(kind)  # type: ignore[arg-type]
             continue
         name = next((n for m in more if (n := getattr(m, "name", None))), field.name)
         aliases = [a for m in more for a in getattr(m, "aliases", None) or ()]
         names = () if tyro.conf.Positional in more else (f"--{name.replace('_', '-')}", *aliases)
-        yield names, kind, field
+        yield options, names, kind, field
 
 
-def _value(kind: Any) -> tuple[Any, bool]:
+def value_of(kind: Any) -> tuple[Any, bool]:
     """The type of an option's values, also where it may be None, and whether it takes several."""
     for member in (kind, *get_args(kind)):
         if get_origin(member) is tuple:
@@ -88,8 +88,8 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
         >>> mistake(["mine.py:make", "--base", "64x4"], "plan", Options)
         ('mine.py:make stands without an option.', 'Use --model mine.py:make.')
     """
-    listed = list(_options(options))
-    kinds = {name: kind for names, kind, _ in listed for name in names}
+    listed = list(options_of(options))
+    kinds = {name: kind for _, names, kind, _ in listed for name in names}
     given, loose, wrong = set(), [], ""
     option, room = "", 0.0
     for word in (*words, "--"):
@@ -106,7 +106,7 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
                 lists = f"`depthmup {verb} --help` lists the options."
                 return f"There is no option {option}.", meant + lists
             given.add(option)
-            of, several = _value(kinds[option])
+            of, several = value_of(kinds[option])
             room = 0 if of is bool else float("inf") if several else 1
             if not equals:
                 continue
@@ -114,15 +114,15 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
             loose.append(word)
         else:
             room -= 1
-            wrong = wrong or _wrong(word, option, _value(kinds[option])[0])
-    if loose and all(names for names, _, _ in listed):
+            wrong = wrong or _wrong(word, option, value_of(kinds[option])[0])
+    if loose and all(names for _, names, _, _ in listed):
         hint = f"`depthmup {verb} --help` lists the options."
         if "--model" in kinds.keys() - given:
             hint = f"Use --model {loose[0] if ':' in loose[0] else 'PATH:FUNCTION'}."
         return f"{loose[0]} stands without an option.", hint
     if wrong:
         return wrong, f"`depthmup {verb} --help` describes it."
-    for names, _, field in listed:
+    for _, names, _, field in listed:
         needed = field.default is MISSING and field.default_factory is MISSING
         if needed and not (given & set(names) if names else loose):
             name = names[0] if names else field.name.upper()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union
 import tyro
 
 from depthmup._version import __version__
-from depthmup.cli.help import printed
+from depthmup.cli.help import help_of
 from depthmup.cli.output import json_alone
 from depthmup.cli.refusals import REFUSED, explained, say_error
 from depthmup.cli.spelling import as_meant, mistake, unknown_command
@@ -129,10 +129,11 @@ def run(words: list[str]) -> int:
         say_error(unknown_command(verb, VERBS))
         return REFUSED
     if {"-h", "--help", "--help-all"} & set(rest):
-        # Ends here: a parser raises SystemExit after its help.
         everyday: frozenset[str] = getattr(module_of(verb), "EVERYDAY", frozenset())
         only = frozenset() if "--help-all" in rest else everyday
-        printed(lambda: parse([verb, "--help"]), only=only, more=f"depthmup {verb} --help-all")
+        more = f"depthmup {verb} --help-all"
+        print(help_of(verb, module_of(verb).Options, only=only, more=more), flush=True)
+        return 0
     options = module_of(verb).Options
     rest = as_meant(rest, options)
     told = io.StringIO()
