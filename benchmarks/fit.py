@@ -361,7 +361,7 @@ def report_searched(count: int) -> None:
                 (e.value - truth, (e.high - e.low) / 2)
                 for law in laws
                 if law is not None
-                for e, truth in zip(law.law.exponents, SEARCHED, strict=True)
+                for e, truth in zip(law[0].exponents, SEARCHED, strict=True)
             ]
             off, half = np.array(found).T
             print(

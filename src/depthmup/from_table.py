@@ -14,7 +14,15 @@ from depthmup.statistics import TOLERANCE
 from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import Columns, check_tolerance, checked, own_columns, texts
 from depthmup.tables.formats import names_of
-from depthmup.tables.groups import Question, Reading, answered, cleaned, listed
+from depthmup.tables.groups import (
+    Question,
+    Reading,
+    cells_of,
+    cleaned,
+    listed,
+    prediction,
+    studies_of,
+)
 from depthmup.tables.predict import checked_target
 from depthmup.tables.score import scored
 from depthmup.tables.where import Comparison, parse_filter
@@ -90,18 +98,15 @@ def fit(
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
     wanted = None if target is None else checked_target(dict(target), question.columns.axes)
-    found = answered(
-        table,
-        comparisons,
-        names,
-        replace(question, scheme=under, target=wanted, tolerance=tolerance),
-    )
+    question = replace(question, scheme=under, target=wanted, tolerance=tolerance)
+    source, rows, groups = cleaned(table, comparisons, names, question)
+    excluded = tuple(out for group in groups for out in group.excluded)
     return Report(
-        studies=found.studies,
-        certificates=found.certificates,
-        table_runs=found.runs,
-        excluded=found.excluded,
-        cells=found.cells,
+        studies=studies_of(source, rows, groups, names, question),
+        certificates=tuple(c for group in groups if (c := prediction(group, question))),
+        table_runs=tuple(group.runs for group in groups),
+        excluded=excluded,
+        cells=cells_of(source, excluded),
     )
 
 

@@ -7,7 +7,6 @@ the left and others to the right. The cells are for charts and costs; exponents 
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,25 +26,6 @@ MOST_CELLS = 6
 PASSES = 20
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Gathered:
-    """The law of all runs, and these at the sizes of cells.
-
-    Attributes:
-        law: along the axes that vary, from the smallest cell.
-        sizes: of the cells, (cells, axes).
-        size: every run's cell.
-        log2_rate: of every run, moved to its cell's size and to the nearest rate there.
-        log_loss: of every run, moved to its cell's size and rate; infinite where it diverged.
-    """
-
-    law: Pooled
-    sizes: Array
-    size: Index
-    log2_rate: Array
-    log_loss: Array
-
-
 def is_scattered(size: Index, log2_rate: Array) -> bool:
     """Whether most sizes have a single run, and most runs a rate of their own.
 
@@ -55,8 +35,15 @@ def is_scattered(size: Index, log2_rate: Array) -> bool:
     return bool((runs == 1).mean() > 0.5 and len(np.unique(log2_rate)) > len(size) / 2)
 
 
-def gather(values: Array, log2_rate: Array, log_loss: Array) -> Gathered | None:
-    """Cells of runs whose sizes are ``values``, (runs, axes); None where these show no valley."""
+def gather(
+    values: Array, log2_rate: Array, log_loss: Array
+) -> tuple[Pooled, Array, Index, Array, Array] | None:
+    """Cells of runs whose sizes are ``values``, (runs, axes); None where these show no valley.
+
+    The law of all runs along the axes that vary, from the smallest cell; the sizes of cells; and of
+    every run its cell, its log2 rate, moved to the cell's size and the nearest rate there, and its
+    log loss, moved likewise: infinite where it diverged.
+    """
     varied = np.ptp(values, axis=0) > 0
     cells, sizes = _cells(values, varied)
     centres = np.log2(sizes)
@@ -84,7 +71,7 @@ def gather(values: Array, log2_rate: Array, log_loss: Array) -> Gathered | None:
     loss = np.full(len(values), math.inf)
     valley = law.curvature * ((rate - best) ** 2 - (moved - best) ** 2)
     loss[kept] = log_loss[kept] - law.levels + (level[cells] + valley)[kept]
-    return Gathered(law=law, sizes=sizes, size=cells, log2_rate=rate, log_loss=loss)
+    return law, sizes, cells, rate, loss
 
 
 def _cells(values: Array, varied: Flags) -> tuple[Index, Array]:

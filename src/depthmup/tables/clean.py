@@ -10,10 +10,10 @@ from depthmup.records import Place, Tuned
 from depthmup.records.judgement import Defect, Note
 from depthmup.records.printable import printable
 from depthmup.statistics import Curves
-from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.pooled import Pooled
 from depthmup.statistics.runs import FEWEST_RATES, Runs, is_sought
-from depthmup.statistics.scattered import Gathered, gather
+from depthmup.statistics.scattered import gather
 from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of
@@ -74,8 +74,8 @@ def clean(
     seed, law = rows.seed, None
     if scattered := rows.scattered(size):
         gathered = _gathered(rows, sizes[size], log2_rate, loss, words)
-        sizes, size, law = gathered.sizes, gathered.size, gathered.law
-        log2_rate, loss = gathered.log2_rate, np.exp(gathered.log_loss)
+        law, sizes, size, log2_rate, log_loss = gathered
+        loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
     curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
     _enough(rows, curves, log2_rate, words, fewest)
@@ -166,7 +166,9 @@ def _askable(
         )
 
 
-def _gathered(rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: str) -> Gathered:
+def _gathered(
+    rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: str
+) -> tuple[Pooled, Array, Index, Array, Array]:
     """The runs of a random design at the sizes of cells, told in a note."""
     found = gather(values, log2_rate, np.log(loss))
     if found is None:
@@ -179,7 +181,7 @@ def _gathered(rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: s
         Note(
             text=f"Nearly every one of the {len(loss):,} runs has a size of its own. Exponents are "
             "fitted to all runs together. Charts, costs and tables of sizes show the runs in "
-            f"{len(found.sizes)} cells of neighbouring sizes, each moved to the middle of its cell "
+            f"{len(found[1])} cells of neighbouring sizes, each moved to the middle of its cell "
             "by the fitted law.",
             scheme=rows.name,
         )

@@ -97,56 +97,6 @@ class Question:
         return worded(self.reading.tuned)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """What a table says: its studies, the runs behind them, and the rows that are left out."""
-
-    studies: tuple[Study, ...]
-    certificates: tuple[Certificate, ...]
-    runs: tuple[Runs, ...]
-    excluded: tuple[Excluded, ...]
-    cells: Mapping[str, list[Any]]
-
-
-def answered(
-    table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
-) -> Answered:
-    """The studies of a table."""
-    columns = question.columns
-    source, rows, groups = cleaned(table, comparisons, names, question)
-    # One group that cannot be fitted is a result beside the others; none at all is an error.
-    if all(group.runs.problem for group in groups):
-        raise ValueError(groups[0].runs.problem)
-    excluded = tuple(out for group in groups for out in group.excluded)
-    laws = [_laws(group, question) for group in groups]
-    notes = [note for group in groups for note in group.notes]
-    notes += _notes(groups, columns, names, len(source) - len(rows))
-    studies = []
-    for axis in columns.axes:
-        study = _study(groups, laws, axis, question)
-        if study is not None:
-            studies.append(study)
-    studies = [
-        replace(
-            study,
-            title=question.reading.title or f"Fit of {source.title}",
-            config=_config(question, rows=len(rows), excluded=len(excluded)),
-            environment={"depthmup": __version__, "fit": VERSION},
-            # What is said of all axes stands in the first.
-            laws=() if i else tuple(law for law, _ in laws if law is not None),
-            notes=(*_together(study, question), *(() if i else notes), *study.notes),
-        )
-        for i, study in enumerate(studies)
-    ]
-    return Answered(
-        studies=tuple(studies),
-        certificates=tuple(c for group in groups if (c := _prediction(group, question))),
-        runs=tuple(group.runs for group in groups),
-        excluded=excluded,
-        cells=_cells(source, excluded),
-    )
-
-
 def cleaned(
     table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
 ) -> tuple[Table, Table, list[Cleaned]]:
@@ -154,6 +104,37 @@ def cleaned(
     source = _read(table, question.columns, comparisons, names)
     rows = _filtered(source, comparisons)
     return source, rows, [_group(part, n, question) for n, part in _groups(rows, question.columns)]
+
+
+def studies_of(
+    source: Table,
+    rows: Table,
+    groups: Sequence[Cleaned],
+    names: Sequence[str],
+    question: Question,
+) -> tuple[Study, ...]:
+    """A study along every axis that varies, from the groups of a table's filtered rows."""
+    # One group that cannot be fitted is a result beside the others; none at all is an error.
+    if all(group.runs.problem for group in groups):
+        raise ValueError(groups[0].runs.problem)
+    columns = question.columns
+    laws = [_laws(group, question) for group in groups]
+    notes = [note for group in groups for note in group.notes]
+    notes += _notes(groups, columns, names, len(source) - len(rows))
+    studies = [_study(groups, laws, axis, question) for axis in columns.axes]
+    excluded = sum(len(group.excluded) for group in groups)
+    return tuple(
+        replace(
+            study,
+            title=question.reading.title or f"Fit of {source.title}",
+            config=_config(question, rows=len(rows), excluded=excluded),
+            environment={"depthmup": __version__, "fit": VERSION},
+            # What is said of all axes stands in the first.
+            laws=() if i else tuple(law for law, _ in laws if law is not None),
+            notes=(*_together(study, question), *(() if i else notes), *study.notes),
+        )
+        for i, study in enumerate(study for study in studies if study is not None)
+    )
 
 
 def _config(question: Question, *, rows: int, excluded: int) -> dict[str, object]:
@@ -306,7 +287,7 @@ def _scheme_of(group: Cleaned, question: Question) -> Scheme | None:
         return None
 
 
-def _prediction(group: Cleaned, question: Question) -> Certificate | None:
+def prediction(group: Cleaned, question: Question) -> Certificate | None:
     """The prediction at the target, and what published rules prescribe there."""
     if question.target is None or group.runs.problem:
         return None
@@ -396,7 +377,7 @@ def _groups(table: Table, columns: Columns) -> list[tuple[str, Table]]:
     return sorted(named, key=lambda pair: pair[0])
 
 
-def _cells(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
+def cells_of(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
     """What the excluded rows hold, by column."""
     index = np.searchsorted(table.rows, [e.row for e in excluded])
     cells: dict[str, list[Any]] = {c: v[index].tolist() for c, v in table.numbers.items()}
