@@ -183,45 +183,39 @@ def _positions(certificate: Certificate) -> tuple[str, list[float], float]:
     With one axis varied that axis; with several, the geometric mean of their ratios to the base,
     along the way to the target.
     """
-    varied, target = _varied(certificate), certificate.target
-    if len(varied) == 1:
-        axis = varied[0]
-        return axis, [float(o.size[axis]) for o in certificate.optima], float(target[axis])
-    return (
-        f"size: geometric mean of {' and '.join(varied)}, over the base's",
-        [_growth(certificate, o.size) for o in certificate.optima],
-        _growth(certificate, target),
-    )
+    varied, _ = _varied(certificate)
+    title = varied[0]
+    if len(varied) > 1:
+        title = f"size: geometric mean of {' and '.join(varied)}, over the base's"
+    positions = [_position(certificate, o.size) for o in certificate.optima]
+    return title, positions, _position(certificate, certificate.target)
 
 
-def _growth(certificate: Certificate, size: Mapping[str, float]) -> float:
-    """The geometric mean of a size's ratios to the base along the axes varied."""
-    varied = _varied(certificate)
+def _position(certificate: Certificate, size: Mapping[str, float]) -> float:
+    """The geometric mean of a size's ratios to the base along the axes varied, from the base's."""
+    varied, base = _varied(certificate)
     logs = [math.log2(size[axis] / certificate.base[axis]) for axis in varied]
-    result: float = 2.0 ** (sum(logs) / len(logs))
+    result: float = base * 2.0 ** (sum(logs) / len(logs))
     return result
 
 
 def _along(certificate: Certificate, at: float) -> float:
     """The position of a fraction of the way from base to target."""
-    varied, base, target = _varied(certificate), certificate.base, certificate.target
-    if len(varied) == 1:
-        axis = varied[0]
-        return float(base[axis] * (target[axis] / base[axis]) ** at)
-    result: float = _growth(certificate, target) ** at
+    base = _varied(certificate)[1]
+    result: float = base * (_position(certificate, certificate.target) / base) ** at
     return result
 
 
 def _moved(certificate: Certificate, optimum: Optimum, position: float) -> float:
-    """What takes an optimum along the law to the same position on the way to the target.
+    """The shift of an optimum along the law to its position on the way to the target.
 
     Nothing where one axis varies.
     """
-    varied, base, target = _varied(certificate), certificate.base, certificate.target
+    (varied, unit), base, target = _varied(certificate), certificate.base, certificate.target
     if len(varied) == 1 or not certificate.law:
         return 0.0
-    whole = math.log2(_growth(certificate, target))
-    part = math.log2(position) / whole if whole else 0.0
+    whole = math.log2(_position(certificate, target) / unit)
+    part = math.log2(position / unit) / whole if whole else 0.0
     return sum(
         s.estimate.value
         * (
@@ -232,10 +226,11 @@ def _moved(certificate: Certificate, optimum: Optimum, position: float) -> float
     )
 
 
-def _varied(certificate: Certificate) -> list[str]:
+def _varied(certificate: Certificate) -> tuple[list[str], float]:
+    """The axes along which sizes were measured, and the base's position."""
     axes = list(certificate.base)
-    varied = [a for a in axes if len({o.size[a] for o in certificate.optima}) > 1]
-    return varied or axes[-1:]
+    varied = [a for a in axes if len({o.size[a] for o in certificate.optima}) > 1] or axes[-1:]
+    return varied, float(certificate.base[varied[0]]) if len(varied) == 1 else 1.0
 
 
 def _drawn(end: float, value: float) -> float:

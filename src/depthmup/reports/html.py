@@ -74,12 +74,11 @@ def page_spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
-def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
+def facts(mapping: Mapping[str, object]) -> list[tuple[str, str]]:
     """Settings as pairs of a label and a text, nested ones flattened.
 
     Args:
         mapping: settings by their names.
-        leave: names that are left out.
 
     Returns:
         Labels with their texts.
@@ -90,7 +89,7 @@ def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> li
     """
     pairs: list[tuple[str, str]] = []
     for key, value in mapping.items():
-        if key in (leave or ()) or value in ("", (), []):
+        if value in ("", (), []):
             continue
         label = str(key).replace("_", " ")
         if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ Schemes are not: they take blues and greys, and a shape and a label say the same
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from depthmup.records.text import BAD, MUTED, TONES
@@ -129,25 +129,11 @@ PAGE = Style(width="container", titled=False)
 """As wide as its place on a page, under the page's own heading, which wraps."""
 
 
-def figure_style(*, inches: float, type: float, aspect: float, room: float) -> Style:
-    """The style of a figure; its units are points, as PDF and SVG take them."""
-    width = round(72 * inches)
-    return Style(
-        width=width,
-        height=round(width * aspect),
-        type=type,
-        stroke=0.55,
-        area=0.3,
-        fit=True,
-        titled=False,
-        labels_from=100,
-        room=room,
-    )
-
-
+# Units are points, as PDF and SVG take them: 72 for an inch.
+_FIGURE = Style(stroke=0.55, area=0.3, fit=True, titled=False, labels_from=100)
 FIGURES = {
-    "paper": figure_style(inches=3.25, type=8, aspect=0.68, room=0.36),
-    "slide": figure_style(inches=5.5, type=9, aspect=0.6, room=0.26),
+    "paper": replace(_FIGURE, width=234, height=159, type=8, room=0.36),
+    "slide": replace(_FIGURE, width=396, height=238, type=9, room=0.26),
 }
 """A column of a two-column paper, and half of a slide or the width of a one-column paper."""
 
