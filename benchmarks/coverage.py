@@ -276,9 +276,8 @@ def judged(
 ) -> Judged:
     """Certify a simulated sweep, and compare with the true valley at the target."""
     curves = world.curves(rng, optimum[None])
-    certificate = calibrate(
-        sizes=sizes, log2_lrs=curves.log2_lrs[0], losses=curves.losses[0], target=target
-    )
+    curves = Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0])
+    certificate = calibrate(sizes=sizes, curves=curves, target=target)
     if not certificate.issued:
         return Judged(issued=False)
     valley, p = world.valley, certificate.predicted

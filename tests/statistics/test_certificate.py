@@ -76,7 +76,10 @@ def line(slope=-0.1, sizes=SIZES, start=START, bend=0.0, across=0.0, together=0.
 
 def of(losses, **options):
     given = {"sizes": SIZES, "log2_lrs": RATES, "target": TARGET, **options}
-    return calibrate(losses=losses, **given)
+    rates = given.pop("log2_lrs")
+    if "early" in given:
+        given["early"] = Curves.of(rates, given["early"])
+    return calibrate(curves=Curves.of(rates, losses), **given)
 
 
 def good(seed=0, slope=-0.1, **options):
@@ -159,7 +162,8 @@ class TestCoverage:
             optimum = rng.choice([0.0, 0.1, -0.3]) * np.arange(6)
             curves = world.curves(rng, optimum[None, :4])
             certificate = calibrate(
-                sizes=depths, log2_lrs=curves.log2_lrs[0], losses=curves.losses[0],
+                sizes=depths,
+                curves=Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0]),
                 target={"depth": 128},
             )  # fmt: skip
             assert certificate.issued
@@ -682,7 +686,7 @@ class TestCompare:
         ({"losses": np.ones((3, len(RATES), 2))}, "losses of 4 sizes; got 3"),
         ({"losses": np.ones((5, len(RATES), 2))}, "losses of 4 sizes; got 5"),
         ({"early": np.ones((4, 3, 2))}, "shape"),
-        ({"early": np.ones((3, len(RATES), 4))}, "got 4, and 3 of the early window"),
+        ({"early": np.ones((3, len(RATES), 4))}, r"got \[4, 4, 4\] seeds, and \[4, 4, 4, 4\] late"),
         ({"early": np.ones((4, len(RATES), 2))}, "seeds"),
         ({"sizes": [size(64, 0), *SIZES[1:]]}, "positive"),
         ({"sizes": [SIZES[1], *SIZES[1:]]}, "once"),

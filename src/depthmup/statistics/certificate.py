@@ -25,7 +25,7 @@ from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.design_refusals import refuse_design
 from depthmup.statistics.drift import TOLERANCE, loss_estimate, rate_estimate
-from depthmup.statistics.intervals import Array, around, student
+from depthmup.statistics.intervals import around, student
 from depthmup.statistics.law import CONFIDENCE, Size
 from depthmup.statistics.laws import laws_of, volume
 from depthmup.statistics.optimum import Optima, optima
@@ -44,11 +44,10 @@ VERSION = 5
 def calibrate(
     *,
     sizes: Sequence[Size],
-    log2_lrs: Sequence[Any] | Array,
-    losses: Sequence[Any] | Array,
+    curves: Curves,
     target: Size,
     base: Size | None = None,
-    early: Sequence[Any] | Array | None = None,
+    early: Curves | None = None,
     chance: float = math.inf,
     probe: Probe | None = None,
     one_seed: bool = False,
@@ -58,32 +57,28 @@ def calibrate(
 ) -> Certificate:
     """A certificate of the best learning rate at a target size, or a refusal with its reasons.
 
-    Losses are (learning rates, seeds) of each size: infinite where a run diverged, NaN where it was
-    not made; ``early`` are the same for a window in the middle of training. Seeds share their data,
-    order and initialization over sizes. With ``one_seed`` the scatter of points about their curves
-    stands for that of seeds, and a shift that all runs of the one seed share is not seen.
+    Curves are those of the sizes, ``early`` the same for a window in the middle of training. Seeds
+    share their data, order and initialization over sizes. With ``one_seed`` the scatter of points
+    about their curves stands for that of seeds, and a shift that all runs of the one seed share is
+    not seen.
 
     *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
     (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
     this package's (docs/studies/calibration.md).
     """
-    if not len(sizes) == len(losses) == (len(sizes) if early is None else len(early)) > 0:
+    if not len(sizes) == len(curves.losses) > 0:
+        raise ValueError(f"Expected losses of {len(sizes)} sizes; got {len(curves.losses)}.")
+    if early is not None and not np.array_equal(early.seeds, curves.seeds):
         raise ValueError(
-            f"Expected losses of {len(sizes)} sizes; got {len(losses)}"
-            + (f", and {len(early)} of the early window." if early is not None else ".")
+            "Expected early losses of the same seeds at every size; got "
+            f"{early.seeds.sum(-1).tolist()} seeds, and {curves.seeds.sum(-1).tolist()} late."
         )
     base = base or min(sizes, key=volume)
     tuned: Tuned = (about or {}).get("tuned", LEARNING_RATE)
     _check(sizes, target, base)
     order = sorted(range(len(sizes)), key=lambda i: (volume(sizes[i]), list(sizes[i].values())))
     sizes = [sizes[i] for i in order]
-    curves = Curves.of(log2_lrs, losses)[order]
-    middle = None if early is None else Curves.of(log2_lrs, early)[order]
-    if middle is not None and not np.array_equal(middle.seeds, curves.seeds):
-        raise ValueError(
-            "Expected early losses of the same seeds at every size; got "
-            f"{middle.seeds.sum(-1).tolist()} seeds, and {curves.seeds.sum(-1).tolist()} late."
-        )
+    curves = curves[order]
     fitted = optima(curves, chance=chance)
     measured = tuple(
         size_optimum(size, fitted, i, location)
@@ -94,7 +89,7 @@ def calibrate(
     laws = laws_of(fitted, sizes, base) if not lacks else None
     lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
     if laws is not None and laws.optimum.freedom > 0:
-        before = None if middle is None else laws_of(optima(middle), sizes, base)
+        before = None if early is None else laws_of(optima(early[order]), sizes, base)
         lacks += [*refuse_law(laws, before), *refuse_breakdown(laws, tuned)]
     if probe is not None:
         lacks += refuse_probe(probe, target)

@@ -1,6 +1,6 @@
 """From records to certificates: the best learning rate predicted for a size not swept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from depthmup.records import RUN_AXES, Certificate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal
-from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
+from depthmup.statistics import TOLERANCE, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.sharpening import FINEST
@@ -37,21 +37,16 @@ def certificate(
     asked = question(sweep.design, [variant])
     early = early_window(sweep.design.steps, sweep.design.window)
     runs = runs_of(sweep, records, variant, late)
-    curves, before = runs.fitted, None
-    if early is not None:
-        before = _early(runs, runs_of(sweep, records, variant, early))
-    grids = [~np.isnan(grid) for grid in curves.log2_lrs]
-    fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
+    before = None if early is None else _early(runs, runs_of(sweep, records, variant, early))
     result = calibrate(
         sizes=runs.sizes,
-        log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
-        losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
+        curves=runs.fitted,
         early=before,
         target=target,
         base=sweep.design.base,
         chance=runs.chance,
         probe=probe,
-        refusals=_too_coarse(curves, sweep.design.tune) if runs.sought else (),
+        refusals=_too_coarse(runs.fitted, sweep.design.tune) if runs.sought else (),
         tolerance=tolerance,
         about={
             "rate_unit": 1.0,
@@ -104,21 +99,22 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
     )
 
 
-def _early(late: Runs, early: Runs) -> Sequence[Array] | None:
-    """Losses of the early window at the rates and seeds that are fitted in the late one.
+def _early(late: Runs, early: Runs) -> Curves | None:
+    """Curves of the early window at the rates and seeds that are fitted in the late one.
 
     None where rates were looked for in the late window, and the early optimum lies outside of them.
     """
     if not late.sought:
-        return list(early.curves.losses)
+        return early.curves
     grids = [grid[~np.isnan(grid)] for grid in late.fitted.log2_lrs]
     values = []
     for i, grid in enumerate(grids):
         rows = np.isin(np.round(early.curves.log2_lrs[i], 9), np.round(grid, 9))
         seeds = late.fitted.seeds[i]
         values.append(early.curves.losses[i][rows][:, : len(seeds)][:, seeds])
-    locations = optima(Curves.of(grids, values), chance=early.chance).places()
-    return values if set(locations) <= {Place.INTERIOR} else None
+    curves = Curves.of(grids, values)
+    places = optima(curves, chance=early.chance).places()
+    return curves if set(places) <= {Place.INTERIOR} else None
 
 
 def certify(

@@ -39,16 +39,9 @@ def predict(
     sizes = chosen(runs)
     if not len(sizes):
         return None
-    curves = runs.fitted
-    grids, losses = [], []
-    for size in sizes:
-        there = ~np.isnan(curves.log2_lrs[size])
-        grids.append(curves.log2_lrs[size, there].tolist())
-        losses.append(curves.losses[size, there])
     certificate = calibrate(
         sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
-        log2_lrs=grids,
-        losses=losses,
+        curves=runs.fitted[sizes],
         target=dict(target),
         chance=runs.chance,
         one_seed=True,
