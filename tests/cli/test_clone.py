@@ -29,12 +29,12 @@ def test_a_checkout_is_found_from_anywhere(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["reproduce", "fig10"], ["regimes", "--map", "map.svg"]])
-def test_elsewhere_one_line_says_where_it_is(installed, tmp_path, words, capsys):
+def test_elsewhere_an_error_and_a_hint_say_where_it_is(installed, tmp_path, words, capsys):
     before = set(tmp_path.iterdir())
     assert main(words) == 2
     said = capsys.readouterr().err
     assert "`reproduction` of a clone" in said
-    assert said.count("\n") == 1
+    assert [line.partition(": ")[0] for line in said.splitlines()] == ["error", "hint"]
     assert set(tmp_path.iterdir()) == before
 
 

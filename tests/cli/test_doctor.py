@@ -55,4 +55,4 @@ def test_every_gpu_is_tried(capsys, monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_gpu_there_is_nothing_to_try(capsys):
     assert main(["doctor", "--gpu"]) == 2
-    assert "it finds none. Check nvidia-smi" in capsys.readouterr().err
+    assert "it finds none.\nhint: Check nvidia-smi" in capsys.readouterr().err
