@@ -57,14 +57,14 @@ def runner_of(
     if isinstance(chosen, Processes) and device == "cuda" and not chosen.gpus:
         chosen = replace(chosen, gpus=visible_gpus())
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
-    if not elsewhere:
-        check_device(device)
     trainer: Trainer
     where: dict[str, object] = {}
     if isinstance(model, BuiltIn):
         placement = Placement(
             device=device, engine=execution.engine, cuda_graphs=execution.cuda_graphs
         )
+        if not elsewhere:
+            check_device(device)
         cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
         trainer = BuiltInTrainer(
             cell=cell,
@@ -74,6 +74,8 @@ def runner_of(
         )
         where["engine"] = "each node's own" if elsewhere else trainer.engine
     else:
+        if not elsewhere:
+            check_device(device)
         if execution.cuda_graphs:
             raise ValueError(
                 "Expected cuda_graphs for a built-in network; a custom model has steps of its own. "
