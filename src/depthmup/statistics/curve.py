@@ -31,6 +31,11 @@ class Curves:
     losses: Float[Array, "*batch sizes rates seeds"]
 
     @staticmethod
+    def none() -> "Curves":
+        """The curves of no size."""
+        return Curves(log2_lrs=np.zeros((0, 0)), losses=np.zeros((0, 0, 0)))
+
+    @staticmethod
     def of(log2_lrs: Sequence[Any] | Array | Index, losses: Sequence[Any] | Array) -> "Curves":
         """Curves from one grid of learning rates for all sizes, or from one for each.
 

@@ -218,11 +218,10 @@ def answer(drift: Estimate, exponent: float, tolerance: float) -> Answer:
         >>> answer(Estimate(value=-0.4, low=-0.5, high=-0.35), -0.45, 0.15)
         <Answer.CONSISTENT: 'consistent'>
     """
-    if drift.inside(exponent - tolerance, exponent + tolerance):
+    region = exponent - tolerance, exponent + tolerance
+    if drift.inside(*region):
         return Answer.CONSISTENT
-    if drift.outside(exponent - tolerance, exponent + tolerance):
-        return Answer.REJECTED
-    return Answer.UNDECIDED
+    return Answer.REJECTED if drift.outside(*region) else Answer.UNDECIDED
 
 
 def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Note, ...]:

@@ -86,14 +86,11 @@ def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> R
     design = sweep.design
     sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
     losses = losses_over(sweep, records, variant, sizes, steps)
-    none = np.zeros((0, 0)), np.zeros((0, 0, 0))
     return Runs(
         name=variant.name,
         title=variant.title,
         sizes=losses.sizes,
-        curves=Curves.of(losses.log2_lrs, losses.values)
-        if sizes
-        else Curves(log2_lrs=none[0], losses=none[1]),
+        curves=Curves.of(losses.log2_lrs, losses.values) if sizes else Curves.none(),
         chance=losses.chance,
         base=design.base,
         sought=design.auto is not None,

@@ -180,8 +180,7 @@ def _group(part: Table, name: str, question: Question) -> Cleaned:
                 fewest=question.fewest,
             )
     except ValueError as error:
-        none = Curves(log2_lrs=np.zeros((0, 0)), losses=np.zeros((0, 0, 0)))
-        title = name or "All runs"
+        title, none = name or "All runs", Curves.none()
         runs = Runs(name=name, title=title, sizes=(), curves=none, problem=str(error))
         return Cleaned(runs=runs, notes=())
     asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
