@@ -67,7 +67,8 @@ def words(study: Study, name: str) -> dict[str, Any]:
         "the": study.tuned.the,
         "tuned": study.tuned.name,
         "axis": study.axis,
-        "base": base_size(study),
+        # The drifts are drawn without sizes, which may have other names for their axes.
+        "base": 0.0 if name == "drift" else base_size(study),
         "band": change_span(-study.tolerance, study.tolerance),
         "better": is_larger_better(study.axis),
     }
