@@ -85,16 +85,16 @@ def test_the_command_prints_every_rule_and_the_span(capsys):
     text = capsys.readouterr().out
     assert "Times the base: batch 8, tokens 20, steps 2.5" in text
     # From Microsoft's -0.32 in tokens alone to all of the batch, and from Complete(d)P to AdamH.
-    assert log2(8 / 20**-0.32) == approx(4.4, abs=0.05)
-    assert "rules that speak of the learning rate span 4.4 octaves: from 0.383 times" in text
-    assert log2(8**0.5 * 20**-0.2813 / (8 / 20) ** 0.5) == approx(0.95, abs=0.01)
-    assert "The 5 that speak of all that grows here span 0.9 octaves" in text
+    assert approx(20.9, abs=0.05) == 8 * 20**0.32
+    assert "rules that speak of the learning rate span a factor of 20.9: from 0.383 times" in text
+    assert approx(1.93, abs=0.01) == 20**0.5 * 20**-0.2813
+    assert "The 5 that speak of all that grows here span a factor of 1.93" in text
     assert "run='sde'" in text
     # A rule of decay alone says nothing of the rate: its row has none.
     (of_decay,) = (
         r for r in text.splitlines() if r.startswith("constant time of decay in epochs ")
     )
-    assert of_decay.split()[6:] == ["–", "–", "–", "0.4", "1", "1", "the", "learning", "rate"]
+    assert of_decay.split()[6:] == ["–", "–", "0.4", "1", "1", "the", "learning", "rate"]
     assert "0.0019" in text  # 0.003 x sqrt(8 / 20)
 
 
@@ -103,7 +103,7 @@ def test_where_no_two_rules_speak_of_all_that_grows_the_others_have_a_span(capsy
     assert main([*asked, "--target", "batch=512", "depth=8"]) == 0
     text = capsys.readouterr().out
     # From Step Law's parameters, which double, to all of the batch: 3 + 0.712.
-    assert "rules that speak of the learning rate span 3.7 octaves: from 0.61 times" in text
+    assert "rules that speak of the learning rate span a factor of 13.1: from 0.61 times" in text
     assert "Fewer than two of them speak of all that grows here." in text
 
 

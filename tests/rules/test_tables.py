@@ -329,7 +329,7 @@ class TestSpellings:
         assert scheme(spelling).name == name
 
     def test_a_typo_gets_a_suggestion(self):
-        with pytest.raises(ValueError, match=r"Did you mean completep\?"):
+        with pytest.raises(ValueError, match=r"Did you mean completep or complete-dp\?"):
             scheme("completpe")
         with pytest.raises(ValueError, match=r"got 'zebra'\.$"):
             scheme("zebra")

@@ -217,7 +217,7 @@ def named(optimizer: "str | Family | type") -> tuple[str, Family]:
     if near := difflib.get_close_matches(str(optimizer).lower(), (*OPTIMIZERS, *Family), n=3):
         raise ValueError(
             f"Expected an optimizer by its name or class, or a family; got {optimizer!r}. "
-            f"Did you mean {' or '.join(near)}?"
+            f"Did you mean {' or '.join(near)}? For another optimizer, name its family."
         )
     raise ValueError(
         f"Expected an optimizer ({', '.join(OPTIMIZERS)}) by its name or class, or a family "
