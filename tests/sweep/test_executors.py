@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,25 @@ def test_a_job_that_ends_without_its_results_has_failed(log):
     heard = Heard()
     InProcess()([Lazy(tasks=(task("add_one", log, 0),))], heard)
     assert [why for _, why in heard.failures] == ["It ended without a result."]
+
+
+@dataclass(frozen=True)
+class Unpicklable(Several):
+    def __call__(self, tell):
+        yield lambda: None
+
+
+def test_a_result_that_cannot_be_pickled_has_failed_and_its_worker_lives(log):
+    heard = Heard()
+    jobs = [
+        Unpicklable(tasks=(task("add_one", log, 0),)),
+        Several(tasks=(task("add_one", log, 1),)),
+    ]
+    Processes(workers=1)(jobs, heard)
+    [(_, why)] = heard.failures
+    assert "pickle" in why
+    assert "died" not in why
+    assert heard.numbers == [1]
 
 
 def test_a_result_that_comes_again_is_not_passed_on(log):

@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 from weakref import WeakSet
 
+from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Backlog, messages
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.executors.gpus import seeing
@@ -281,7 +282,11 @@ def _work(connection: Connection) -> None:
         say("started")
         waiting.clear()  # of a job that ended before, whose record has them
         for kind, content in messages(packed, tell):
-            say(kind, content)
+            try:
+                say(kind, content)
+            except Exception as error:  # a result that cannot be pickled
+                say("raised", error_report(error))
+                break
             if kind == "lost":
                 os._exit(LOST)
 
