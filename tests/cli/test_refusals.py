@@ -156,6 +156,7 @@ def test_statuses(error, status, monkeypatch, capsys):
         ("transfer --optimizer AdmaW", "got 'AdmaW'", "Did you mean adamw"),
         ("transfer --scheme complete", "got 'complete'", "Did you mean completep or complete-dp?"),
         ("fit --lr lr", "TABLE is missing", "fit --help"),
+        ("score certificate.json --lr lr", "TABLE is missing", "score --help"),
         ("fot", "no command 'fot'", "Did you mean `depthmup fit`?"),
     ],
 )

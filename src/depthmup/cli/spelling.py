@@ -124,7 +124,10 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
         return wrong, f"`depthmup {verb} --help` describes it."
     for _, names, _, field in listed:
         needed = field.default is MISSING and field.default_factory is MISSING
-        if needed and not (given & set(names) if names else loose):
+        there = given & set(names) if names else loose[:1]
+        if not names:
+            del loose[:1]
+        if needed and not there:
             name = names[0] if names else field.name.upper()
             return f"{name} is missing.", f"`depthmup {verb} --help` has examples."
     return "", ""
