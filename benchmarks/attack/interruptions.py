@@ -101,23 +101,28 @@ def _interrupted(
     return driver.wait()
 
 
-def _ended(
-    driver: "subprocess.Popen[bytes]", number: signal.Signals, out: Path, outcomes: Counter[str]
-) -> None:
-    """Wait for what was interrupted, and note what it should not have done."""
+def ended(driver: "subprocess.Popen[bytes]", after: str, outcomes: Counter[str]) -> int:
+    """The status of what was interrupted, once nothing of it is left; notes what stayed."""
     try:
         driver.wait(PATIENCE)
     except subprocess.TimeoutExpired:
-        outcomes[f"A DRIVER WENT ON AFTER {number.name}"] += 1
+        outcomes[f"A DRIVER WENT ON AFTER {after}"] += 1
     until = time.monotonic() + PATIENCE
     while (left := processes(driver)) and time.monotonic() < until:
         time.sleep(0.1)
     if left:
-        outcomes[f"PROCESSES LEFT BEHIND AFTER {number.name}"] += 1
+        outcomes[f"PROCESSES LEFT BEHIND AFTER {after}"] += 1
     for process in left:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    driver.wait()
+    return driver.wait()
+
+
+def _ended(
+    driver: "subprocess.Popen[bytes]", number: signal.Signals, out: Path, outcomes: Counter[str]
+) -> None:
+    """Wait for what was interrupted, and note what it should not have done."""
+    ended(driver, number.name, outcomes)
     text = out.with_suffix(".err").read_text(errors="replace")
     if "Traceback" not in text:
         return

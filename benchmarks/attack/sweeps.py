@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,11 +36,16 @@ def start(kind: str, out: Path, *more: str) -> "subprocess.Popen[bytes]":
     if not model.exists():
         model.write_text(SOURCE)
     words = SWEEPS[kind].format(model=f"{model}:make").split()
-    with open(out.with_suffix(".err"), "wb") as errors:
+    return command(["transfer", *words, *more, "--json", "--out", out], out.with_suffix(".err"))
+
+
+def command(words: Sequence[str | Path], errors: Path) -> "subprocess.Popen[bytes]":
+    """A command in a session of its own."""
+    with open(errors, "wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "depthmup", "transfer", *words, *more, "--json", "--out", out],
+            [sys.executable, "-m", "depthmup", *words],
             stdout=subprocess.DEVNULL,
-            stderr=errors,
+            stderr=file,
             start_new_session=True,
             # Whoever runs this in the background ignores Ctrl-C, and so would its children.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from own_models import SOURCE
 
-from benchmarks.attack.interruptions import PATIENCE, SIGNALS
-from benchmarks.attack.sweeps import processes
+from benchmarks.attack.interruptions import SIGNALS, ended
+from benchmarks.attack.sweeps import command
 from depthmup.tables import example
 
 ENDS = {".html": "</html>", ".json": "}", ".svg": "</svg>"}
@@ -79,14 +79,7 @@ def _commands(folder: Path) -> dict[str, list[str]]:
 
 
 def _start(words: list[str], out: Path) -> "subprocess.Popen[bytes]":
-    with open(out.with_suffix(".err"), "wb") as errors:
-        return subprocess.Popen(
-            [sys.executable, "-m", "depthmup", *words, "--out", _out(words[0], out)],
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    return command([*words, "--out", _out(words[0], out)], out.with_suffix(".err"))
 
 
 def _out(verb: str, out: Path) -> Path:
@@ -111,17 +104,7 @@ def _stopped(
         driver.wait(seconds)
     with suppress(ProcessLookupError):
         os.kill(driver.pid, number)
-    try:
-        status = driver.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        outcomes[f"A COMMAND WENT ON AFTER {number.name}: {verb}"] += 1
-        driver.kill()
-        status = driver.wait()
-    until = time.monotonic() + PATIENCE
-    while (left := processes(driver)) and time.monotonic() < until:
-        time.sleep(0.1)
-    if left:
-        outcomes[f"PROCESSES LEFT BEHIND AFTER {number.name}: {verb}"] += 1
+    status = ended(driver, f"{number.name}: {verb}", outcomes)
     # A signal before Python has come to the command, or after it is done, is the system's.
     if status not in (0, 2, STATUS[number], -number):
         outcomes[f"STATUS {status} AFTER {number.name}: {verb}"] += 1

@@ -61,6 +61,16 @@ def test_afterwards_everything_is_as_before():
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
 IMPORTING = """
 import sys, signal
 class Interrupting:
@@ -75,13 +85,7 @@ sys.exit(main(["regimes"]))
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", INTERRUPTED), ("SIGTERM", TERMINATED)])
 def test_an_interrupt_while_modules_are_loaded_is_no_traceback(number, status):
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTING % number],
-        capture_output=True,
-        text=True,
-        # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    done = run(IMPORTING % number)
     assert done.returncode == status
     assert "Traceback" not in done.stderr
 
@@ -112,10 +116,5 @@ with interruptible():
     ("number", "name"), [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "Terminated")]
 )
 def test_an_interrupt_waits_for_modules_that_would_be_left_half_loaded(number, name):
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING % number],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    done = run(LOADING % number)
     assert done.stdout.split() == ["2.0", name]
