@@ -1,11 +1,12 @@
 """``depthmup.fit`` and ``score``: results that a person already has; trains nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from depthmup.records import Certificate, Score
+from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
 from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
@@ -93,7 +94,7 @@ def fit(
     *Source:* the statistics are those of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
     table, comparisons, names, question = _asked(
-        table, axes, lr, loss, seed, steps, by, where, reading or Reading()
+        table, axes, by, where, reading or Reading(), lr=lr, loss=loss, seed=seed, steps=steps
     )
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
@@ -126,7 +127,8 @@ def score(
 
     The optimum at the target is fitted as ``fit`` does. The forecast's value ``held`` if its
     interval holds that optimum, and ``missed`` if the two intervals do not meet; its bound held if
-    the forecast's value costs no more than the certificate said.
+    the forecast's value costs no more than the certificate said, and missed if it costs more, each
+    with the whole interval of the cost.
 
     Args:
         certificate: of ``transfer`` or ``fit``, or the path of its file.
@@ -138,8 +140,8 @@ def score(
         The score: both verdicts and the numbers behind them.
 
     Raises:
-        ValueError: the certificate was refused, or is about something else than the table; the
-            table cannot be read, or has no runs at the target.
+        ValueError: the certificate was refused, rests on runs at its target, or is about something
+            else than the table; the table cannot be read, or has no runs at the target.
 
     Example:
         >>> import numpy as np, pandas as pd
@@ -159,9 +161,14 @@ def score(
             "Expected a certificate that forecasts something; this one was refused: "
             f"{certificate.refusals[0].reason}"
         )
+    if any(dict(at.size) == dict(certificate.target) for at in certificate.optima):
+        raise ValueError(
+            "Expected a forecast; this certificate rests on runs at its own target, "
+            f"{printable(size_text(certificate.target))}. Certify the target from smaller sizes."
+        )
     reading = reading or Reading(tuned=certificate.tuned.name)
     table, comparisons, names, question = _asked(
-        table, axes, lr, loss, seed, "", by, where, reading, axes_else=tuple(certificate.target)
+        table, axes, by, where, reading, lr=lr, loss=loss, seed=seed, otherwise=certificate.target
     )
     if set(question.columns.axes) != set(certificate.target):
         raise ValueError(
@@ -196,24 +203,27 @@ def _certificate_in(path: Path) -> Certificate:
 def _asked(
     table: Any,
     axes: Mapping[str, str] | Sequence[str],
-    lr: str,
-    loss: str,
-    seed: str,
-    steps: str,
     by: str | Sequence[str],
     where: str | Sequence[str],
     reading: Reading,
     *,
-    axes_else: tuple[str, ...] = (),
+    lr: str,
+    loss: str,
+    seed: str,
+    steps: str = "",
+    otherwise: Iterable[str] = (),
 ) -> tuple[Any, tuple[Comparison, ...], Sequence[str], Question]:
-    """A table, its filters, its columns, and which of these mean what."""
+    """A table, its filters, its columns, and which of these mean what.
+
+    Axes that are not named are called as ``otherwise``.
+    """
     table = _runs_in(table)
-    named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
+    sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
     comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
     names = names_of(table)
-    own = None if named or lr or loss else own_columns(names)
+    own = None if sizes or lr or loss else own_columns(names)
     columns = own or Columns(
-        axes=texts(named or {axis: axis for axis in axes_else}, "axes"),
+        axes=texts(sizes or {axis: axis for axis in otherwise}, "axes"),
         lr=str(lr or ""),
         loss=str(loss or ""),
         seed=str(seed or ""),

@@ -126,6 +126,23 @@ def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
     assert told["measured"]["low"] < 2.0**-6 < told["measured"]["high"]
 
 
+def test_a_cost_that_may_be_above_the_bound_has_not_held_it():
+    """Two seeds whose optima lie far apart: the best rate is known to a factor of six."""
+    table = runs()
+    noisy = runs((64,), noise=0.8, seeds=2, rates=(-9, -3))
+    score = depthmup.score(forecast(table), noisy, **COLUMNS)
+    assert score.excess.value < score.certificate.penalty.high < score.excess.high
+    assert (score.value, score.bound) == (Fate.UNDECIDED, Fate.UNDECIDED)
+
+
+def test_a_certificate_that_rests_on_its_target_is_no_forecast():
+    table = runs()
+    own = depthmup.fit(table, axes=["depth"], **COLUMNS, target=TARGET).certificates[0]
+    assert own.issued
+    with pytest.raises(ValueError, match="rests on runs at its own target, depth 64"):
+        depthmup.score(own, table, **COLUMNS)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

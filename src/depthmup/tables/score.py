@@ -37,9 +37,10 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
         nats = cost(fitted, i, away, centre_error(fitted, i), certificate.confidence)
         level = best.loss.value
         excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
-        most = certificate.penalty.high
-        missed = Fate.MISSED if excess.low > most else Fate.UNDECIDED
-        bound = Fate.HELD if excess.value <= most else missed
+        if excess.inside(0.0, certificate.penalty.high):
+            bound = Fate.HELD
+        elif excess.outside(0.0, certificate.penalty.high):
+            bound = Fate.MISSED
     return Score(
         certificate=certificate,
         best=best,
