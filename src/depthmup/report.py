@@ -359,11 +359,7 @@ class Report:
                 "read to_pandas('optima')."
             )
         at = at_base(study, self.finding())
-        return (
-            UNKNOWN
-            if at is None
-            else replace(at, value=2.0**at.value, low=2.0**at.low, high=2.0**at.high, unit="")
-        )
+        return UNKNOWN if at is None else at.exp2()
 
     def summary(self) -> str:
         """The result as text.

@@ -253,8 +253,7 @@ def _along(
     slopes = sum(at * octaves[size] for at, size in zip(x, sizes, strict=True)) / (x @ x)
 
     def curvature(size: tuple[int, int]) -> Estimate:
-        log = mean(logs[size].tolist())
-        return Estimate(value=2**log.value, low=2**log.low, high=2**log.high)
+        return mean(logs[size].tolist()).exp2()
 
     return AxisPrediction(
         axis=axis,

@@ -242,13 +242,7 @@ class Certificate:
     @property
     def value(self) -> Estimate:
         """The value of what is tuned to train the target with, in units of the base."""
-        if not self.predicted.known:
-            return UNKNOWN
-        low, value, high = (
-            self.rate_unit * 2.0**k
-            for k in (self.predicted.low, self.predicted.value, self.predicted.high)
-        )
-        return Estimate(value=value, low=low, high=high)
+        return self.predicted.exp2(self.rate_unit)
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""

@@ -53,6 +53,11 @@ class Exponent:
     cause: str = ""
 
     @property
+    def is_off(self) -> bool:
+        """Whether it failed, or nobody can tell."""
+        return self.outcome in (Outcome.FAIL, Outcome.UNDECIDED)
+
+    @property
     def interval(self) -> str:
         return f"[{self.estimate.low:+.2f}, {self.estimate.high:+.2f}]"
 
@@ -207,7 +212,7 @@ class Check:
             everything: whether the other exponents are listed, too.
         """
         lines = [self.headline]
-        shown = [e for e in self.ordered if everything or e.outcome in _ORDER[:2]]
+        shown = [e for e in self.ordered if everything or e.is_off]
         if shown:
             table = [("", "against", "measured", "interval", "expected", "module: observable")]
             for e in shown:

@@ -35,6 +35,11 @@ class Estimate:
         """Whether the whole interval lies outside [low, high]."""
         return self.high < low or self.low > high
 
+    def exp2(self, unit: float = 1.0) -> "Estimate":
+        """``unit * 2**x`` of an estimate x in octaves, with the ends of its interval."""
+        low, value, high = (unit * 2.0**x for x in (self.low, self.value, self.high))
+        return Estimate(value=value, low=low, high=high)
+
 
 UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
 

@@ -28,7 +28,8 @@ class Score:
         rates, seeds: how many of each were run at the target.
         value: whether the forecast's interval holds the best value. Undecided where the best one
             lies at the edge of what was run, or is known less well than it was forecast.
-        bound: whether the excess loss is below the certificate's bound.
+        bound: whether the excess loss is below the certificate's bound, with its whole interval;
+            undecided where that has values on both sides.
     """
 
     certificate: Certificate
@@ -42,8 +43,7 @@ class Score:
     @property
     def measured(self) -> Estimate:
         """The best value at the target, in units of the base."""
-        at = self.best.log2_lr
-        return Estimate(value=2.0**at.value, low=2.0**at.low, high=2.0**at.high)
+        return self.best.log2_lr.exp2()
 
     def to_dict(self) -> Mapping[str, object]:
         """What ``--json`` prints."""

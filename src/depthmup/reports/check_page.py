@@ -11,14 +11,11 @@ from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
 from depthmup.reports.theme import BAND, PAGE, tone
 
-_ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
-
 
 def check_page(check: Check) -> str:
     """The check as one HTML page: what is off stands first, what is as predicted is folded."""
-    exponents = check.ordered
-    off = [e for e in exponents if e.outcome in _ORDER[:2]]
-    fine = [e for e in exponents if e.outcome not in _ORDER[:2]]
+    off = [e for e in check.ordered if e.is_off]
+    fine = [e for e in check.ordered if not e.is_off]
     sections = [Section(cards=[_card(e) for e in check.failures] or [_verdict_card(check)])]
     if check.failures and not check.applied:
         sections.append(
