@@ -20,6 +20,7 @@ here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -75,7 +76,7 @@ def linearization(
     cov, cov_d = (whole.evaluate(values, np.array([at]))[0] for values in (h.x, h.d))
     times = np.repeat(np.arange(len(problem.steps)), [len(step.inputs) for step in problem.steps])
     # Strictly causal: what the weights of a vector's step carry of earlier gradients.
-    moves = -problem.scaling.kick(depth) * problem.hidden[times] * cov
+    moves = -replace(problem, depth=depth).kick * problem.hidden[times] * cov
     neurons = neurons or Sobol()
     distances = [
         _distance(phi, points, weights, cov, cov_d / width_ratio, moves)

@@ -214,9 +214,7 @@ def _require_plain(solution: Solution) -> None:
     plain = np.repeat(np.tri(len(sizes) + 1, len(sizes), -1), sizes, axis=1) * constant
     residuals = {
         f"activation {solution.activation}": solution.activation != "identity",
-        f"alpha={todo.scaling.alpha}, gamma={todo.scaling.gamma}": (
-            (todo.scaling.alpha, todo.scaling.gamma) != (half, half)
-        ),
+        f"alpha={todo.alpha}, gamma={todo.gamma}": ((todo.alpha, todo.gamma) != (half, half)),
         "a schedule of learning rates, or momentum": not np.allclose(todo.hidden, plain),
         "trained U": bool(todo.input.any()),
         "trained V": bool(todo.readout.any()),

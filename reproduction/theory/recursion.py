@@ -124,7 +124,7 @@ class _Network:
     def __init__(self, problem: limits.Problem, depth: int) -> None:
         size = problem.vectors + (0 if problem.held_out is None else len(problem.held_out))
         self.problem, self.depth = problem, depth
-        self.branch, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+        self.branch, self.kick = problem.factor, problem.kick
         self.x = _coefficients(depth, size, problem.d_in, problem.d_out)
         self.d = _coefficients(depth, size, problem.d_in, problem.d_out)
         self.cov_x, self.cov_d = np.zeros((2, depth + 1, size, size))

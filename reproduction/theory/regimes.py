@@ -176,9 +176,9 @@ def _quantities(s: Solution, lr: float) -> list[float]:
     """
     if not s.status.ok:  # overflow is growth faster than any power
         return [math.inf] * 5
-    h, depth = s.history, len(s.positions) - 1
+    h = s.history
     assert h is not None
-    c, kick = s.problem.scaling.branch(depth), s.problem.scaling.kick(depth)
+    c, kick = s.problem.factor, s.problem.kick
     # A linear network makes of -1/2 what it makes of 1, times -1/2: x moved by x[1] + x[0] / 2.
     shift = h.x[-1, 1, 1] + h.x[-1, 0, 1] + h.x[-1, 0, 0] / 4
     moved = h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]  # squared, per (lr kick)^2

@@ -113,7 +113,7 @@ class WithoutProjection(sampled.Blocks):
         size = self.sizes(self.cov[i, step.every, step.every])[step.new]
         own = np.arange(step.n, step.size)
         along = (self.e[i, step.new] * self.new_h[i]) @ self.weights / size**2
-        self.n[i, own, own] += self.c * self.problem.width_ratio * along
+        self.n[i, own, own] += self.c * self.problem.branch.width_ratio * along
         self.back_through(i, step)
 
 

@@ -290,9 +290,9 @@ def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
 
 
 def _title(options: Options, solution: "limits.Solution") -> str:
-    scaling = solution.problem.scaling
+    problem = solution.problem
     blocks = "one matrix" if options.block_depth == 1 else "two matrices"
-    rule = options.scheme or f"alpha = {scaling.alpha}, gamma = {scaling.gamma}"
+    rule = options.scheme or f"alpha = {problem.alpha}, gamma = {problem.gamma}"
     return (
         f"Infinite width, depth {options.depth}, {blocks} per branch, {options.activation}, {rule}"
     )

@@ -3,19 +3,15 @@
 from depthmup.limits.averages import Hermite, Neurons, Particles, Sobol
 from depthmup.limits.gaussian import Activation, resolve, smooth
 from depthmup.limits.kernel import Block, Kernel, kernel
-from depthmup.limits.linear import linear
-from depthmup.limits.losses import Loss, cross_entropy, mse
-from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.networks import linear, mean_ode, nonlinear, sign_sgd, two_matrix
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.problem import Branch, Problem, problem
 from depthmup.limits.sgd import SGD
-from depthmup.limits.sign_sgd import sign_sgd
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.solve import solve
-from depthmup.limits.step import Step
-from depthmup.limits.two_matrix import mean_ode, two_matrix
+from depthmup.limits.step import Loss, Step, cross_entropy, mse
 
 __all__ = [
     "SGD",

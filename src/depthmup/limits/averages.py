@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from scipy import special, stats
 from scipy.stats import qmc
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 # Refused above it, before anything is allocated: the system would kill the process without a word.
 _MOST_MEMORY = 16 * 2**30
@@ -28,15 +27,20 @@ _MOST_NODES = 2**22
 """A product rule's size: 32 MiB per dimension."""
 
 
-class Averages(ABC):
-    """What stands for infinitely many of something, and what several solves say of the error."""
+class Averages:
+    """Samples in the place of infinitely many neurons or entries."""
 
-    @abstractmethod
     def estimate(self, values: Array) -> tuple[Array, float]:
-        """The value and the largest error of ``values`` (solves, ...), one per sample."""
+        """The value and its largest error, from ``values`` (solves, ...) of one solve per sample.
+
+        The mean of independent solves, and half the width of its widest 95 % interval.
+        """
+        count = len(values)
+        margin = float(stats.t.ppf(0.975, count - 1)) / math.sqrt(count)
+        return values.mean(axis=0), float(margin * values.std(axis=0, ddof=1).max(initial=0.0))
 
 
-class Neurons(Averages):
+class Neurons(Averages, ABC):
     """Which neurons stand for the infinitely many of a block."""
 
     @abstractmethod
@@ -88,9 +92,6 @@ class Sobol(Neurons):
             # A scrambled point can be 0 in 53 bits, whose quantile is infinite.
             yield special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)), weights
 
-    def estimate(self, values: Array) -> tuple[Array, float]:
-        return student(values)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hermite(Neurons):
@@ -134,7 +135,6 @@ class Hermite(Neurons):
         return values[-1], float(np.abs(values[-1] - values[-2]).max(initial=0.0))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Quadratic(Neurons):
     """Exact for quadratic forms, which is all that linear neurons need: one point per axis."""
 
@@ -179,31 +179,11 @@ class Particles(Averages):
     def seeds(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.seed).spawn(self.populations)
 
-    def estimate(self, values: Array) -> tuple[Array, float]:
-        return student(values)
-
 
 def require_memory(size: float, advice: str) -> None:
-    """Raise where averages would need more memory than most machines have.
-
-    >>> require_memory(2.0**20, "")
-    """
+    """Raise where averages would need more memory than most machines have."""
     if size > _MOST_MEMORY:
         raise ValueError(
             f"Averages over neurons would need {size / 2**30:.0f} GiB, more than "
             f"{_MOST_MEMORY / 2**30:.0f}. {advice}"
         )
-
-
-def student(
-    values: Float[Array, " solves *shape"],
-) -> tuple[Float[Array, "*shape"], float]:
-    """The mean of independent solves, and half the width of its widest 95 % interval.
-
-    >>> mean, margin = student(np.array([[1.0], [2.0], [3.0]]))
-    >>> float(mean[0]), round(margin, 3)
-    (2.0, 2.484)
-    """
-    count = len(values)
-    margin = float(stats.t.ppf(0.975, count - 1)) / math.sqrt(count)
-    return values.mean(axis=0), float(margin * values.std(axis=0, ddof=1).max(initial=0.0))

@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 Function = Callable[[Array], Array]
 _PI = np.pi

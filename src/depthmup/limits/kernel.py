@@ -20,6 +20,7 @@ Definition 6.1, for the scaling); nothing here is new but the form of the branch
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,8 +29,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
-from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.moments import moments
+from depthmup.limits.step import Array, matrix
+
+TOLERANCE = 1e-9
+"""Of interpolated expectations, relative to the largest."""
+
+EQUAL = 1e-6
+"""Variances that differ by no more, relative, count as equal; moments then err by as little."""
+
+# Doubled, as a quadrature at every point costs far more than the interpolation.
+DEGREES = (16, 32, 64, 128)
 
 Nonlinearity = Literal["post", "pre", "between"]
 
@@ -160,7 +169,7 @@ def kernel(
     *Source:* Jacot et al. 2018 (arXiv 1806.07572) for the kernel; TP6 (arXiv 2310.02244)
     Definition 6.1 for the scaling.
     """
-    xi = _matrix(inputs, "inputs", "(N, d_in)")
+    xi = matrix(inputs, "inputs", "(N, d_in)")
     if not (isinstance(depth, int) and depth >= 1):
         raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
     if depth > MOST_BRANCHES:
@@ -176,12 +185,12 @@ def kernel(
     # Up first: what reaches a branch from above is known once all branches above it are.
     jacobians, sums = [], []
     for _ in range(depth):
-        layer = _Layer.of(block, stream, mean)
-        jacobians.append(1 + branch**2 * layer.jacobian)
-        sums.append(layer.tangent)
-        cross = branch * np.outer(mean, layer.mean)
-        stream = stream + branch**2 * layer.covariance + cross + cross.T
-        mean = mean + branch * layer.mean
+        covariance, own_mean, jacobian, tangent = _branch(block, stream, mean)
+        jacobians.append(1 + branch**2 * jacobian)
+        sums.append(tangent)
+        cross = branch * np.outer(mean, own_mean)
+        stream = stream + branch**2 * covariance + cross + cross.T
+        mean = mean + branch * own_mean
     tangent, above = np.zeros_like(stream), np.ones_like(stream)
     for jacobian, own in zip(reversed(jacobians), reversed(sums), strict=True):
         tangent += above * own
@@ -191,49 +200,100 @@ def kernel(
     return Kernel(tangent=tangent, stream=stream)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Layer:
-    """One branch, without its multiplier.
+def _branch(block: Block, stream: Array, mean: Array) -> tuple[Array, Array, Array, Array]:
+    """One branch, without its multiplier, from the stream that it reads.
 
-    ``covariance`` (N, N) uncentred and ``mean`` (N,) of its output's entries, ``jacobian`` J
-    (N, N), and ``tangent`` (N, N) the sum over its matrices of J_i S_{i-1}, per unit <d|d'>.
+    Its output's covariance (N, N), uncentred, and mean (N,); J (N, N); and the sum over its
+    matrices of J_i S_{i-1} (N, N), per unit <d|d'>.
+    """
+    one = np.ones_like(stream)
+    covariance, jacobian = stream, one
+    if block.layer_norm:
+        covariance = covariance - np.outer(mean, mean)
+        size = np.sqrt(np.diag(covariance))
+        # What a norm takes from the gradient is its part along x, which starts at 0.
+        jacobian = 1 / np.outer(size, size)
+        covariance = covariance * jacobian
+    entering: list[Array] = []  # S_{i-1} of every matrix
+    above: list[Array] = []  # J_i of every matrix
+    last = len(block.layers) - 1
+    mean = np.zeros(len(stream))
+    for i, layer in enumerate(block.layers):
+        if layer == "matrix":
+            entering.append(covariance)
+            above.append(one)
+            mean = np.zeros(len(stream))  # W has mean 0, whatever it is applied to
+            continue
+        covariance, slope, of_phi = moments(block.phi, covariance)
+        jacobian = jacobian * slope
+        above = [factor * slope for factor in above]
+        if not (i == last and block.mean_subtraction):
+            mean = of_phi
+            covariance = covariance + np.outer(mean, mean)
+    rates = block.rates or (1.0,) * block.block_depth
+    tangent = np.zeros_like(stream)
+    for rate, factor, below in zip(rates, above, entering, strict=True):
+        tangent += rate * factor * below
+    return covariance, mean, jacobian, tangent
+
+
+def moments(phi: Activation, covariance: Array) -> tuple[Array, Array, Array]:
+    """Cov(phi, phi') and E phi' phi' (N, N), and E phi (N,), of entries of covariance (N, N).
+
+    Where phi is known by quadrature and all variances are equal, to the rounding of data in single
+    precision, the moments are functions of one correlation, which are interpolated: a hundred
+    inputs then cost a few dozen quadratures.
+    """
+    variance, short = np.diag(covariance), None
+    if phi.sampled and np.ptp(variance) <= EQUAL * variance.max():
+        size = float(variance.mean())
+        short = _interpolated(phi, covariance / size, size)
+    if not phi.sampled:
+        pair = phi.pair(variance[:, None], covariance, variance[None, :])
+        out = np.stack([pair.k0, pair.v1])
+    elif short is not None:
+        out = short
+    else:
+        # Every pair once: a quadrature each is all the cost, and both moments are symmetric.
+        upper = np.triu_indices(len(covariance), 1)
+        pair = phi.pair(variance[upper[0]], covariance[upper], variance[upper[1]])
+        out = np.zeros((2, *covariance.shape))
+        out[:, upper[0], upper[1]] = pair.k0, pair.v1
+        out += out.transpose(0, 2, 1)
+    # An entry with itself: quadrature of a pair would take the root of a rounding error.
+    single, own = phi.single(variance), np.arange(len(covariance))
+    out[:, own, own] = single.variance, single.v1
+    return out[0], out[1], single.mean
+
+
+def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array | None:
+    """Cov(phi, phi') and E phi' phi' at equal variances, by Chebyshev polynomials in rho.
+
+    As power series in rho their coefficients are squares of Hermite coefficients, so both are
+    smooth up to rho = 1; a polynomial is good when its last coefficients are below ``TOLERANCE``.
+    None where no degree is enough: a steep phi at a large variance is nearly a step.
     """
 
-    covariance: Float[Array, "inputs inputs"]
-    mean: Float[Array, " inputs"]
-    jacobian: Float[Array, "inputs inputs"]
-    tangent: Float[Array, "inputs inputs"]
+    def at(rho: Array) -> Array:
+        a = np.full_like(rho, variance)
+        pair = phi.pair(a, variance * rho, a)
+        return np.stack([pair.k0, pair.v1], axis=-1)
 
-    @staticmethod
-    def of(block: Block, stream: Array, mean: Array) -> _Layer:
-        """The kernels of one branch from those of the stream that it reads."""
-        one = np.ones_like(stream)
-        covariance, jacobian = stream, one
-        if block.layer_norm:
-            covariance = covariance - np.outer(mean, mean)
-            size = np.sqrt(np.diag(covariance))
-            # What a norm takes from the gradient is its part along x, which starts at 0.
-            jacobian = 1 / np.outer(size, size)
-            covariance = covariance * jacobian
-        entering: list[Array] = []  # S_{i-1} of every matrix
-        above: list[Array] = []  # J_i of every matrix
-        last = len(block.layers) - 1
-        mean = np.zeros(len(stream))
-        for i, layer in enumerate(block.layers):
-            if layer == "matrix":
-                entering.append(covariance)
-                above.append(one)
-                mean = np.zeros(len(stream))  # W has mean 0, whatever it is applied to
-                continue
-            of_phi = moments(block.phi, covariance)
-            jacobian = jacobian * of_phi.slope
-            above = [factor * of_phi.slope for factor in above]
-            covariance = of_phi.covariance
-            if not (i == last and block.mean_subtraction):
-                mean = of_phi.mean
-                covariance = covariance + np.outer(mean, mean)
-        rates = block.rates or (1.0,) * block.block_depth
-        tangent = np.zeros_like(stream)
-        for rate, factor, below in zip(rates, above, entering, strict=True):
-            tangent += rate * factor * below
-        return _Layer(covariance=covariance, mean=mean, jacobian=jacobian, tangent=tangent)
+    # Rounding can put a correlation above 1, where Chebyshev polynomials grow fast.
+    rho = np.clip(correlation, -1.0, 1.0)
+    for degree in DEGREES:
+        coefficients = _coefficients(at, degree)
+        # The last two, as every other coefficient of an odd or even function is zero.
+        if np.abs(coefficients[-2:]).max() <= TOLERANCE * np.abs(coefficients).max():
+            return np.asarray(np.polynomial.chebyshev.chebval(rho, coefficients), dtype=np.float64)
+    return None
+
+
+def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
+    """Chebyshev coefficients (degree + 1, 2) from values at the points of the first kind."""
+    points = np.polynomial.chebyshev.chebpts1(degree + 1)
+    vander = np.polynomial.chebyshev.chebvander(points, degree)
+    weights: Array = np.full(degree + 1, 2.0 / (degree + 1))
+    # On these points T_0^2 sums to degree + 1, the square of every other T_k to half of that.
+    weights[0] /= 2
+    return weights[:, None] * np.asarray(vander.T @ at(points), dtype=np.float64)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from numbers import Real
 
 import numpy as np
 from jaxtyping import Float
@@ -12,11 +14,9 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.averages import Particles, Sobol
 from depthmup.limits.gaussian import Activation, resolve
-from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.parametrization import Parametrization, check_depth, parametrization
-from depthmup.limits.sgd import SGD, HeavyBall, Rate, heavy_ball, remaining, update_weights
-from depthmup.limits.step import Step, check_steps
-from depthmup.rules import Exponent
+from depthmup.limits.sgd import SGD, Rate, rates, remaining, update_weights
+from depthmup.limits.step import Array, Step, check_steps, matrix
+from depthmup.rules import Exponent, exponent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ class Branch:
     rms_norm: bool = False
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.multiplier):
+            raise ValueError(f"The branch multiplier must be finite; got {self.multiplier}.")
         if not (math.isfinite(self.width_ratio) and self.width_ratio > 0):
             raise ValueError(
                 "width_ratio is the hidden width over the width, positive and finite; got "
@@ -45,13 +47,14 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A network, what trains it and for how long; made and checked by ``limits.problem``.
+    """A network and its training; made and checked by ``limits.problem``.
 
     The ``steps`` train a network of ``depth`` residual branches with ``block_depth`` matrices each,
-    1 or 2, an ``activation`` and a ``scaling`` with depth; ``width_ratio`` and ``rms_norm`` are
-    those of ``limits.Branch``. Updates are ``optimizer``'s, or with ``sign`` the signs of every
-    entry's gradient; ``rates`` are the optimizer's for every step. ``held_out`` inputs are
-    evaluated, ``tol`` is the error asked for, and ``history`` keeps every covariance.
+    1 or 2, and an ``activation``. With a, the multiplier of ``branch``, a branch is multiplied by
+    a L^-``alpha``, and a weight in it moves by a L^-``gamma`` per unit of its learning rate.
+    Updates are ``optimizer``'s, or with ``sign`` the signs of every entry's gradient; ``rates`` are
+    the learning rates of W (or W1), W2, U and V. ``held_out`` inputs are evaluated, ``tol`` is the
+    error asked for, and ``history`` keeps every covariance.
 
     Training vectors are numbered in time order: step t owns ``rows[t]``. ``hidden``, ``second``,
     ``input`` and ``readout`` are the weights of past updates of W (or W1), W2, U and V: entry
@@ -64,14 +67,14 @@ class Problem:
     rows: tuple[slice, ...]
     held_out: Float[Array, "rows d_in"] | None
     depth: float
-    scaling: Parametrization
+    alpha: Fraction
+    gamma: Fraction
     activation: Activation
     block_depth: int
-    width_ratio: float
-    rms_norm: bool
+    branch: Branch
     optimizer: SGD
     sign: bool
-    rates: HeavyBall
+    rates: Float[Array, "4 steps"]
     hidden: Float[Array, "times vectors"]
     second: Float[Array, "times vectors"]
     input: Float[Array, "times vectors"]
@@ -110,11 +113,33 @@ class Problem:
         return self.activation.name == "identity"
 
     @property
+    def factor(self) -> float:
+        """``c = a L^-alpha``, in front of every branch."""
+        return float(self.branch.multiplier * self.depth ** -float(self.alpha))
+
+    @property
+    def kick(self) -> float:
+        """``a L^-gamma``, the size of an update of W per unit of learning rate."""
+        return float(self.branch.multiplier * self.depth ** -float(self.gamma))
+
+    # At infinite depth both rates are 0, a^2 or infinite, as their exponents are exact.
+
+    @property
+    def noise_rate(self) -> float:
+        """``a^2 L^(1-2 alpha)``: how fast the random initial weights move x, per unit depth."""
+        return float(self.branch.multiplier**2 * self.depth ** float(1 - 2 * self.alpha))
+
+    @property
+    def drift_rate(self) -> float:
+        """``a^2 L^(1-alpha-gamma)``: how fast updates move x, per unit depth and learning rate."""
+        return float(self.branch.multiplier**2 * self.depth ** float(1 - self.alpha - self.gamma))
+
+    @property
     def averages(self) -> type[Sobol] | type[Particles] | None:
         """What stands for the infinitely many neurons or entries of a limit that is not closed."""
         if self.sign:
             return Particles
-        neurons_move = self.block_depth == 2 and self.scaling.alpha == 1
+        neurons_move = self.block_depth == 2 and self.alpha == 1
         if self.linear or (self.infinite and not neurons_move):
             return None
         return Particles if self.block_depth == 1 else Sobol
@@ -211,7 +236,7 @@ def problem(
 
     *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices: docs/studies/limits.md.
     """
-    depth, phi = check_depth(depth), resolve(activation)
+    depth, phi = _checked_depth(depth), resolve(activation)
     branch, optimizer = branch or Branch(), optimizer or SGD()
     if block_depth not in (1, 2):
         raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")
@@ -221,7 +246,7 @@ def problem(
             "block_depth=2."
         )
     checked = check_steps(steps)
-    extra = None if held_out is None else _matrix(held_out, "held_out", "(batch, d_in)")
+    extra = None if held_out is None else matrix(held_out, "held_out", "(batch, d_in)")
     if extra is not None and extra.shape[1] != checked[0].inputs.shape[1]:
         raise ValueError(
             f"held_out has d_in={extra.shape[1]} but the steps have "
@@ -229,45 +254,91 @@ def problem(
         )
     count, sizes = len(checked), [len(step.inputs) for step in checked]
     ends = np.cumsum(sizes)
-    scaling = parametrization(branch.multiplier, alpha, gamma)
-    rates, decay = heavy_ball(count, lr, optimizer), optimizer.decay
+    decay, first = optimizer.decay, rates(lr, count)
+    second = rates(optimizer.second(lr), count, "lr_second")
+    lr_input = rates(optimizer.lr_input, count, "lr_input")
+    lr_readout = rates(optimizer.lr_readout, count, "lr_readout")
 
     def weights(rate: Array, decay: float = 0.0) -> Array:
         """How much of every vector's gradient a matrix carries at every step, (steps + 1, N)."""
         return np.repeat(update_weights(rate, count, optimizer.momentum, decay), sizes, axis=1)
 
     # Decay is of the matrices in blocks: U and V have none.
-    hidden = weights(rates.first, decay)
+    hidden = weights(first, decay)
     asked = Problem(
         steps=checked,
         rows=tuple(slice(int(e) - n, int(e)) for e, n in zip(ends, sizes, strict=True)),
         held_out=extra,
         depth=depth,
-        scaling=scaling,
+        alpha=exponent(alpha, name="alpha"),
+        gamma=exponent(gamma, name="gamma"),
         activation=phi,
         block_depth=block_depth,
-        width_ratio=float(branch.width_ratio),
-        rms_norm=branch.rms_norm,
+        branch=branch,
         optimizer=optimizer,
         sign=sign,
-        rates=rates,
+        rates=np.stack([first, second, lr_input, lr_readout]),
         hidden=hidden,
-        second=weights(rates.second, decay) if block_depth == 2 else np.zeros_like(hidden),
-        input=weights(rates.input),
-        readout=weights(rates.readout),
-        remains=remaining(rates.first, count, decay),
-        second_remains=remaining(rates.second, count, decay),
+        second=weights(second, decay) if block_depth == 2 else np.zeros_like(hidden),
+        input=weights(lr_input),
+        readout=weights(lr_readout),
+        remains=remaining(first, count, decay),
+        second_remains=remaining(second, count, decay),
         tol=math.nan if tol is None else tol,
         history=history,
     )
     if tol is None:
         exact = 1e-10 if asked.linear and block_depth == 1 else 1e-9
         return replace(asked, tol={None: exact, Sobol: 1e-3, Particles: 5e-3}[asked.averages])
-    check_tol(tol)
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}.")
     return asked
 
 
-def check_tol(tol: float) -> None:
-    """Raise unless the tolerance is one that an error can meet."""
-    if not tol > 0:
-        raise ValueError(f"tol must be positive; got {tol}.")
+def require_infinite_depth(problem: Problem) -> None:
+    """Raise unless training has a stable, nontrivial, faithful limit as depth goes to infinity.
+
+    *Source:* arXiv 2310.02244, Claims 7.1 to 7.4.
+    """
+    alpha, gamma = problem.alpha, problem.gamma
+    # A branch multiplies |x|^2 by 1 + a^2 L^(-2 alpha): L of them by exp(a^2 L^(1 - 2 alpha)).
+    if alpha < Fraction(1, 2):
+        raise ValueError(
+            f"alpha={alpha} < 1/2 has no infinite-depth limit: at initialization |x|^2 explodes "
+            f"like exp(a^2 L^({1 - 2 * alpha})). Use alpha >= 1/2, or a finite depth."
+        )
+    # L branches, each moved by L^-alpha L^-gamma in one direction: they add up.
+    growth = 1 - alpha - gamma
+    if growth > 0:
+        raise ValueError(
+            f"alpha+gamma={alpha + gamma} < 1 has no infinite-depth limit: the first update moves "
+            f"the output by L^({growth}), which is divergent. Use gamma={1 - alpha}, or a "
+            "finite depth."
+        )
+    if growth < 0:
+        raise ValueError(
+            f"alpha+gamma={alpha + gamma} > 1 makes the infinite-depth limit trivial: every update "
+            f"moves the output by L^({growth}), so the network stays as initialized. "
+            f"Use gamma={1 - alpha}, or a finite depth."
+        )
+    if alpha > 1:
+        raise ValueError(
+            f"alpha={alpha} > 1 is unfaithful: preactivations grow like L^({-gamma}), so only "
+            "alpha in [1/2, 1] has an infinite-depth limit. Use a finite depth."
+        )
+
+
+def _checked_depth(depth: float) -> int | float:
+    """A positive whole number of layers, or infinity."""
+    # A bool is a number to Python: depth=True would be one layer.
+    if isinstance(depth, bool) or not isinstance(depth, Real):
+        raise TypeError(
+            f"depth must be a positive integer or math.inf; got {type(depth).__name__}."
+        )
+    if depth == math.inf:
+        return math.inf
+    if not (depth >= 1 and float(depth).is_integer()):
+        raise ValueError(
+            f"depth counts residual branches: a positive integer or math.inf; got {depth}."
+        )
+    return int(depth)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 Rate = float | Sequence[float] | Array
 
@@ -53,55 +53,8 @@ class SGD:
         return tuple(name for name, differ in differs.items() if differ)
 
 
-def require_derived(optimizer: SGD, derived: Sequence[str], network: str) -> None:
-    """Raise where an optimizer asks for what the equations of a network do not have.
-
-    Example:
-        >>> require_derived(SGD(momentum=0.9), ("momentum",), "linear networks")
-    """
-    if others := [name for name in optimizer.used if name not in derived]:
-        raise ValueError(
-            f"The limit of {network} is not derived with {', '.join(others)}: leave "
-            f"{'it' if len(others) == 1 else 'them'} out of limits.SGD, or use blocks with two "
-            "matrices (limits.two_matrix)."
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeavyBall:
-    """``SGD`` with rates per step of W (or W1), W2, U and V; the momentum, the blocks' decay."""
-
-    first: Float[Array, " steps"]
-    second: Float[Array, " steps"]
-    input: Float[Array, " steps"]
-    readout: Float[Array, " steps"]
-    momentum: float
-    decay: float
-
-
-def heavy_ball(count: int, lr: Rate, optimizer: SGD) -> HeavyBall:
-    """The rates of every step, checked.
-
-    >>> heavy_ball(2, 0.5, SGD(lr_second=0.1)).second
-    array([0.1, 0.1])
-    """
-    return HeavyBall(
-        first=rates(lr, count),
-        second=rates(optimizer.second(lr), count, "lr_second"),
-        input=rates(optimizer.lr_input, count, "lr_input"),
-        readout=rates(optimizer.lr_readout, count, "lr_readout"),
-        momentum=optimizer.momentum,
-        decay=optimizer.decay,
-    )
-
-
 def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
-    """One learning rate per step, from one number or as many as there are steps.
-
-    Example:
-        >>> rates(0.5, 2)
-        array([0.5, 0.5])
-    """
+    """One learning rate per step, from one number or as many as there are steps."""
     per_step = np.asarray(lr, dtype=np.float64)
     if per_step.ndim == 0:
         per_step = np.full(steps, float(per_step))
@@ -141,12 +94,7 @@ def update_weights(
 
 
 def remaining(lr: Rate, steps: int, decay: float) -> Float[Array, " times"]:
-    """The part of its initial value that decay leaves of a weight at each step: (steps + 1,).
-
-    Example:
-        >>> remaining(0.5, 2, decay=0.2)
-        array([1.  , 0.9 , 0.81])
-    """
+    """The part of its initial value that decay leaves of a weight at each step: (steps + 1,)."""
     return np.cumprod(np.append(1.0, _left_by_decay(rates(lr, steps), decay)))
 
 

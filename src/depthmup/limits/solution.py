@@ -1,17 +1,15 @@
-"""What a limit is: outputs, losses and covariances of a trained network that was never built."""
+"""Outputs, losses and covariances of a trained network that was never built."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
+from depthmup.limits.step import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,83 +107,3 @@ class Solution:
         )
         head = "<tr><th>step</th><th>loss</th><th>RMS of x at the output</th></tr>"
         return f"<table>{head}{rows}</table><p>{escape(str(self.status))}</p>"
-
-
-@dataclass(kw_only=True)
-class Ledger:
-    """What has been computed so far of a solution; turned into one at any point."""
-
-    problem: Problem
-    positions: Array
-    outputs: list[Array] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    rms: list[Array] = field(default_factory=list)
-    held_out: list[Array] = field(default_factory=list)
-
-    def query(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
-        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former."""
-        if self.problem.held_out is not None:
-            self.held_out.append(outputs[batch:])
-        if t < len(self.problem.steps):
-            self.outputs.append(outputs[:batch])
-            self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
-            # Rounding may leave a square of zero below it.
-            self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
-        return outputs[:batch]
-
-    @property
-    def done(self) -> int:
-        """How many training vectors were reached."""
-        return sum(len(f) for f in self.outputs)
-
-    @property
-    def scale(self) -> float:
-        """The largest output, or 1: what relative errors become absolute with."""
-        return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
-
-    def close(
-        self,
-        *,
-        kernel: Array,
-        status: Status,
-        error_estimate: float,
-        history: History | None = None,
-    ) -> Solution:
-        """The solution, with nan where training did not get to."""
-        depths, p = len(self.positions), self.problem
-        done = len(self.outputs)
-        missing = [len(step.inputs) for step in p.steps[done:]]
-        nan_rows: Sequence[Array] = [np.full((b, p.d_out), np.nan) for b in missing]
-        held_out = None
-        if p.held_out is not None:
-            shape = (len(p.steps) + 1, len(p.held_out), p.d_out)
-            held_out = np.full(shape, np.nan)
-            if self.held_out:
-                held_out[: len(self.held_out)] = self.held_out
-        return Solution(
-            outputs=(*self.outputs, *nan_rows),
-            losses=np.array(self.losses + [np.nan] * len(missing)),
-            rms=(*self.rms, *(np.full((depths, b), np.nan) for b in missing)),
-            positions=self.positions,
-            kernel=kernel,
-            held_out=held_out,
-            status=status,
-            error_estimate=error_estimate,
-            problem=p,
-            activation=p.activation.name,
-            history=history,
-        )
-
-
-def exploded(step: int, problem: Problem) -> Status:
-    """The status of training whose numbers overflowed at ``step``."""
-    s = problem.scaling
-    return Status(
-        kind="exploded",
-        step=step,
-        message=(
-            f"values overflowed at step {step} (depth={problem.depth}, alpha={s.alpha}, "
-            f"gamma={s.gamma}, multiplier={s.multiplier}). Lower the learning rate or the "
-            "multiplier, or use alpha >= 1/2 and alpha + gamma >= 1."
-        ),
-    )

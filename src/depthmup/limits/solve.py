@@ -20,6 +20,7 @@ product of the two updates vanishes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -35,9 +36,7 @@ from depthmup.limits.methods.mean_ode import solve_mean_ode
 from depthmup.limits.methods.nonlinear import solve_nonlinear
 from depthmup.limits.methods.particles import solve_particles
 from depthmup.limits.methods.two_matrix_layers import solve_two_matrix_layers
-from depthmup.limits.parametrization import require_infinite_depth
-from depthmup.limits.problem import Problem
-from depthmup.limits.sgd import require_derived
+from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import Solution
 
 
@@ -81,11 +80,11 @@ def solve(problem: Problem, averages: Averages | None = None) -> Solution:
 
 def solve_linear(problem: Problem, method: str | None = None) -> Solution:
     """A linear network with one matrix per block."""
-    require_derived(problem.optimizer, ("momentum", "lr_input", "lr_readout"), "linear networks")
+    _require_derived(problem, ("momentum", "lr_input", "lr_readout"), "linear networks")
     # At finite depth the imbedding is exact and linear in depth, so nothing else is needed.
     chosen = method or ("continuum" if problem.infinite else "imbedding")
     if problem.infinite:
-        require_infinite_depth(problem.scaling)
+        require_infinite_depth(problem)
         if chosen != "continuum":
             raise ValueError(
                 f"method={chosen!r} goes through every layer, so it needs a finite depth; "
@@ -100,9 +99,7 @@ def solve_linear(problem: Problem, method: str | None = None) -> Solution:
 
 def solve_one_matrix(problem: Problem, particles: Averages | None) -> Solution:
     """A network with one matrix per block and any activation."""
-    require_derived(
-        problem.optimizer, ("momentum",), "nonlinear networks with one matrix per block"
-    )
+    _require_derived(problem, ("momentum",), "nonlinear networks with one matrix per block")
     if not problem.infinite:
         if problem.history:
             raise ValueError("history is for depth=math.inf: leave it out at a finite depth.")
@@ -114,15 +111,15 @@ def solve_two_matrices(problem: Problem, neurons: Averages | None) -> Solution:
     """A network with two matrices per block."""
     linear = problem.linear
     if problem.infinite:
-        require_infinite_depth(problem.scaling)
-        if problem.scaling.alpha < 1:
+        require_infinite_depth(problem)
+        if problem.alpha < 1:
             return _linearized(problem)
         if problem.history:
             raise ValueError(
                 "The mean ODE has no covariances to keep: leave history out, or use a finite depth."
             )
         return solve_mean_ode(problem, _neurons(problem, neurons))
-    if linear and not problem.rms_norm and not problem.optimizer.decay:
+    if linear and not problem.branch.rms_norm and not problem.optimizer.decay:
         return solve_two_matrix_layers(problem)
     return solve_blocks(problem, _neurons(problem, neurons))
 
@@ -131,7 +128,7 @@ def _linearized(problem: Problem) -> Solution:
     """1/2 <= alpha < 1, where W1's updates move preactivations by order L^-1/2 only."""
     linear = problem.linear
     refused = {
-        "rms_norm": problem.rms_norm,
+        "rms_norm": problem.branch.rms_norm,
         "decay": bool((problem.remains != 1).any() or (problem.second_remains != 1).any()),
         "lr_input": not linear and bool(problem.input.any()),
         "lr_readout": not linear and bool(problem.readout.any()),
@@ -139,22 +136,22 @@ def _linearized(problem: Problem) -> Solution:
     if any(refused.values()):
         names = ", ".join(name for name, asked in refused.items() if asked)
         raise ValueError(
-            f"The limit of infinite depth at alpha={problem.scaling.alpha} is not derived with "
+            f"The limit of infinite depth at alpha={problem.alpha} is not derived with "
             f"{names}. Use a finite depth (whose distance from it falls as 1/depth), or alpha=1."
         )
     if linear:
-        both = problem.hidden + problem.width_ratio * problem.second
+        both = problem.hidden + problem.branch.width_ratio * problem.second
         return solve_continuum(replace(problem, hidden=both))
     return solve_nonlinear(replace(problem, activation=uncentred(problem.activation)))
 
 
 def solve_sign(problem: Problem, particles: Averages | None) -> Solution:
     """signSGD: with one sample per step, the sign of a gradient is a product of signs."""
-    blocks, optimizer, scaling = problem.block_depth, problem.optimizer, problem.scaling
+    blocks, optimizer = problem.block_depth, problem.optimizer
     if blocks == 1 and optimizer.lr_second is not None:
         raise ValueError("lr_second and width_ratio are of blocks with two matrices.")
     others = [name for name in optimizer.used if name != "lr_second"]
-    others += ["rms_norm"] * problem.rms_norm + ["history"] * problem.history
+    others += ["rms_norm"] * problem.branch.rms_norm + ["history"] * problem.history
     if others:
         raise ValueError(
             f"The limit of signSGD is not derived with {', '.join(others)}: leave "
@@ -168,11 +165,11 @@ def solve_sign(problem: Problem, particles: Averages | None) -> Solution:
         )
     if not problem.infinite:
         return solve_particles(problem, _particles(particles))
-    if (blocks, scaling.alpha, scaling.gamma) != (2, Fraction(1), Fraction(0)):
+    if (blocks, problem.alpha, problem.gamma) != (2, Fraction(1), Fraction(0)):
         raise ValueError(
             "The limit of infinite depth of signSGD is derived for two matrices per block at "
-            f"alpha=1, gamma=0 alone; got block_depth={blocks}, alpha={scaling.alpha}, "
-            f"gamma={scaling.gamma}. Use several finite depths and extrapolate in 1/depth."
+            f"alpha=1, gamma=0 alone; got block_depth={blocks}, alpha={problem.alpha}, "
+            f"gamma={problem.gamma}. Use several finite depths and extrapolate in 1/depth."
         )
     return solve_extrapolated(problem, _particles(particles))
 
@@ -189,6 +186,16 @@ def _require_kind(problem: Problem, averages: Averages) -> None:
         raise TypeError(
             f"Expected this limit's averages to be limits.{kind.__name__}; got "
             f"{type(averages).__name__}."
+        )
+
+
+def _require_derived(problem: Problem, derived: Sequence[str], network: str) -> None:
+    """Raise where the optimizer has settings that the equations of a network lack."""
+    if others := [name for name in problem.optimizer.used if name not in derived]:
+        raise ValueError(
+            f"The limit of {network} is not derived with {', '.join(others)}: leave "
+            f"{'it' if len(others) == 1 else 'them'} out of limits.SGD, or use blocks with two "
+            "matrices (limits.two_matrix)."
         )
 
 

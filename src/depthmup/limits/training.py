@@ -10,20 +10,24 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.averages import Averages
-from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Ledger, Solution, Status, exploded
+from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.step import Array
 
 
 class Method(ABC):
     """The equations of one kind of block at one kind of depth: what a minibatch does to them.
 
     ``positions`` are the depths at which x is known, from 0 to 1. A method holds all that earlier
-    steps left; what a pass up leaves for its way down, too.
+    steps left, and what a pass up leaves for its way down.
     """
 
-    problem: Problem
-    positions: Float[Array, " depths"]
+    def __init__(self, problem: Problem, positions: Float[Array, " depths"]) -> None:
+        self.problem, self.positions = problem, positions
+        self.outputs: list[Array] = []
+        self.losses: list[float] = []
+        self.rms: list[Array] = []
+        self.held_out: list[Array] = []
 
     @abstractmethod
     def up(
@@ -40,27 +44,87 @@ class Method(ABC):
         """The minibatch's gradients through every block, from the loss's ``chi`` to the input."""
 
     @abstractmethod
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        """The solution: its kernel, the estimate of its error, its history."""
+    def close(self, status: Status) -> Solution:
+        """The ``solution``: its kernel, the estimate of its error, its history."""
+
+    def record(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
+        """Keep the results of ``up``; returns the outputs of the minibatch."""
+        if self.problem.held_out is not None:
+            self.held_out.append(outputs[batch:])
+        if t < len(self.problem.steps):
+            self.outputs.append(outputs[:batch])
+            self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            # Rounding may leave a square of zero below it.
+            self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
+        return outputs[:batch]
+
+    @property
+    def done(self) -> int:
+        """How many training vectors were reached."""
+        return sum(len(f) for f in self.outputs)
+
+    @property
+    def scale(self) -> float:
+        """The largest output, or 1: relative errors times it are absolute."""
+        return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
+
+    def solution(
+        self,
+        *,
+        kernel: Array,
+        status: Status,
+        error_estimate: float,
+        history: History | None = None,
+    ) -> Solution:
+        """The solution, with nan where training did not get to."""
+        p, depths = self.problem, len(self.positions)
+        missing = [len(step.inputs) for step in p.steps[len(self.outputs) :]]
+        held_out = None
+        if p.held_out is not None:
+            held_out = np.full((len(p.steps) + 1, len(p.held_out), p.d_out), np.nan)
+            for kept, rows in zip(held_out, self.held_out, strict=False):
+                kept[:] = rows
+        return Solution(
+            outputs=(*self.outputs, *(np.full((b, p.d_out), np.nan) for b in missing)),
+            losses=np.array(self.losses + [np.nan] * len(missing)),
+            rms=(*self.rms, *(np.full((depths, b), np.nan) for b in missing)),
+            positions=self.positions,
+            kernel=kernel,
+            held_out=held_out,
+            status=status,
+            error_estimate=error_estimate,
+            problem=p,
+            activation=p.activation.name,
+            history=history,
+        )
 
 
 def train(method: Method) -> Solution:
     """Every step of training, until something overflows."""
-    problem = method.problem
-    ledger, status = Ledger(problem=problem, positions=method.positions), Status()
+    problem, status = method.problem, Status()
     # Overflow is a result here: whatever is not finite ends training as ``exploded``.
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
             try:
                 outputs, squares = method.up(t, rows, inputs)
                 require_finite(outputs, squares)
-                f = ledger.query(t, rows.stop - rows.start, outputs, squares)
+                f = method.record(t, rows.stop - rows.start, outputs, squares)
                 if t < problem.updates:
                     method.down(t, rows, problem.steps[t].gradient(f))
             except (FloatingPointError, np.linalg.LinAlgError):
-                status = exploded(t, problem)
+                status = _exploded(t, problem)
                 break
-    return method.close(ledger, status)
+    return method.close(status)
+
+
+def _exploded(step: int, problem: Problem) -> Status:
+    """The status of training whose numbers overflowed at ``step``."""
+    message = (
+        f"values overflowed at step {step} (depth={problem.depth}, alpha={problem.alpha}, "
+        f"gamma={problem.gamma}, multiplier={float(problem.branch.multiplier)}). Lower the "
+        "learning rate or the multiplier, or use alpha >= 1/2 and alpha + gamma >= 1."
+    )
+    return Status(kind="exploded", step=step, message=message)
 
 
 def require_finite(*values: Array) -> None:

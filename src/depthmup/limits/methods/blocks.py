@@ -34,10 +34,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from depthmup.limits.averages import Neurons, require_memory
-from depthmup.limits.losses import Array
 from depthmup.limits.numerics.factors import appended, stein
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Ledger, Solution, Status
+from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, require_finite, train
 
 
@@ -90,9 +90,9 @@ class Blocks(Method):
         weights: Float[Array, " count"],
     ) -> None:
         depth = problem.layers
-        self.problem, self.activation, self.depth = problem, problem.activation, depth
-        self.weights, self.positions = weights, np.arange(depth + 1) / depth
-        self.c, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+        super().__init__(problem, np.arange(depth + 1) / depth)
+        self.activation, self.depth, self.weights = problem.activation, depth, weights
+        self.c, self.kick = problem.factor, problem.kick
         vectors = problem.vectors + (problem.held_out is not None)
         updated = points.shape[1] - vectors
         # phi and e: two doubles per block, vector and point.
@@ -126,9 +126,9 @@ class Blocks(Method):
             outputs, squares = self.rise(t, n, inputs[:batch])
         return np.concatenate([outputs, *extra]), squares
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        done, history = ledger.done, self.problem.history and status.ok
-        return ledger.close(
+    def close(self, status: Status) -> Solution:
+        done, history = self.done, self.problem.history and status.ok
+        return self.solution(
             kernel=self.cov[-1, :done, :done].copy(),
             status=status,
             error_estimate=0.0 if status.ok else np.nan,
@@ -187,7 +187,7 @@ class Blocks(Method):
         moment = np.concatenate([weighted @ self.phi[i, old].T, weighted @ phi.T], axis=1)
         left = step.left_second
         response = self.response_of_phi(i, step, field) * np.outer(left[new], left[old])
-        second = self.problem.width_ratio * step.second
+        second = self.problem.branch.width_ratio * step.second
         self.m[i, new, old] = self.c * (response - second * moment[:, old])
         noise = self.c**2 * moment * np.outer(left[new], left)
         self.noise_x[i, new, every], self.noise_x[i, every, new] = noise, noise.T
@@ -227,7 +227,7 @@ class Blocks(Method):
 
     def sizes(self, cov: Array) -> Array:
         """What x is divided by before the block."""
-        return np.sqrt(np.diag(cov)) if self.problem.rms_norm else np.ones(len(cov))
+        return np.sqrt(np.diag(cov)) if self.problem.branch.rms_norm else np.ones(len(cov))
 
     def down(self, t: int, rows: slice, chi: Array) -> None:
         """The backward pass of a step's vectors: their rows of Q and S, and their neurons' e."""
@@ -244,7 +244,7 @@ class Blocks(Method):
 
     def block_down(self, i: int, step: _Step) -> None:
         """New vectors back through block i: their neurons, and rows of N, Q and S."""
-        old, new, every, ratio = step.old, step.new, step.every, self.problem.width_ratio
+        old, new, every, ratio = step.old, step.new, step.every, self.problem.branch.width_ratio
         above, own = (i + 1, every, every), _own(step)
         left, left_second = step.left, step.left_second
         p, q = self.p[above], self.q[above]
@@ -265,7 +265,7 @@ class Blocks(Method):
         scale = left / size_x
         kick = self.response_of_e(i, step, field, v) * np.outer(scale[new], scale)
         kick[:, old] -= step.first * moment[:, old] / np.outer(size_x[new], size_x[old])
-        if self.problem.rms_norm:
+        if self.problem.branch.rms_norm:
             kick[own] -= (e * h) @ self.weights / size_x[new] ** 2
         self.n[i, new, every] = self.c * ratio * kick
         noise = self.c**2 * ratio * moment * np.outer(scale[new], scale)

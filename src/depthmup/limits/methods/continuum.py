@@ -29,7 +29,6 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.losses import Array
 from depthmup.limits.methods.sides import (
     Among,
     Corner,
@@ -46,7 +45,8 @@ from depthmup.limits.methods.sides import (
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Ledger, Solution, Status
+from depthmup.limits.solution import Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import train
 
 # Each half as many again as the last: few solves fail before one succeeds, and none has many more
@@ -83,16 +83,16 @@ class Continuum(Sides):
     """Sides whose error is that of their points in depth, too."""
 
     def __init__(self, problem: Problem, points: Rule) -> None:
-        rate, size = problem.scaling.noise_rate(problem.depth), problem.remembered
+        rate, size = problem.noise_rate, problem.remembered
         x = Depths(points, rate, size, problem.d_in)
         d = Depths(points, rate, size, problem.d_out, partner=x)
-        pull = problem.scaling.drift_rate(problem.depth) * problem.hidden
+        pull = problem.drift_rate * problem.hidden
         super().__init__(problem, x, d, pull=pull, positions=points.points)
         self.sweeps = x, d
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        solution = super().close(ledger, status)
-        tail = max(side.tail for side in self.sweeps) * ledger.scale
+    def close(self, status: Status) -> Solution:
+        solution = super().close(status)
+        tail = max(side.tail for side in self.sweeps) * self.scale
         return replace(solution, error_estimate=max(solution.error_estimate, tail))
 
 

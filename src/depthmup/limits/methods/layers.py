@@ -34,7 +34,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.signal import lfilter
 
-from depthmup.limits.losses import Array
 from depthmup.limits.methods.sides import (
     Among,
     Corner,
@@ -50,6 +49,7 @@ from depthmup.limits.methods.sides import (
 )
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
+from depthmup.limits.step import Array
 from depthmup.limits.training import train
 
 # The transfer matrices of a sweep are assembled for as many layers at a time as fit in this.
@@ -59,11 +59,11 @@ _CHUNK_BYTES = 32 * 2**20
 def solve_layers(problem: Problem) -> Solution:
     """Train a linear network with one matrix per block; exact at infinite width."""
     depth, size = problem.layers, problem.remembered
-    c = problem.scaling.branch(depth)
+    c = problem.factor
     x = Layers(depth, c, size, problem.d_in)
     d = Layers(depth, c, size, problem.d_out, partner=x)
     # Two branch factors: one from the forward pass, one from the gradient.
-    pull = c * problem.scaling.kick(depth) * problem.hidden
+    pull = c * problem.kick * problem.hidden
     return train(Sides(problem, x, d, pull=pull, positions=np.arange(depth + 1) / depth))
 
 

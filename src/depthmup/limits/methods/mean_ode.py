@@ -34,10 +34,10 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.averages import Neurons
-from depthmup.limits.losses import Array
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Ledger, Solution, Status
+from depthmup.limits.solution import Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, require_finite, train
 
 _DEGREES = (8, 12, 16, 24, 36, 54)
@@ -102,18 +102,18 @@ class Network(Method):
         points: Float[Array, "count _"],
         weights: Float[Array, " count"],
     ) -> None:
-        self.problem, self.phi, self.rule = problem, problem.activation, depths
-        self.positions, self.coordinates = depths.points, coordinates
+        super().__init__(problem, depths.points)
+        self.phi, self.rule, self.coordinates = problem.activation, depths, coordinates
         # Newton's error is about the square of its last change: this is plenty, and above rounding.
         self.precision = min(max(1e-13, 1e-4 * problem.tol), 1e-6)
         rank = coordinates.shape[1]
         eye = np.eye(rank + problem.d_out)
         self.input, self.readout = eye[:, :rank].copy(), eye[:, rank:].copy()
         # Standard Gaussians become every depth's initial weights.
-        dimension, ratio, shape = len(eye), problem.width_ratio, (len(depths.points), 1, 1)
+        dimension, ratio, shape = len(eye), problem.branch.width_ratio, (len(depths.points), 1, 1)
         self.w1 = np.tile(points[:, :dimension], shape)
         self.w2 = np.tile(points[:, dimension:] / math.sqrt(ratio), shape)
-        self.share = problem.scaling.multiplier * ratio * weights
+        self.share = problem.branch.multiplier * ratio * weights
         self.speed = [np.zeros_like(w) for w in (self.w1, self.w2, self.input, self.readout)]
         self.tops, self.tail, self.status = np.zeros((0, dimension)), 0.0, Status()
 
@@ -136,11 +136,11 @@ class Network(Method):
         xi, x, jacobian = self.passed
         self.update(t, xi, chi, x, self.fall(chi, jacobian))
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        return ledger.close(
+    def close(self, status: Status) -> Solution:
+        return self.solution(
             kernel=self.tops @ self.tops.T,
             status=self.status if status.ok else status,
-            error_estimate=self.tail * ledger.scale,
+            error_estimate=self.tail * self.scale,
         )
 
     def rise(
@@ -175,7 +175,7 @@ class Network(Method):
             rate[i] = (self.phi.function(h) * self.share) @ w2
             slope = self.phi.slope(h) * self.share
             jacobian[i] = (w2.T * slope[:, None, :]) @ w1
-        if self.problem.rms_norm:
+        if self.problem.branch.rms_norm:
             # Times the norm's own Jacobian, (I - z z^T) / |X|, with z = X / |X|.
             along = (jacobian @ z[..., None]) * z[..., None, :]
             jacobian = (jacobian - along) / size[..., None, None]
@@ -183,7 +183,7 @@ class Network(Method):
 
     def normalized(self, x: Array) -> tuple[Array, Array]:
         """What the blocks see of X, and |X| (1 without a norm)."""
-        if not self.problem.rms_norm:
+        if not self.problem.branch.rms_norm:
             return x, np.ones(x.shape[:2])
         size = np.sqrt(np.square(x).sum(axis=2))
         return x / size[..., None], size
@@ -218,8 +218,8 @@ class Network(Method):
 
     def update(self, t: int, xi: Array, chi: Array, x: Array, y: Array) -> None:
         """One step of SGD: every neuron at every depth, E and R."""
-        optimizer = self.problem.rates
-        a, (z, _) = self.problem.scaling.multiplier, self.normalized(x)
+        optimizer, rates = self.problem.optimizer, self.problem.rates[:, t]
+        a, (z, _) = self.problem.branch.multiplier, self.normalized(x)
         for i, (w1, w2) in enumerate(zip(self.w1, self.w2, strict=True)):
             h = z[i] @ w1.T
             back = self.phi.slope(h) * (y[i] @ w2.T)
@@ -232,16 +232,10 @@ class Network(Method):
         for speed, gradient in ((self.speed[2], y[0].T @ xi), (self.speed[3], x[-1].T @ chi)):
             speed *= optimizer.momentum
             speed += gradient
-        first, second = optimizer.first[t], optimizer.second[t]
-        self.w1 *= 1.0 - first * optimizer.decay
-        self.w2 *= 1.0 - second * optimizer.decay
-        moves = (
-            (self.w1, first),
-            (self.w2, second),
-            (self.input, optimizer.input[t]),
-            (self.readout, optimizer.readout[t]),
-        )
-        for (weights, rate), speed in zip(moves, self.speed, strict=True):
+        self.w1 *= 1.0 - rates[0] * optimizer.decay
+        self.w2 *= 1.0 - rates[1] * optimizer.decay
+        moved = self.w1, self.w2, self.input, self.readout
+        for weights, rate, speed in zip(moved, rates, self.speed, strict=True):
             weights -= rate * speed
 
 

@@ -44,13 +44,12 @@ from dataclasses import replace
 import numpy as np
 
 from depthmup.limits.gaussian import Expansion
-from depthmup.limits.losses import Array
 from depthmup.limits.methods.nonlinear_backward import Backward
 from depthmup.limits.methods.nonlinear_state import State, pairs_among
 from depthmup.limits.numerics.mesh import Mesh, graded, integrate
-from depthmup.limits.parametrization import require_infinite_depth
-from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Ledger, Solution, Status
+from depthmup.limits.problem import Problem, require_infinite_depth
+from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import Method, require_finite, train
 
 # Smooth problems: one panel, more points. Singular at p = 0: more panels and more points.
@@ -63,8 +62,8 @@ _PART = 64  # held-out rows solved at a time
 
 def solve_nonlinear(problem: Problem, method: type[Nonlinear] | None = None) -> Solution:
     """Train the limit, with as many points in depth as the tolerance needs."""
-    require_infinite_depth(problem.scaling)
-    if problem.scaling.alpha == 1 and not problem.linear:
+    require_infinite_depth(problem)
+    if problem.alpha == 1 and not problem.linear:
         raise ValueError(
             "At alpha=1 an update moves every preactivation by order one, and no closed "
             "infinite-depth limit of a nonlinear network with one matrix per block is known. Use "
@@ -120,7 +119,8 @@ class Nonlinear(Method):
     backward: type[Backward] = Backward
 
     def __init__(self, problem: Problem, mesh: Mesh) -> None:
-        self.problem, self.mesh, self.positions = problem, mesh, mesh.points
+        super().__init__(problem, mesh.points)
+        self.mesh = mesh
         self.state = State(problem, len(mesh.points))
         self.tail, self.settled = 0.0, True
 
@@ -146,15 +146,15 @@ class Nonlinear(Method):
         require_finite(states)
         self.file_down(rows, equations, states)
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
+    def close(self, status: Status) -> Solution:
         state = self.state
         if status.ok and not self.settled:
             status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
-        done, history = ledger.done, self.problem.history and status.ok
-        return ledger.close(
+        done, history = self.done, self.problem.history and status.ok
+        return self.solution(
             kernel=state.x[-1, :done, :done].copy(),
             status=status,
-            error_estimate=self.tail * ledger.scale,
+            error_estimate=self.tail * self.scale,
             history=self.history() if history else None,
         )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from depthmup.limits.losses import Array
 from depthmup.limits.methods.nonlinear_state import State
+from depthmup.limits.step import Array
 
 
 class Backward:

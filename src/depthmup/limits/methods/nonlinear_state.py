@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.gaussian import Activation, Pair
-from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
+from depthmup.limits.step import Array
 
 
 class State:
@@ -22,9 +22,9 @@ class State:
 
     def __init__(self, problem: Problem, points: int) -> None:
         self.problem, self.phi = problem, problem.activation
-        self.second = problem.width_ratio * problem.second
-        self.a = problem.scaling.multiplier
-        self.nu = 1.0 if problem.scaling.alpha == Fraction(1, 2) else 0.0
+        self.second = problem.branch.width_ratio * problem.second
+        self.a = problem.branch.multiplier
+        self.nu = 1.0 if problem.alpha == Fraction(1, 2) else 0.0
         shape = (points, problem.vectors, problem.vectors)
         self.p, self.q, self.r, self.s = np.zeros((4, *shape))
         self.x, self.d, self.k = np.zeros((3, *shape))

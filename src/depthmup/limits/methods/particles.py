@@ -39,10 +39,10 @@ from scipy import special
 from scipy.stats import qmc
 
 from depthmup.limits.averages import Particles, require_memory
-from depthmup.limits.losses import Array
 from depthmup.limits.numerics.factors import appended, stein
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Ledger, Solution, Status
+from depthmup.limits.solution import Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, train
 
 Entry = Callable[[Array], Array]
@@ -73,11 +73,11 @@ class Population(Method):
         deterministic: bool = False,
     ) -> None:
         depth = problem.layers
-        self.problem, self.activation, self.depth = problem, problem.activation, depth
-        self.positions = np.arange(depth + 1) / depth
+        super().__init__(problem, np.arange(depth + 1) / depth)
+        self.activation, self.depth = problem.activation, depth
         # What an update does to every entry of its two factors.
         self.entry: Entry = np.sign if problem.sign else np.positive
-        self.c, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+        self.c, self.kick = problem.factor, problem.kick
         self.deterministic, self.count = deterministic, particles.count
         # Held-out inputs take turns in one more row.
         self.vectors = problem.vectors + (problem.held_out is not None)
@@ -150,9 +150,9 @@ class Population(Method):
             d = self.d[i + 1, rows]
             self.d[i, rows] = d + self.c * self.fall(i, t, rows, d)
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        top = self.x[-1, : ledger.done]
-        return ledger.close(
+    def close(self, status: Status) -> Solution:
+        top = self.x[-1, : self.done]
+        return self.solution(
             kernel=top @ top.T / self.count,
             status=status,
             error_estimate=0.0 if status.ok else np.nan,
@@ -226,7 +226,7 @@ class TwoMatrix(Population):
         deterministic: bool = False,
     ) -> None:
         super().__init__(problem, particles, seed, deterministic=deterministic)
-        self.second, self.ratio = problem.second, problem.width_ratio
+        self.second, self.ratio = problem.second, problem.branch.width_ratio
         points = _quasi_random(self.vectors + self.updated, self.count, self.rng)
         self.z_u, self.z_v = points[: self.vectors], points[self.vectors :]
         self.phi, self.e = np.zeros((2, self.depth, self.updated, self.count))

@@ -12,9 +12,9 @@ from typing import NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Ledger, Solution, Status
+from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.step import Array
 from depthmup.limits.training import Method, require_finite
 
 S = TypeVar("S", bound="Side")
@@ -167,7 +167,8 @@ class Sides(Method):
     """
 
     def __init__(self, problem: Problem, x: S, d: S, *, pull: Array, positions: Array) -> None:
-        self.problem, self.positions, self.pull = problem, positions, pull
+        super().__init__(problem, positions)
+        self.pull = pull
         self.x: Side = x
         self.d: Side = d
         step_of_vector = [t for t, step in enumerate(problem.steps) for _ in step.inputs]
@@ -215,9 +216,9 @@ class Sides(Method):
         for own, other in ((x, d), (d, x)):
             own.extend(other, rows)
 
-    def close(self, ledger: Ledger, status: Status) -> Solution:
-        done, history = ledger.done, self.problem.history and status.ok
-        return ledger.close(
+    def close(self, status: Status) -> Solution:
+        done, history = self.done, self.problem.history and status.ok
+        return self.solution(
             kernel=self.kernel[:done, :done],
             status=status,
             error_estimate=self.mismatch if status.ok else np.nan,

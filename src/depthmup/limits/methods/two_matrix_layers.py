@@ -32,18 +32,18 @@ from typing import Self
 import numpy as np
 from scipy.signal import lfilter
 
-from depthmup.limits.losses import Array
 from depthmup.limits.methods.layers import Layers
 from depthmup.limits.methods.sides import Rows, Sides
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
+from depthmup.limits.step import Array
 from depthmup.limits.training import train
 
 
 def solve_two_matrix_layers(problem: Problem) -> Solution:
     """Train a linear network whose blocks have two matrices; exact at infinite width."""
-    depth, size, ratio = problem.layers, problem.remembered, problem.width_ratio
-    c, kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+    depth, size, ratio = problem.layers, problem.remembered, problem.branch.width_ratio
+    c, kick = problem.factor, problem.kick
     x = TwoMatrixLayers(depth, c, size, problem.d_in, ratio)
     d = TwoMatrixLayers(depth, c, size, problem.d_out, ratio, partner=x)
     pull = kick * np.stack([problem.hidden, ratio * problem.second])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import chebyshev as series
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 
 @dataclass(frozen=True)

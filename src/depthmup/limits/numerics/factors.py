@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_triangular
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 _NO_PIVOT = 1e-14
 """A vector of which earlier ones leave a smaller part (of its square) adds no Gaussian.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.limits.losses import Array
 from depthmup.limits.numerics.chebyshev import Rule, rule
+from depthmup.limits.step import Array
 
 # Picard's iteration converges like (panel length)^k / k!; what has not settled by then never will,
 # and the caller is told.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from depthmup.limits.losses import Array
+from depthmup.limits.step import Array
 
 # The Volterra operator is compact with spectrum {0}: Krylov residuals fall faster than any power.
 _MOST_ITERATIONS = 60
