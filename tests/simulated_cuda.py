@@ -244,7 +244,15 @@ def execute(func, args, kwargs):
     return tree_map(placed, result)
 
 
+def _check_no_capture():
+    """Raise as CUDA does for a copy from or to pageable memory of the host."""
+    if MACHINE.captures:
+        raise torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")
+
+
 def _count_copy(to, source):
+    if isinstance(to, SimulatedTensor) is not isinstance(source, SimulatedTensor):
+        _check_no_capture()
     if isinstance(to, SimulatedTensor) and not isinstance(source, SimulatedTensor):
         MACHINE.counts["to device"] += 1
     elif isinstance(source, SimulatedTensor) and not isinstance(to, SimulatedTensor):
@@ -325,6 +333,7 @@ def moved(tensor, device, dtype=None, *, copy=False):
     if device == source and dtype in (None, tensor.dtype) and not copy:
         return tensor
     if device.type != source.type:
+        _check_no_capture()
         MACHINE.counts["to host" if device.type == "cpu" else "to device"] += 1
         if device.type == "cpu":
             MACHINE.waits()

@@ -46,8 +46,9 @@ class Execution:
     one in PyTorch (stacked), or the plain training loop (reference). Custom models: the plain loop,
     or stacked if they have no dropout and train with AdamW or Muon."""
 
-    cuda_graphs: bool = False
-    """On cuda, for built-in networks: record a training step as a CUDA graph and replay it."""
+    cuda_graphs: bool = True
+    """On cuda, for stacks: record a training step as a CUDA graph and replay it, where that gives
+    the same numbers."""
 
     shard: str = ""
     """i/k: train only the i-th of k equal shares, into a separate store; `depthmup merge` joins

@@ -76,11 +76,6 @@ def runner_of(
     else:
         if not elsewhere:
             check_device(device)
-        if execution.cuda_graphs:
-            raise ValueError(
-                "Expected cuda_graphs for a built-in network; a custom model has steps of its own. "
-                "Leave out --cuda-graphs."
-            )
         if execution.engine == "native":
             raise ValueError(
                 "Expected the engine of a custom model to be auto, reference or stacked; got "
@@ -93,6 +88,7 @@ def runner_of(
             device=device,
             threads=execution.threads,
             stacked=execution.engine == "stacked",
+            cuda_graphs=execution.cuda_graphs,
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
             workers=_workers(chosen),

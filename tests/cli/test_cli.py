@@ -123,7 +123,6 @@ def test_the_table_and_the_page_are_announced(finished, capsys):
         (["--data", "imagenet"], "Expected data to be one of digits"),
         (["--device", "abacus"], "Expected device"),
         (["--device", "cuda", "--engine", "native"], "auto or stacked on 'cuda'"),
-        (["--cuda-graphs"], "a CUDA device for CUDA graphs; got 'cpu'"),
         (["--precision", "tf32"], "float32 or bf16 on 'cpu'; got 'tf32'"),
         (["--precision", "bf16", "--engine", "native"], "'bf16' is not in the kernel"),
         (["--precision", "bf16", "--engine", "reference"], "float32 for the reference engine"),

@@ -37,6 +37,7 @@ def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
 
 def test_on_a_cuda_device_its_own_memory_counts(monkeypatch):
     asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (5, 10))
     with pytest.raises(ValueError, match=r"and 0\.0 GiB are available"):
         check_memory([(cell(),)], workers=1, device="cuda:1")

@@ -52,7 +52,6 @@ def test_a_box_of_gpus_has_a_worker_for_each(monkeypatch):
     ("options", "message"),
     [
         ({"device": "cuda:9"}, "got 'cuda:9': CUDA error: invalid device ordinal"),
-        ({"device": "cuda", "cuda_graphs": True}, "Leave out --cuda-graphs"),
         ({"device": "cuda:1", "executor": "ray", "gpus_per_trial": 1.0}, "Expected --device cuda"),
         ({"device": "cuda", "executor": "ray"}, "Add --gpus-per-trial 1"),
         ({"device": "cpu", "executor": "ray", "gpus_per_trial": 1.0}, "Leave out --device"),
@@ -85,7 +84,7 @@ def test_a_gpu_that_is_not_used_is_named():
         depthmup.transfer(BuiltIn(), OF_BUILT_IN, on=Execution(device="cuda", workers=1))
 
 
-@pytest.mark.parametrize("options", [{}, {"cuda_graphs": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"cuda_graphs": False}], ids=str)
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_built_in_networks_on_a_gpu(device, options):
     cpu = depthmup.transfer(BuiltIn(), OF_BUILT_IN, on=Execution(workers=1, engine="stacked"))
@@ -122,7 +121,7 @@ def test_a_session_notes_its_gpu():
     assert {"driver", "cuda", "float32 products"} <= about.keys()
 
 
-@pytest.mark.parametrize(("free", "fits"), [(500 << 20, True), (300 << 20, False)])
+@pytest.mark.parametrize(("free", "fits"), [(650 << 20, True), (550 << 20, False)])
 def test_a_gpu_needs_memory_for_one_network_of_a_stack(free, fits):
     """A stack that does not fit is halved. Two workers on two GPUs share none."""
     sweep = Sweep(

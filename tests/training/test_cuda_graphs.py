@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from cells import cell
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from depthmup.records import Status
-from depthmup.training import Placement, cuda_graphs, engine, train_ensemble, train_group
+from depthmup.training import Placement, engine, train_ensemble, train_group
 from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 
 ASKS_THE_DEVICE = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero")
@@ -156,8 +155,8 @@ def test_a_cuda_graph_holds_the_step_that_would_run(monkeypatch):
             yield
         tape.put_back()
 
-    cuda = SimpleNamespace(CUDAGraph=Tape, graph=graph, Stream=lambda: "a stream")
-    monkeypatch.setattr(cuda_graphs, "torch", SimpleNamespace(cuda=cuda))
+    for name, played in (("CUDAGraph", Tape), ("graph", graph), ("Stream", lambda: "a stream")):
+        monkeypatch.setattr(torch.cuda, name, played)
     cells = [cell(-6.0), cell(-5.0)]
     assert list(train_ensemble(cells, record=cuda_graph)) == list(train_ensemble(cells))
 

@@ -31,7 +31,6 @@ def ampere(monkeypatch):
         ({"device": "cuda:x"}, "got 'cuda:x'"),
         ({"device": "cuda:"}, "got 'cuda:'"),
         ({"engine": "fortran"}, "native, stacked or reference; got 'fortran'"),
-        ({"cuda_graphs": True}, "a CUDA device for CUDA graphs; got 'cpu'"),
         ({"device": "cuda", "engine": "native"}, "auto or stacked on 'cuda'; got 'native'"),
         ({"device": "cuda:1", "engine": "reference"}, "on 'cuda:1'; got 'reference'"),
     ],

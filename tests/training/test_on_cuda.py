@@ -1,5 +1,7 @@
 """Training on CUDA devices, which ``simulated_cuda`` simulates: the CPU's losses, and no waste."""
 
+import math
+import warnings
 from dataclasses import replace
 
 import own_models
@@ -12,8 +14,8 @@ from torch import nn
 from depthmup.diagnostics.networks import Shape, fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
-from depthmup.training import Placement, ensemble, train_ensemble, train_group
-from depthmup.training.cuda_graphs import cuda_graph
+from depthmup.training import Placement, ensemble, readings, train_ensemble, train_group
+from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 from depthmup.training.preflight import device_of, preflight
 from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import run_trial
@@ -55,15 +57,48 @@ def test_a_graph_without_kernels_is_an_error():
             cuda_graph(lambda: numbers.add_(1))
 
 
-def test_a_step_waits_once_and_copies_nothing_to_the_host():
+def counted(train, shorter=40, longer=104):
+    """What one step of a longer training adds, and the number of readings that it adds."""
     counts = []
-    for steps in (10, 20):
+    for steps in (shorter, longer):
         with machine() as simulated:
-            list(train_ensemble([replace(one, steps=steps) for one in CELLS], device="cuda"))
+            train(steps)
         counts.append(simulated.counts)
-    assert counts[1]["waits"] - counts[0]["waits"] == 10
-    assert counts[1]["to device"] == counts[0]["to device"]
-    assert counts[1]["to host"] == counts[0]["to host"] == 0
+    added = counts[1] - counts[0]
+    return {name: count / (longer - shorter) for name, count in added.items()}, added["waits"]
+
+
+@pytest.fixture
+def _patient(monkeypatch):
+    """Losses are read for their number alone, however slow the simulation is."""
+    monkeypatch.setattr(readings, "SECONDS", math.inf)
+
+
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize(
+    ("record", "kernels"), [(None, 435), (cuda_graph, 2)], ids=["eager", "graphs"]
+)
+def test_launches_do_not_grow_and_losses_are_read_every_32_steps(record, kernels):
+    def train(steps):
+        cells = [cell(-6.0, depth=32, steps=steps, seed=seed) for seed in range(2)]
+        list(train_ensemble(cells, device="cuda", record=record))
+
+    each, waits = counted(train)
+    assert waits == 64 / readings.EVERY
+    assert each.get("to device", 0) == each.get("to host", 0) == 0
+    assert each["kernels"] <= kernels
+    assert each.get("replays", 0) == (record is not None)
+
+
+def test_a_member_that_diverges_ends_where_it_does_on_the_cpu():
+    cells = [cell(-6.0), cell(1.5), cell(-5.0, seed=1)]
+    cells = [replace(one, steps=40) for one in cells]
+    expected = {record.cell: record for record in train_ensemble(cells)}
+    assert 0 < len(expected[cells[1]].losses) < 39
+    for record in (None, cuda_graph):
+        with machine():
+            found = list(train_ensemble(cells, device="cuda", record=record))
+        assert {one.cell: one for one in found} == expected
 
 
 @pytest.mark.parametrize("name", ["branch", "gain"])
@@ -149,15 +184,122 @@ def test_a_custom_model_has_the_losses_of_the_cpu(changes):
     assert simulated.counts["waits"] <= 2 * trial().steps
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_a_stack_has_the_losses_of_the_cpu(optimizer):
-    model = Model(small, batch=own_models.batch, version="1")
-    trials = [trial(optimizer=optimizer, lr=lr, seed=s) for lr in (0.005, 0.01) for s in (0, 1)]
-    expected = losses(run_together(trials, model))
-    with machine():
-        on_cuda = losses(run_together(trials, model, device="cuda"))
-    for one, other in zip(on_cuda, expected, strict=True):
+def stack(**changes):
+    return [trial(lr=lr, seed=seed, **changes) for lr in (0.005, 0.01) for seed in (0, 1)]
+
+
+def assert_close(found, expected):
+    for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.parametrize("record", [None, cuda_graph], ids=["eager", "graphs"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": 40},
+        {"optimizer": "muon", "steps": 10},
+        {"settings": {"clip": 0.1, "schedule": "cosine", "warmup": 0.5}, "steps": 10},
+        {"weight_decay": 0.3, "steps": 10},
+    ],
+    ids=str,
+)
+def test_a_stack_has_the_losses_of_the_cpu(changes, record):
+    model = Model(small, batch=own_models.batch, version="1")
+    expected = losses(run_together(stack(**changes), model))
+    with machine(gpus=2) as simulated, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        on_cuda = losses(run_together(stack(**changes), model, device="cuda:1", record=record))
+    assert_close(on_cuda, expected)
+    assert simulated.counts["replays"] == (len(expected[0]) - WARM_UP if record else 0)
+
+
+@pytest.mark.usefixtures("_patient")
+def test_a_recorded_step_of_a_stack_is_a_replay_and_a_few_copies():
+    model = Model(small, batch=own_models.batch, version="1")
+
+    def train(steps):
+        list(run_together(stack(steps=steps), model, device="cuda", record=cuda_graph))
+
+    each, waits = counted(train)
+    assert waits == 64 / readings.EVERY
+    assert each["replays"] == 1
+    assert each["to device"] == 2  # inputs and targets
+    assert each["kernels"] <= 3  # these copies, and that of the losses
+
+
+class Altered(nn.Module):
+    """A model that does what a recorded step cannot."""
+
+    def __init__(self, width, depth, how):
+        super().__init__()
+        self.inner, self.how, self.calls = own_models.make(width, depth), how, 0
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        if self.how == "counts":
+            self.calls += 1
+            x = x * (1 + 0.1 * self.calls)
+        elif self.how == "grows":
+            self.seen = torch.cat([self.seen, self.seen[:1] + 1])
+            x = x * (1 + 0.1 * len(self.seen))
+        elif self.how == "copies":
+            x = x * torch.tensor([2.0]).to(WHERE)
+        elif self.how == "counts elsewhere":
+            CALLS.append(1)
+            x = x * (1 + 0.1 * len(CALLS))
+        return self.inner(x)
+
+
+WHERE, CALLS = "cpu", []
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("counts", "every step replaces calls of the model"),
+        ("grows", "every step replaces seen of the model"),
+        ("copies", "operation not permitted when stream is capturing"),
+        ("counts elsewhere", "a recorded step gives other numbers than the step itself"),
+    ],
+)
+def test_a_step_that_cannot_be_replayed_is_run_with_a_warning(how, reason, monkeypatch):
+    def make(width, depth):
+        CALLS.clear()
+        return Altered(width, depth, how)
+
+    model = Model(make, batch=own_models.batch, version="1")
+    expected = losses(run_together(stack(), model))
+    monkeypatch.setitem(globals(), "WHERE", "cuda")
+    heard = []
+    with machine() as simulated, pytest.warns(UserWarning, match=reason):
+        found = losses(
+            run_together(
+                stack(),
+                model,
+                device="cuda",
+                record=cuda_graph,
+                on_loss=lambda *loss: heard.append(loss),
+            )
+        )
+    assert_close(found, expected)
+    assert simulated.counts["replays"] <= 1
+    assert len(heard) == len(set(heard)) == 4 * len(expected[0])
+
+
+def test_batches_of_another_shape_are_run_as_they_come():
+    def uneven(generator):
+        x, y = own_models.batch(generator)
+        kept = len(x) - int(torch.randint(2, (1,), generator=generator))
+        return x[:kept], y[:kept]
+
+    model = Model(small, batch=uneven, version="1")
+    trials = [trial(steps=12, lr=lr) for lr in (0.005, 0.01)]
+    expected = losses(run_together(trials, model))
+    with machine() as simulated:
+        found = losses(run_together(trials, model, device="cuda", record=cuda_graph))
+    assert_close(found, expected)
+    assert simulated.counts["replays"] < 12 - WARM_UP
 
 
 @pytest.mark.parametrize("stacked", [False, True], ids=["alone", "stacked"])

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from depthmup.cli.output import print_json
 
 ON_CUDA = (
-    "stacked engine, by --device cuda, --precision float32, tf32 or bf16, --cuda-graphs; tested on "
-    "the CPU, speed not measured"
+    "stacked engine with CUDA graphs, by --device cuda, --precision float32, tf32 or bf16; tested "
+    "on the CPU, speed not measured"
 )
 
 

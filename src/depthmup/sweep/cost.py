@@ -18,6 +18,19 @@ BYTES = 4  # single precision
 PROCESS = 400 * 2**20
 """Memory of a worker before it has a network: PyTorch and the digits, measured."""
 
+CONTEXT = 512 * 2**20
+"""Of a GPU's memory, what each process takes that uses it."""
+
+MEMBERS = 12
+"""Networks trained as one stack on a CPU: enough to amortize overhead, few enough for the cache."""
+
+FILLED = 0.3
+"""Share of a GPU's free memory for a stack: what training takes besides is not known exactly."""
+
+ENTRIES, MOST = 2**21, 128
+"""Of a stack on a GPU: numbers in one of its products, and members where these are not known. With
+more, a GPU is busy, and takes proportionally longer."""
+
 DATA = {"mnist": 150 * 2**20, "cifar10": 800 * 2**20}
 """Memory that larger data add while they are prepared, and later the native engine's U xi."""
 
@@ -75,17 +88,17 @@ def operations_per_second() -> float:
     return 2 * size**3 / best
 
 
-def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
+def memory(group: Sequence[Cell], *, stacked: bool = True, device: str = "cpu") -> int:
     """Most bytes for training a group, as one stack or one member after another.
 
     Per member: weights with Adam's two moments, and the residual stream and every product of the
     forward pass, which the backward pass needs. One after another, the initial weights stay in
-    memory as well, for the next member of the same seed.
+    memory as well, for the next member of the same seed; on a GPU, all gradients.
     """
     cell = group[0]
     network = cell.network
     matrices = network.depth * network.block_depth
-    weights = (3 if stacked else 4) * matrices * network.width**2
+    weights = (3 if stacked and device == "cpu" else 4) * matrices * network.width**2
     activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
 
@@ -99,9 +112,13 @@ def check_memory(
     groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True, device: str = "cpu"
 ) -> None:
     """Refuse a sweep that would not fit into memory, before it starts."""
-    sizes = (memory(group, stacked=stacked) + order(group, stacked=stacked) for group in groups)
+    sizes = (
+        memory(group, stacked=stacked, device=device) + order(group, stacked=stacked)
+        for group in groups
+    )
     largest = sorted(sizes, reverse=True)[:workers]
-    per_worker = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
+    per_worker = PROCESS if device == "cpu" else CONTEXT
+    per_worker += max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
     needed = sum(largest) + per_worker * len(largest)
     there = available(device)
     if there is not None and needed > there:
@@ -117,7 +134,7 @@ def check_memory(
 
 
 def check_memory_of_models(
-    model: "Model", stacks: Sequence[Sequence[Trial]], *, workers: int
+    model: "Model", stacks: Sequence[Sequence[Trial]], *, workers: int, device: str = "cpu"
 ) -> None:
     """Refuse a sweep of a custom model whose weights and activations alone would not fit.
 
@@ -127,14 +144,15 @@ def check_memory_of_models(
     from depthmup.model import resolved
     from depthmup.training.forecast import bytes_of_trial
 
-    there = available()
+    there = available(device)
     if resolved(model).make is None or there is None:
         return
     stack = max(stacks, key=lambda trials: len(trials) * trials[0].step_work)
     of_one = bytes_of_trial(model, stack[0])
     if of_one is None:
         return
-    needed = workers * (PROCESS + len(stack) * of_one)
+    per_worker = PROCESS if device == "cpu" else CONTEXT
+    needed = workers * (per_worker + len(stack) * of_one)
     apart = f", and {len(stack)} of them train as one stack" if len(stack) > 1 else ""
     advice = "Train them one by one, use" if apart else "Use"
     if needed > there:
@@ -146,12 +164,23 @@ def check_memory_of_models(
         )
 
 
+def stack_size(of_one: int | None, *, device: str, sharing: int, most: int) -> int:
+    """Networks to train as one stack: on a GPU that ``sharing`` workers share, what its memory has
+    room for.
+
+    ``of_one`` are the bytes of one network, None if they are unknown.
+    """
+    if device == "cpu" or not of_one or (there := available(device)) is None:
+        return MEMBERS
+    return max(1, min(most, int(FILLED * there / (sharing * of_one))))
+
+
 def available(device: str = "cpu") -> int | None:
     """Free bytes of a device's memory, or None if the system does not report them."""
     if device != "cpu":
         import torch
 
-        return torch.cuda.mem_get_info(device)[0]
+        return torch.cuda.mem_get_info(device)[0] if torch.cuda.is_available() else None
     if sys.platform != "linux":
         return None
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _reclaimable()

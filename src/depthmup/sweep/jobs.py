@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from depthmup.records import Cell, Measurement, Record, Task, Trial
 from depthmup.records.certificate import size_text
-from depthmup.sweep.cost import work
+from depthmup.sweep.cost import MEMBERS, work
 from depthmup.training import Placement, train_group
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ class Tell(Protocol):
     """Is told the fraction of a job that is done, and losses of its runs if it is live."""
 
     def __call__(self, fraction: float, losses: Sequence[StepLoss] = (), /) -> None: ...
-
-
-MEMBERS = 12
-"""Networks trained as one stack: enough to amortize overhead, few enough for the cache."""
 
 
 def key_of(result: Result) -> str:
@@ -122,6 +118,7 @@ class TrainTrials:
     device: str = "cpu"
     threads: int = 1
     stacked: bool = False
+    cuda_graphs: bool = True
     cost: float = 1.0
     live: bool = False
     folders: "RunFolders | None" = None
@@ -151,10 +148,17 @@ class TrainTrials:
                 tell(step / trial.steps, ((trial, step, loss),))
 
         if self.stacked:
+            from depthmup.training.cuda_graphs import cuda_graph
             from depthmup.training.stacked_trials import run_together
 
+            recorded = self.cuda_graphs and self.device.startswith("cuda")
             yield from run_together(
-                self.trials, self.model, device=self.device, on_progress=tell, on_loss=tell_loss
+                self.trials,
+                self.model,
+                device=self.device,
+                record=cuda_graph if recorded else None,
+                on_progress=tell,
+                on_loss=tell_loss,
             )
             return
         from depthmup.training.trial import run_trial
@@ -234,6 +238,7 @@ def together(
     model: "Model",
     *,
     device: str = "cpu",
+    cuda_graphs: bool = True,
     members: int = MEMBERS,
     cost: float = 1.0,
 ) -> list[TrainTrials]:
@@ -247,6 +252,7 @@ def together(
             model=model,
             device=device,
             stacked=True,
+            cuda_graphs=cuda_graphs,
             cost=cost,
         )
         for group in alike.values()

@@ -11,9 +11,17 @@ from typing import TypeAlias
 
 from depthmup.model import Model
 from depthmup.records import Cell, Trial
-from depthmup.sweep.cost import check_memory, check_memory_of_models, core_seconds
+from depthmup.sweep.cost import (
+    ENTRIES,
+    MOST,
+    check_memory,
+    check_memory_of_models,
+    core_seconds,
+    memory,
+    stack_size,
+)
 from depthmup.sweep.executors.gpus import visible_gpus
-from depthmup.sweep.jobs import MEMBERS, Train, TrainTrials, together, training
+from depthmup.sweep.jobs import Train, TrainTrials, together, training
 from depthmup.training import Placement, engine_for
 from depthmup.training.command import RunFolders
 
@@ -40,22 +48,27 @@ class BuiltInTrainer:
     def check(self, runs: Sequence[Cell]) -> None:
         """Refuse cells that do not fit into memory."""
         groups, device = [job.cells for job in self.jobs(runs)], self.placement.device
-        workers = self.workers
-        if device == "cuda":  # each of the GPUs has its share of the workers
-            workers = -(-workers // max(1, len(visible_gpus())))
         if self.placement.on_cuda:  # a stack that does not fit is halved
             groups = [cells[:1] for cells in groups]
         check_memory(
             groups,
-            workers=workers,
+            workers=_sharing(self.workers, device),
             stacked=engine_for(self.cell, self.placement).name == "stacked",
             device=device,
         )
 
     def jobs(self, runs: Sequence[Cell]) -> list[Train]:
-        members = MEMBERS
-        if self.rounds:
-            members = min(MEMBERS, max(1, -(-len(runs) // (2 * self.workers))))
+        largest, device = max(runs, key=lambda cell: memory([cell])), self.placement.device
+        width, batch = largest.network.width, largest.batch_size
+        members = stack_size(
+            memory([largest], device=device),
+            device=device,
+            sharing=_sharing(self.workers, device),
+            most=ENTRIES // (width * max(width, batch)),
+        )
+        if self.rounds:  # on a GPU, half as many networks take as long
+            share = self.workers if self.placement.on_cuda else 2 * self.workers
+            members = min(members, max(1, -(-len(runs) // share)))
         return training(runs, members=members, placement=self.placement)
 
     def seconds(self, runs: Sequence[Cell]) -> float:
@@ -72,6 +85,7 @@ class CustomTrainer:
     device: str = "cpu"
     threads: int = 1
     stacked: bool = False
+    cuda_graphs: bool = True
     time_limit: float | None = None
     folders: RunFolders | None = None
     workers: int = 1
@@ -91,9 +105,11 @@ class CustomTrainer:
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.
-        if self.device == "cpu":
-            stacks = [job.trials for job in self.jobs(runs)]
-            check_memory_of_models(self.model, stacks, workers=self.workers)
+        stacks = [job.trials for job in self.jobs(runs)]
+        if self.device != "cpu":  # a stack that does not fit is halved
+            stacks = [trials[:1] for trials in stacks]
+        sharing = _sharing(self.workers, self.device)
+        check_memory_of_models(self.model, stacks, workers=sharing, device=self.device)
         preflight(
             self.model,
             runs,
@@ -105,7 +121,13 @@ class CustomTrainer:
     def jobs(self, runs: Sequence[Trial]) -> list[TrainTrials]:
         """Stacks in the order of their first runs, or single runs, the longest first."""
         if self.stacked:
-            return together(runs, self.model, device=self.device)
+            return together(
+                runs,
+                self.model,
+                device=self.device,
+                cuda_graphs=self.cuda_graphs,
+                members=self._members(runs),
+            )
         jobs = [
             TrainTrials(
                 trials=(run,),
@@ -118,12 +140,26 @@ class CustomTrainer:
         ]
         return sorted(jobs, key=lambda job: -job.work)
 
+    def _members(self, runs: Sequence[Trial]) -> int:
+        from depthmup.training.forecast import bytes_of_trial
+
+        of_one = None
+        if self.device != "cpu" and runs:
+            of_one = bytes_of_trial(self.model, max(runs, key=lambda run: run.step_work))
+        sharing = _sharing(self.workers, self.device)
+        return stack_size(of_one, device=self.device, sharing=sharing, most=MOST)
+
     def seconds(self, runs: Sequence[Trial]) -> float:
         from depthmup.training.forecast import seconds_of_stacks
 
         if self.device != "cpu" or not runs:
             return float("nan")
         return seconds_of_stacks(self.model, [job.trials for job in self.jobs(runs)])
+
+
+def _sharing(workers: int, device: str) -> int:
+    """Workers that share the device: each of the GPUs has its part of them."""
+    return -(-workers // max(1, len(visible_gpus()))) if device == "cuda" else workers
 
 
 Trainer: TypeAlias = BuiltInTrainer | CustomTrainer

@@ -129,7 +129,7 @@ def train_group(
         yield from train_ensemble(
             cells,
             device=placement.device,
-            record=cuda_graph if placement.cuda_graphs else None,
+            record=cuda_graph if placement.on_cuda and placement.cuda_graphs else None,
             on_progress=on_progress,
         )
     else:

@@ -11,7 +11,8 @@ begins at a whole vector register: where sizes do not provide that, they are tra
 
 On an accelerator the choice of algorithm may depend on the number of members, so there records of
 different ensembles agree to rounding. A step touches fixed memory and never copies a number from
-the device, so that it can be recorded once and replayed (see ``cuda_graphs``).
+the device, so that it can be recorded once and replayed (see ``cuda_graphs``). A member that
+diverged stays until the next reading of losses.
 """
 
 from array import array
@@ -25,10 +26,11 @@ from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
 from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
-from depthmup.training.cuda_graphs import WARM_UP, Recorder
+from depthmup.training.cuda_graphs import WARM_UP, NotReplayable, Recorder, replayed, warn_of
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.placement import check_precision
 from depthmup.training.precision import single_precision
+from depthmup.training.readings import Readings
 from depthmup.training.schedules import factors_of
 from depthmup.training.stack import Stack, stack_of
 
@@ -69,6 +71,11 @@ class _Step:
     index: Tensor  # (E, B)
     losses: Tensor  # (E,)
 
+    @property
+    def state(self) -> list[Tensor]:
+        """What a step changes."""
+        return [self.stack.weights, *self.stack.moments, self.stack.step, self.losses]
+
     def __call__(self) -> None:
         stack = self.stack
         torch.bmm(self.u, self.inputs[self.index].transpose(1, 2), out=stack.x[0])
@@ -104,7 +111,7 @@ def train_ensemble(
 ) -> Iterator[Record[Cell]]:
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
-    Members that fail or diverge are yielded at once and leave the ensemble.
+    Members that fail or diverge are yielded as soon as it is read, and leave the ensemble.
     """
     check_one_shape(cells)
     check_precision(cells[0].precision, device)
@@ -158,43 +165,48 @@ def _train(
     members = list(cells)
     curves = [array("f") for _ in members]
     limits: list[float] = []
-    factors = factors_of(first)
+    factors, readings = factors_of(first), Readings(len(cells), steps=first.steps, device=where)
+    replaying = False
 
     for t in range(first.steps):
-        if record and play is step and t >= WARM_UP:
-            play = record(step)
         step.index.copy_(order[t])
         if step.stack.scheduled:
             step.stack.rate.fill_(factors[t])
-        play()
-        values = step.losses.tolist()
-        if t == 0:
-            limits = [ceiling(value, classes) for value in values]
-            failed = [status_at_init(value, classes) for value in values]
-            ended = {
-                e: Record(cell=members[e], status=status, losses=array("f", values[e : e + 1]))
-                for e, status in enumerate(failed)
-                if status
-            }
+        if record and not replaying and t >= WARM_UP:
+            try:
+                play, replaying = replayed(step, step.state, record), True
+            except NotReplayable as reason:
+                warn_of(reason)
+                record = None
+                play()
         else:
-            ended = {
-                e: Record(cell=members[e], status=Status.DIVERGED, losses=curves[e])
-                for e, value in enumerate(values)
-                if not value <= limits[e]  # also true of NaN
-            }
-        yield from ended.values()
+            play()
+        ended = set[int]()
+        for s, values in readings(t, step.losses):
+            limits = limits or [ceiling(value, classes) for value in values]
+            for e, value in enumerate(values):
+                if e in ended:
+                    continue
+                curves[e].append(value)
+                failed = None if s else status_at_init(value, classes)
+                if s and not value <= limits[e]:  # also true of NaN
+                    failed = Status.DIVERGED
+                    curves[e].pop()
+                if failed:
+                    ended.add(e)
+                    yield Record(cell=members[e], status=failed, losses=curves[e])
         survivors = [e for e in range(len(members)) if e not in ended]
         if not survivors:
             return
-        for e in survivors:
-            curves[e].append(values[e])
         if ended:
             alive = torch.tensor(survivors, device=where)
             play = step = step.keep(alive)
+            replaying = False
             order = order[:, alive]
             members = [members[e] for e in survivors]
             curves = [curves[e] for e in survivors]
             limits = [limits[e] for e in survivors]
+            readings = Readings(len(members), steps=first.steps, device=where, first=t + 1)
         on_progress((t + 1) / first.steps)
     for cell, curve in zip(members, curves, strict=True):
         yield Record(cell=cell, status=Status.FINISHED, losses=curve)

@@ -13,7 +13,7 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """A device, the requested engine, and whether the device replays recorded steps.
+    """A device, the requested engine, and whether a CUDA device replays recorded steps.
 
     Engines and devices agree to rounding, so none of this is part of a record's key; a sweep's
     session notes it. Precision, which changes the numbers, belongs to the cell.
@@ -21,7 +21,7 @@ class Placement:
 
     device: str = "cpu"
     engine: Literal["auto"] | EngineName = "auto"
-    cuda_graphs: bool = False
+    cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
         kind, _, number = self.device.partition(":")
@@ -31,10 +31,6 @@ class Placement:
             raise ValueError(
                 f"Expected engine to be auto, {', '.join(ENGINES[:-1])} or {ENGINES[-1]}; got "
                 f"{self.engine!r}."
-            )
-        if self.cuda_graphs and not self.on_cuda:
-            raise ValueError(
-                f"Expected a CUDA device for CUDA graphs; got {self.device!r}. Add --device cuda."
             )
         if self.on_cuda and self.engine not in ("auto", "stacked"):
             raise ValueError(

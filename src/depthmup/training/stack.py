@@ -3,9 +3,10 @@
 Letters: E members, L layers, k matrices per branch, n width, B batch; activations are
 feature-major, (E, n, B). What makes it fast, and why each is exact:
 
-- Weights are layer-major, (L, k, E, n, n), so one batched product serves all members of a layer,
-  and each layer is updated by one fused optimizer step as soon as its gradient is known. One
-  gradient buffer therefore serves the whole stack.
+- Weights are layer-major, (L, k, E, n, n), so one batched product serves all members of a layer.
+  On the CPU each layer is updated as soon as its gradient is known, in one buffer that stays in
+  the cache. On a GPU, where one layer's update fills a few of its processors, all are updated at
+  once.
 - One fused step needs one learning rate. So member e stores W/lr_e, the forward pass multiplies by
   lr_e, and its loss gradient is divided by lr_e: the gradient with respect to W/lr_e is then that
   with respect to W, and a step of learning rate one moves W by lr_e times the optimizer's
@@ -39,7 +40,7 @@ class Stack:
     moments: list[Tensor]  # like weights: Adam's two, or momentum's one
     x: Tensor  # (L + 1, E, n, B)
     p: Tensor  # (L, k, E, n, B) products W u, before their lr_e where that is deferred
-    gradient: Tensor  # (E, n, n)
+    gradient: Tensor  # of one layer, (E, n, n), or of all, like weights
     branch: Tensor  # (E, n, B), and two more buffers: fresh memory costs more than arithmetic
     other: Tensor
     mean: Tensor  # (E, 1, B)
@@ -64,6 +65,13 @@ class Stack:
             ]
             if self.moments
             else []
+        )
+        self.at_once = self.gradient.dim() == self.weights.dim()
+        self.gradients = [list(layer) for layer in self.gradient] if self.at_once else []
+        self.every = (
+            [weight for layer in self.layers for weight in layer],
+            [gradient for layer in self.gradients for gradient in layer],
+            [[m for layer in moment for m in layer] for moment in self.moments],
         )
         self.decaying = bool(self.decays.any())
         o = self.cell.optimizer
@@ -120,7 +128,8 @@ class Stack:
                 u = before if self.post and not i else phi.function(before, out=other)
                 if not self.deferred:
                     du.mul_(self.lrs)
-                self.multiply(du, u.transpose(1, 2), out=self.gradient)
+                gradient = self.gradients[layer][i] if self.at_once else self.gradient
+                self.multiply(du, u.transpose(1, 2), out=gradient)
                 transposed = self.layers[layer][i].transpose(1, 2)
                 direct = self.post and not i and not network.layer_norm  # W's input is the stream
                 if direct and self.exact:
@@ -132,11 +141,15 @@ class Stack:
                     du, other = other, du
                     if not self.post:
                         du.mul_(phi.derivative(before, out=other))
-                self._update(layer, i)
+                if not self.at_once:
+                    moments = [[m] for m in self.states[layer][i]] if self.states else []
+                    self._update([self.layers[layer][i]], [gradient], moments)
             if network.layer_norm:
                 dx.add_(self._leave(du, self.xs[layer], entered))
             elif not self.post:
                 dx.add_(du)
+        if self.at_once:
+            self._update(*self.every)
 
     def _leave(self, du: Tensor, x: Tensor, normalized: Tensor) -> Tensor:
         """The backward pass of a LayerNorm without gains."""
@@ -145,29 +158,32 @@ class Stack:
         along = (du * normalized).mean(1, keepdim=True)
         return (du - du.mean(1, keepdim=True) - normalized * along) * inverse_std
 
-    def _update(self, layer: int, i: int) -> None:
+    def _update(
+        self, weights: list[Tensor], gradients: list[Tensor], moments: list[list[Tensor]]
+    ) -> None:
+        """Update these layers; ``moments`` has a list for each kind of moment."""
         o = self.cell.optimizer
-        weight = self.layers[layer][i]
-        moments = self.states[layer][i] if self.states else []
         if self.decaying and o.name == "adamw":
-            rates = self.lrs * self.rate if self.scheduled else self.lrs
-            weight.mul_(1 - rates * self.decays)
+            kept = 1 - (self.lrs * self.rate if self.scheduled else self.lrs) * self.decays
+            for weight in weights:
+                weight.mul_(kept)
         elif self.decaying:  # coupled: decay joins the gradient of W = lr * weight
-            self.gradient.add_(weight * (self.lrs * self.decays))
+            for weight, gradient in zip(weights, gradients, strict=True):
+                gradient.add_(weight * (self.lrs * self.decays))
         if o.name == "sgd":
-            direction = self.gradient
-            if moments:
-                direction = moments[0].mul_(o.momentum).add_(direction)
-            weight.sub_(self.rate * direction if self.scheduled else direction)
+            for i, (weight, direction) in enumerate(zip(weights, gradients, strict=True)):
+                if moments:
+                    direction = moments[0][i].mul_(o.momentum).add_(direction)
+                weight.sub_(self.rate * direction if self.scheduled else direction)
             return
         # torch.optim.Adam(fused=True) calls this; it has no public form for one tensor at a time.
         torch._fused_adam_(
-            [weight],
-            [self.gradient],
-            [moments[0]],
-            [moments[1]],
+            weights,
+            gradients,
+            moments[0],
+            moments[1],
             [],
-            [self.step],
+            [self.step] * len(weights),
             lr=self.rate if self.scheduled else 1.0,
             beta1=o.beta1,
             beta2=o.beta2,
@@ -197,7 +213,7 @@ class Stack:
             moments=[moment[:, :, :size] for moment in self.moments],
             x=self.x[:, :size],
             p=self.p[:, :, :size],
-            gradient=self.gradient[:size],
+            gradient=self.gradient[..., :size, :, :],
             branch=self.branch[:size],
             other=self.other[:size],
             mean=self.mean[:size],
@@ -233,7 +249,7 @@ def stack_of(cells: Sequence[Cell], device: torch.device) -> Stack:
         moments=[torch.zeros_like(weights) for _ in range(moments)],
         x=torch.empty(network.depth + 1, members, n, cell.batch_size, device=device),
         p=torch.empty(network.depth, k, members, n, cell.batch_size, device=device),
-        gradient=torch.empty(members, n, n, device=device),
+        gradient=torch.empty_like(weights if device.type == "cuda" else weights[0, 0]),
         branch=torch.empty(members, n, cell.batch_size, device=device),
         other=torch.empty(members, n, cell.batch_size, device=device),
         mean=torch.empty(members, 1, cell.batch_size, device=device),

@@ -2,25 +2,29 @@
 
 A small network's step costs what its hundreds of small operations cost to start. Stacked along a
 first dimension of members M, networks share them: transformers of width 32 train about three times
-as fast with AdamW on one core.
+as fast with AdamW on one core. On a GPU, a step of the whole stack is recorded and replayed.
 """
 
 import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_flatten, tree_map
 
 from depthmup.model import Model, batches_at, resolved
 from depthmup.records import Record, Status, Trial
 from depthmup.training.built_in.data_and_weights import stream
+from depthmup.training.cuda_graphs import WARM_UP, NotReplayable, Recorder, replayed, warn_of
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.trial import check_loss, moved, planned, prepared, seeded
+from depthmup.training.readings import Readings
+from depthmup.training.trial import check_loss, moved, negative, planned, prepared, seeded
 
 Tensors: TypeAlias = dict[str, Tensor]
 """By name, each (M, ...)."""
@@ -31,54 +35,80 @@ def run_together(
     model: Model,
     *,
     device: str = "cpu",
+    record: Recorder | None = None,
     on_progress: Callable[[float], None] = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in rate and seed alone; records as ``run_trial``'s, to rounding.
 
     For models without randomness in training, with AdamW or Muon. A member that diverged stays in
-    the stack, where it does not affect the others.
+    the stack, where it does not affect the others. ``record`` makes the replay of a step, where the
+    model's step can be recorded.
     """
-    own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
         raise ValueError("Expected trials that differ in learning rate and seed alone.")
-    stack = _stacked(trials, model, device)
+    told = dict.fromkeys(trials, -1)
 
-    def cost(weights: Tensors, buffers: Tensors, batch: Any) -> tuple[Tensor, Tensors]:
-        """The loss of one member, and its buffers after the forward pass."""
-        inputs, targets = batch
-        # The call writes into this mapping what becomes of a buffer, even one that is replaced.
-        state = {**weights, **buffers}
-        loss: Tensor = own.loss(_called(stack.network, state, inputs), targets)
-        return loss, {name: state[name].detach() for name in buffers}
+    def tell(trial: Trial, step: int, loss: float) -> None:
+        if step > told[trial]:
+            told[trial] = step
+            on_loss(trial, step, loss)
 
-    generators = {trial.seed: stream(trial.seed, "batches") for trial in trials}
-    draw, losses = batches_at(own, trials[0].size), [array("f") for _ in trials]
+    try:
+        records = _trained(trials, model, torch.device(device), record, on_progress, tell)
+    except NotReplayable as reason:
+        # From the start, as recording may have changed what the model keeps outside of tensors.
+        warn_of(reason)
+        records = _trained(trials, model, torch.device(device), None, on_progress, tell)
+    yield from records
+
+
+def _trained(
+    trials: Sequence[Trial],
+    model: Model,
+    where: torch.device,
+    record: Recorder | None,
+    on_progress: Callable[[float], None],
+    on_loss: Callable[[Trial, int, float], None],
+) -> list[Record[Trial]]:
+    steps = trials[0].steps
+    losses = [array("f") for _ in trials]
     limits, ended = [math.inf] * len(trials), [Status.FINISHED] * len(trials)
-    for step in range(trials[0].steps):
-        drawn = {seed: draw(generator) for seed, generator in generators.items()}
-        batch = moved(_side_by_side([tuple(drawn[trial.seed]) for trial in trials]), device)
-        dimensions = (0, 0, _dimensions(batch))
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels know no members
-            of_members, stack.buffers = _mapped(cost, dimensions)(
-                stack.weights, stack.buffers, batch
-            )
-        for member, value in enumerate(of_members.tolist()):
-            if step == 0 or value < 0:
-                check_loss(of_members[member])
-            if step == 0:
-                limits[member] = EXPLODED * value
-            if ended[member] is Status.FINISHED and not value <= limits[member] < math.inf:
-                ended[member] = Status.DIVERGED if step else Status.FAILED
-            if ended[member] is Status.FINISHED:
-                losses[member].append(value)
-                on_loss(trials[member], step, value)
-        if Status.FINISHED not in ended:
-            break
-        stack.step(of_members.sum(), (step + 0.5) / trials[0].steps)
-        on_progress((step + 1) / trials[0].steps)
-    for trial, status, curve in zip(trials, ended, losses, strict=True):
-        yield Record(cell=trial, status=status, losses=curve)
+    # Captures belong to the current device, which is the first by default.
+    with torch.cuda.device(where) if where.type == "cuda" else nullcontext():
+        stack = _stacked(trials, model, where)
+        play: Callable[[], object] = stack
+        generators = {trial.seed: stream(trial.seed, "batches") for trial in trials}
+        draw = batches_at(resolved(model), trials[0].size)
+        readings = Readings(len(trials), steps=steps, device=where)
+        for step in range(steps):
+            drawn = {seed: draw(generator) for seed, generator in generators.items()}
+            batch = _side_by_side([tuple(drawn[trial.seed]) for trial in trials])
+            if not stack.take(batch):
+                play = stack  # what was recorded is of batches of another shape
+            if record and step == WARM_UP:
+                stack.check_fixed()
+                play = replayed(stack, stack.state, record)
+            else:
+                play()
+            for at, values in readings(step, stack.losses):
+                for member, value in enumerate(values):
+                    if value < 0:
+                        raise negative(value)
+                    if at == 0:
+                        limits[member] = EXPLODED * value
+                    if ended[member] is Status.FINISHED and not value <= limits[member] < math.inf:
+                        ended[member] = Status.DIVERGED if at else Status.FAILED
+                    if ended[member] is Status.FINISHED:
+                        losses[member].append(value)
+                        on_loss(trials[member], at, value)
+            if Status.FINISHED not in ended:
+                break
+            on_progress((step + 1) / steps)
+    return [
+        Record(cell=trial, status=status, losses=curve)
+        for trial, status, curve in zip(trials, ended, losses, strict=True)
+    ]
 
 
 def _mapped(cost: Callable[..., Any], dimensions: tuple[Any, ...]) -> Callable[..., Any]:
@@ -107,6 +137,16 @@ def _called(network: nn.Module, state: Tensors, inputs: Any) -> Any:
     return functional_call(network, state, (inputs,) if isinstance(inputs, Tensor) else inputs)
 
 
+def _plain(network: nn.Module) -> dict[str, Any]:
+    """The numbers and texts that modules keep beside their tensors, such as counters, by name."""
+    return {
+        f"{name}.{key}".lstrip("."): value
+        for name, module in network.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, int | float | str | None)
+    }
+
+
 def _side_by_side(things: Sequence[Any]) -> Any:
     """Tensors of all members stacked, wherever they lie in tuples, lists and mappings."""
     first = things[0]
@@ -119,41 +159,112 @@ def _side_by_side(things: Sequence[Any]) -> Any:
     return first
 
 
-def _dimensions(batch: Any) -> Any:
-    """Along which dimension members lie, in the shape of a batch: 0 of tensors, None of others."""
-    if isinstance(batch, Mapping):
-        return {key: _dimensions(value) for key, value in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_dimensions(value) for value in batch)
-    return 0 if isinstance(batch, Tensor) else None
+def _dimension(leaf: Any) -> int | None:
+    """Along which dimension of a batch's leaf the members lie."""
+    return 0 if isinstance(leaf, Tensor) else None
+
+
+def _interchangeable(one: Any, other: Any) -> bool:
+    """Whether a recorded step may find the other in place of one, a tensor's values copied."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype
+    plain = isinstance(one, bool | int | float | str)
+    return one is other or (plain and type(one) is type(other) and bool(one == other))
 
 
 @dataclass(kw_only=True)
 class _Stack:
-    """The members of a stack: one network that computes, and the state and updates of all.
+    """The members of a stack, and a training step of all of them, which touches fixed memory.
 
-    ``rate`` is the schedule that all share. ``clip`` is the norm to which each member's gradients
-    are clipped, and ``folded`` the multipliers that weights carry, as in ``clip_grad_norm_``.
+    ``factors`` are those of the learning rate, at every step. ``clip`` is the norm to which each
+    member's gradients are clipped, and ``folded`` the multipliers that weights carry, as in
+    ``clip_grad_norm_``.
     """
 
     network: nn.Module
+    loss: Callable[[Any, Any], Tensor]
     weights: Tensors
     buffers: Tensors
-    updates: list["_AdamW | _Muon"]
-    rate: Callable[[float], float]
+    updates: dict[str, "_AdamW | _Muon"]
+    factors: Tensor  # (steps,)
     clip: float | None
     folded: Mapping[str, float]
+    done: Tensor  # (1,), the number of steps taken
+    losses: Tensor  # (M,), of the last step
+    batch: Any = None
+    moving: tuple[str, ...] | None = None
+    """Weights that the loss depends on; the others stay as they are."""
+    unfixed: str = ""
+    """A part of the model that a recorded step would not change as the step does."""
 
-    def step(self, loss: Tensor, fraction: float) -> None:
+    @property
+    def state(self) -> list[Tensor]:
+        """What a step changes."""
+        of_updates = [tensor for update in self.updates.values() for tensor in update.state]
+        of_members = [*self.weights.values(), *self.buffers.values()]
+        return [*of_members, *of_updates, self.done, self.losses]
+
+    def take(self, batch: Any) -> bool:
+        """The batch of the next step; whether it went into the memory of the last one."""
+        (here, shape), (new, other) = tree_flatten(self.batch), tree_flatten(batch)
+        if shape != other or not all(map(_interchangeable, here, new)):
+            self.batch = moved(batch, str(self.losses.device))
+            return False
+        for old, values in zip(here, new, strict=True):
+            if isinstance(old, Tensor):
+                old.copy_(values)
+        return True
+
+    def __call__(self) -> None:
         """Move all weights by the gradient of the members' summed loss."""
         for weight in self.weights.values():
             weight.grad = None
-        loss.backward()
+        before = _plain(self.network) if self.moving is None else {}
+        over_members = _mapped(self._cost, (0, 0, tree_map(_dimension, self.batch)))
+        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels know no members
+            losses, buffers = over_members(self.weights, self.buffers, self.batch)
+        if self.moving is None:
+            check_loss(losses[0])
+            after = _plain(self.network)
+            self.unfixed = next((k for k in after if before.get(k) != after[k]), self.unfixed)
+        losses.sum().backward()
+        self.losses.copy_(losses.detach())
+        for name, value in buffers.items():
+            self._keep(name, value)
+        moving = tuple(name for name, w in self.weights.items() if w.grad is not None)
+        if self.moving not in (None, moving):
+            raise ValueError(
+                "Expected a loss that depends on the same weights at every step. Train these "
+                "trials one by one: engine='reference'."
+            )
+        self.moving = moving
         if self.clip is not None:
             self._clip(self.clip)
-        factor = self.rate(fraction)
-        for update in self.updates:
-            update(factor)
+        factor = self.factors.index_select(0, self.done)
+        for name in moving:
+            if name in self.updates:
+                self.updates[name](factor, self.done)
+        self.done.add_(1)
+
+    def check_fixed(self) -> None:
+        """Refuse to record a step that changes more than the contents of tensors."""
+        if self.unfixed:
+            raise NotReplayable(f"every step replaces {self.unfixed} of the model")
+
+    def _cost(self, weights: Tensors, buffers: Tensors, batch: Any) -> tuple[Tensor, Tensors]:
+        """The loss of one member, and its buffers after the forward pass."""
+        inputs, targets = batch
+        # The call writes into this mapping what becomes of a buffer, even one that is replaced.
+        state = {**weights, **buffers}
+        loss = self.loss(_called(self.network, state, inputs), targets)
+        return loss, {name: state[name].detach() for name in buffers}
+
+    def _keep(self, name: str, value: Tensor) -> None:
+        own = self.buffers[name]
+        if not _interchangeable(own, value):
+            self.buffers[name], self.unfixed = value, name
+        elif own.data_ptr() != value.data_ptr():
+            own.copy_(value)
 
     @torch.no_grad()
     def _clip(self, largest: float) -> None:
@@ -169,7 +280,7 @@ class _Stack:
                 weight.grad.mul_(scale.view(-1, *[1] * (weight.dim() - 1)))
 
 
-def _stacked(trials: Sequence[Trial], model: Model, device: str) -> _Stack:
+def _stacked(trials: Sequence[Trial], model: Model, device: torch.device) -> _Stack:
     if resolved(model).whole:
         raise ValueError(
             "Expected a model without a training loop of its own: a stack has the library's. "
@@ -185,14 +296,18 @@ def _stacked(trials: Sequence[Trial], model: Model, device: str) -> _Stack:
     weights = _state_of([dict(network.named_parameters()) for network in members])
     for name, weight in weights.items():
         weight.requires_grad_(members[0].get_parameter(name).requires_grad)
+    steps = trials[0].steps
     return _Stack(
         network=members[0],
+        loss=resolved(model).loss,
         weights=weights,
         buffers=_state_of([dict(network.named_buffers()) for network in members]),
-        updates=_updates(weights, members, optimizers),
-        rate=rate,
+        updates=_updates(weights, members, optimizers, steps),
+        factors=torch.tensor([rate((step + 0.5) / steps) for step in range(steps)], device=device),
         clip=clip,
         folded={p.name: p.folded for p in plan.prescriptions},
+        done=torch.zeros(1, dtype=torch.long, device=device),
+        losses=torch.zeros(len(trials), device=device),
     )
 
 
@@ -204,7 +319,8 @@ def _updates(
     weights: Tensors,
     members: Sequence[nn.Module],
     optimizers: Sequence[Sequence[torch.optim.Optimizer]],
-) -> list["_AdamW | _Muon"]:
+    steps: int,
+) -> dict[str, "_AdamW | _Muon"]:
     """One update for each weight, the same as by each member's own optimizer."""
     names = {id(p): name for model in members for name, p in model.named_parameters()}
     rates: dict[str, list[float]] = {}
@@ -216,16 +332,18 @@ def _updates(
                 for parameter in group["params"]:
                     name = names[id(parameter)]
                     rates.setdefault(name, []).append(group["lr"])
-                    updates.setdefault(name, kind(weight=weights[name], group=group))
+                    if name not in updates:
+                        updates[name] = kind(weight=weights[name], group=group, steps=steps)
     for name, update in updates.items():
         own = torch.tensor(rates[name], device=weights[name].device)
         update.rates = own.view(-1, *[1] * (weights[name].dim() - 1))
-    return list(updates.values())
+    return updates
 
 
 def _kind(
     optimizer: torch.optim.Optimizer, group: Mapping[str, Any]
 ) -> "type[_AdamW] | type[_Muon]":
+    kinds: dict[type, type[_AdamW] | type[_Muon]]
     kinds = {torch.optim.AdamW: _AdamW, torch.optim.Muon: _Muon}
     if type(optimizer) not in kinds:
         raise ValueError(
@@ -246,27 +364,33 @@ class _AdamW:
 
     weight: Tensor
     group: Mapping[str, Any]
+    steps: InitVar[int]
     rates: Tensor = field(init=False)
-    state: tuple[Tensor, Tensor] | None = None
-    steps: int = 0
+    state: list[Tensor] = field(init=False)
+    corrections: list[Tensor] = field(init=False)
+    """1 - beta^t of both averages, at every step, (steps, 1)."""
+
+    def __post_init__(self, steps: int) -> None:
+        self.state = [torch.zeros_like(self.weight.detach()) for _ in range(2)]
+        self.corrections = [
+            torch.tensor([1 - beta**t for t in range(1, steps + 1)], device=self.weight.device)
+            for beta in self.group["betas"]
+        ]
 
     @torch.no_grad()
-    def __call__(self, factor: float) -> None:
+    def __call__(self, factor: Tensor, done: Tensor) -> None:
         gradient, group = self.weight.grad, self.group
-        if gradient is None:  # a weight that the loss does not depend on stays as it is
-            return
-        if self.state is None:
-            self.state = (torch.zeros_like(gradient), torch.zeros_like(gradient))
+        assert gradient is not None
         (first, second), (beta1, beta2) = self.state, group["betas"]
-        self.steps += 1
+        of_first, of_second = (table.index_select(0, done) for table in self.corrections)
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         # In torch's order: epsilon is added to the root of the corrected average.
-        size = (second / (1 - beta2**self.steps)).sqrt_().add_(group["eps"])
-        step = first.div(size).div_(1 - beta1**self.steps)
+        size = (second / of_second).sqrt_().add_(group["eps"])
+        step = first.div(size).div_(of_first)
         if group["weight_decay"]:
             step.add_(self.weight, alpha=group["weight_decay"])
-        self.weight.addcmul_(step, self.rates, value=-factor)
+        self.weight.addcmul_(step, self.rates * factor, value=-1)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -275,19 +399,20 @@ class _Muon:
 
     weight: Tensor
     group: Mapping[str, Any]
+    steps: InitVar[int]
     rates: Tensor = field(init=False)
-    momentum: Tensor | None = None
+    state: list[Tensor] = field(init=False)
+
+    def __post_init__(self, steps: int) -> None:
+        self.state = [torch.zeros_like(self.weight.detach())]
 
     @torch.no_grad()
-    def __call__(self, factor: float) -> None:
-        gradient, group = self.weight.grad, self.group
-        if gradient is None:  # a weight that the loss does not depend on stays as it is
-            return
-        if self.momentum is None:
-            self.momentum = torch.zeros_like(gradient)
-        self.momentum.lerp_(gradient, 1 - group["momentum"])
-        ahead = gradient.lerp(self.momentum, group["momentum"]) if group["nesterov"] else None
-        step = orthogonalized(self.momentum if ahead is None else ahead, group)
+    def __call__(self, factor: Tensor, done: Tensor) -> None:
+        gradient, group, (momentum,) = self.weight.grad, self.group, self.state
+        assert gradient is not None
+        momentum.lerp_(gradient, 1 - group["momentum"])
+        ahead = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
+        step, rates = orthogonalized(ahead, group), self.rates * factor
         rows, columns = gradient.shape[-2:]
         scale = (
             0.2 * math.sqrt(max(rows, columns))
@@ -295,8 +420,8 @@ class _Muon:
             else math.sqrt(max(1.0, rows / columns))
         )
         if group["weight_decay"]:
-            self.weight.mul_(1 - factor * group["weight_decay"] * self.rates)
-        self.weight.addcmul_(step, self.rates, value=-factor * scale)
+            self.weight.mul_(1 - group["weight_decay"] * rates)
+        self.weight.addcmul_(step, rates, value=-scale)
 
 
 def orthogonalized(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:

@@ -79,7 +79,7 @@ def run_trial(
                 if not math.isfinite(value):
                     return Record(cell=trial, status=Status.FAILED, losses=losses)
             if value < 0:
-                check_loss(loss)
+                raise negative(value)
             if not value <= limit:  # also true of NaN
                 return Record(cell=trial, status=Status.DIVERGED, losses=losses)
             losses.append(value)
@@ -197,10 +197,15 @@ def check_loss(loss: Any) -> None:
             "with torch from the model's outputs, without detach() or item()."
         )
     if loss < 0:
-        raise ValueError(
-            f"Expected a loss that is never negative; got {loss.item():.4g}. Curves are compared "
-            "by the logarithm of the loss: add its lower bound."
-        )
+        raise negative(loss.item())
+
+
+def negative(loss: float) -> ValueError:
+    """Of a loss that has no logarithm."""
+    return ValueError(
+        f"Expected losses that are never negative; got {loss:.4g}. Curves are compared by the "
+        "logarithm of the loss: add its lower bound."
+    )
 
 
 def _judged(trial: Trial, given: Any) -> Record[Trial]:
@@ -227,10 +232,7 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
             f" got {len(losses)}. Where training diverged, let the last one be NaN."
         )
     if losses and min(losses) < 0:
-        raise ValueError(
-            f"Expected losses that are never negative; got {min(losses):.4g}. Curves are compared "
-            "by the logarithm of the loss: add its lower bound."
-        )
+        raise negative(min(losses))
     return Record(cell=trial, status=Status.FINISHED, losses=losses)
 
 
