@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup import limits
-from depthmup.limits.methods import Backward, Nonlinear, State, pairs_among, solve_nonlinear
+from depthmup.limits.methods import Backward, Nonlinear, pairs_among, solve_nonlinear
 from depthmup.rules import Exponent
 from depthmup.statistics import Array
 
@@ -68,28 +68,22 @@ def printed_nonlinear(
         tol=tol,
         history=history,
     )
-    return solve_nonlinear(asked, Printed)
+    return solve_nonlinear(asked, PrintedBackward)
 
 
 class PrintedBackward(Backward):
     """The backward equation as printed."""
 
-    def __init__(self, state: State, rows: slice, t: int) -> None:
-        super().__init__(state, rows, t)
-        known = state.phi.single(np.einsum("pii->pi", state.x[self.old])).mean_slope
+    def __init__(self, network: Nonlinear, rows: slice, t: int) -> None:
+        super().__init__(network, rows, t)
+        known = network.phi.single(np.einsum("pii->pi", network.x[self.old])).mean_slope
         self.slope = self.v1 - self.single.mean_slope[..., None] * known[:, None, :]
-        self.known_square = np.einsum("pii->pi", state.d[self.old])[:, None, :]
+        self.known_square = np.einsum("pii->pi", network.d[self.old])[:, None, :]
 
     def noises(self, where: slice, cov: Array, among: Array) -> tuple[Array, Array]:
-        phi, square = self.state.phi, np.einsum("pbb->pb", among)
+        phi, square = self.network.phi, np.einsum("pbb->pb", among)
         pair = phi.pair(square[..., None], cov, self.known_square[where])
         return pair.k0, pairs_among(phi, among)[0]
 
     def curvature(self, where: slice, g10: Array, cov: Array, own: Array) -> tuple[Array, Array]:
         return np.zeros_like(g10), np.zeros_like(own)
-
-
-class Printed(Nonlinear):
-    """Training by Definition E.1 as printed."""
-
-    backward = PrintedBackward

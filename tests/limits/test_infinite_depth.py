@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.methods.continuum import solve_at
+from depthmup.limits.methods.continuum import Continuum
 from depthmup.limits.numerics.chebyshev import rule
 from depthmup.limits.numerics.volterra import solve_volterra
+from depthmup.limits.training import train
 
 # Values of an independent implementation, to all digits printed.
 F_INF = [0, -0.6795704571148, -0.2179262044953, -0.3065446416231, 0.3367908883078]
@@ -79,7 +80,7 @@ def test_the_ode_by_an_ode_solver(reference):
 def test_chebyshev_error_falls_spectrally(reference):
     asked = limits.problem(reference, depth=math.inf, lr=1.0)
     degrees = [4, 6, 8, 10, 12]
-    errors = [np.abs(outputs(solve_at(asked, rule(n))) - F_INF).max() for n in degrees]
+    errors = [np.abs(outputs(train(Continuum(asked, rule(n)))) - F_INF).max() for n in degrees]
     # Measured elsewhere: 1.5e-4, 4.7e-7, 5.9e-9, 4.2e-11, 2.1e-12: a factor of 80 per two nodes.
     assert np.allclose(
         np.log10(errors), np.log10([1.5e-4, 4.7e-7, 5.9e-9, 4.2e-11, 2.1e-12]), atol=0.1
@@ -98,9 +99,9 @@ def test_the_error_estimate_bounds_the_error(make_steps, seed):
     }
     steps = make_steps(seed, count=5, batch=2)
     asked = limits.problem(steps, depth=math.inf, **options)
-    exact = outputs(solve_at(asked, rule(60)))
+    exact = outputs(train(Continuum(asked, rule(60))))
     for degree in (6, 10, 14):
-        coarse = solve_at(asked, rule(degree))
+        coarse = train(Continuum(asked, rule(degree)))
         error = np.abs(outputs(coarse) - exact).max()
         if coarse.error_estimate > 0.1:  # nothing is resolved, and it says so
             continue

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.methods import extrapolated, particles
+from depthmup.limits.methods import particles
 from depthmup.limits.training import train
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
@@ -213,7 +213,7 @@ def test_sizes_at_infinite_depth_are_extrapolated_as_outputs_are(reference, monk
     few = limits.Particles(count=1024, populations=2)
     sizes = []
     for layers in ((4, 8, 16), (8, 16, 32), (16, 32, 64)):
-        monkeypatch.setattr(extrapolated, "_LAYERS", layers)
+        monkeypatch.setattr(particles, "_LAYERS", layers)
         options = {"activation": "tanh", "lr": 0.5, "particles": few} | COMPLETEP
         s = flat.sign_sgd(reference[:3], depth=math.inf, **options)
         sizes.append(np.array([rms[:: (len(rms) - 1) // 8, 0] for rms in s.rms])[1:, 1:])

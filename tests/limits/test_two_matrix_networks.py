@@ -108,13 +108,13 @@ def test_vector_outputs_and_minibatches_agree(
 class WithoutProjection(sampled.Blocks):
     """A norm that divides the gradient and does not take out its part along x."""
 
-    def block_down(self, i, step):
-        super().block_down(i, step)
-        size = self.sizes(self.cov[i, step.every, step.every])[step.new]
-        own = np.arange(step.n, step.size)
-        along = (self.e[i, step.new] * self.new_h[i]) @ self.weights / size**2
+    def block_down(self, i):
+        super().block_down(i)
+        size = self.sizes(self.cov[i, self.every, self.every])[self.new]
+        _, own = self.own
+        along = (self.e[i, self.new] * self.new_h[i]) @ self.weights / size**2
         self.n[i, own, own] += self.c * self.problem.branch.width_ratio * along
-        self.back_through(i, step)
+        self.back_through(i)
 
 
 class WithoutResponses(sampled.Blocks):
@@ -132,15 +132,15 @@ class WithoutKinks(sampled.Blocks):
         shape = (self.depth, len(self.u), len(self.u), self.u.shape[1])
         self.h_u, self.h_v, self.e_u, self.e_v = (np.zeros(shape) for _ in range(4))
 
-    def response_of_phi(self, i, step, field):
-        n, slope = step.n, self.activation.slope(self.new_h[i][0])
+    def response_of_phi(self, i, field):
+        n, slope = self.old.stop, self.activation.slope(self.new_h[i][0])
         self.h_v[i, n, :n] = np.einsum("s,sup->up", field[0], self.e_v[i, :n, :n])
         self.h_u[i, n, :n] = np.einsum("s,sup->up", field[0], self.e_u[i, :n, :n])
         self.h_u[i, n, n] = 1.0
         return ((slope * self.h_v[i, n, :n]) @ self.weights)[None]
 
-    def response_of_e(self, i, step, field, v):
-        n, every = step.n, step.every
+    def response_of_e(self, i, field, v):
+        n, every = self.old.stop, self.every
         slopes = self.slopes[i]
         slopes[n] = self.activation.slope(self.new_h[i][0])
         for to_h, to_e in ((self.h_u, self.e_u), (self.h_v, self.e_v)):

@@ -87,10 +87,7 @@ class Sobol(Neurons):
             )
         weights = np.full(self.points, 1.0 / self.points)
         for child in np.random.SeedSequence(self.seed).spawn(self.scrambles):
-            sequence = qmc.Sobol(dimension, rng=np.random.default_rng(child))
-            uniform = sequence.random(self.points)
-            # A scrambled point can be 0 in 53 bits, whose quantile is infinite.
-            yield special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)), weights
+            yield gaussian_sobol(dimension, self.points, np.random.default_rng(child)), weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +175,13 @@ class Particles(Averages):
 
     def seeds(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.seed).spawn(self.populations)
+
+
+def gaussian_sobol(dimension: int, count: int, rng: np.random.Generator) -> Array:
+    """Scrambled Sobol points of a standard Gaussian: (count, dimension)."""
+    uniform = qmc.Sobol(dimension, rng=rng).random(count)
+    # A scrambled point can be 0 in 53 bits, whose quantile is infinite.
+    return np.asarray(special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)))
 
 
 def require_memory(size: float, advice: str) -> None:

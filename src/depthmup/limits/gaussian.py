@@ -413,22 +413,6 @@ def uncentred(phi: Activation) -> Activation:
     return replace(phi, pair=pair, single=single)
 
 
-@dataclass(frozen=True)
-class Expansion:
-    """k0 and V1 to first order around pairs that have been computed, the second variance fixed."""
-
-    pair: Pair
-    a: Array
-    b: Array
-
-    def at(self, a: Array, b: Array, where: slice) -> tuple[Array, Array]:
-        """(k0, V1) at nearby variances and covariances, for the depths ``where``."""
-        # Half of a's change: k11 and k31 are 2 dk0/dA and 2 dV1/dA.
-        p, da, db = self.pair, 0.5 * (a - self.a[where]), b - self.b[where]
-        k0 = p.k0[where] + p.v1[where] * db + p.k11[where] * da
-        return k0, p.v1[where] + p.k2[where] * db + p.k31[where] * da
-
-
 def resolve(activation: str | Activation) -> Activation:
     """An activation by name, or as given.
 

@@ -100,6 +100,12 @@ class Problem:
         return self.steps[0].loss.shape[1]
 
     @property
+    def inputs(self) -> Float[Array, "_ d_in"]:
+        """Of all training vectors, then those held out."""
+        held_out = () if self.held_out is None else (self.held_out,)
+        return np.concatenate([*(step.inputs for step in self.steps), *held_out])
+
+    @property
     def layers(self) -> int:
         """The depth, where it is finite."""
         return int(self.depth)

@@ -10,7 +10,7 @@
                    linear       infinite         ``methods.continuum``          below it
                    nonlinear    infinite         ``methods.nonlinear``          below it
     signSGD        any          finite           ``methods.particles``          sampled
-                                infinite         ``methods.extrapolated``       sampled
+                                infinite         ``methods.particles``          sampled
 
 At infinite depth and alpha < 1 preactivations move by order L^-1/2, so that W1 is linearized. A
 linear network with two matrices is then one with a single matrix and the learning rate
@@ -30,11 +30,10 @@ from depthmup.limits.averages import Averages, Neurons, Particles, Quadratic, So
 from depthmup.limits.gaussian import uncentred
 from depthmup.limits.methods.blocks import solve_blocks
 from depthmup.limits.methods.continuum import solve_continuum
-from depthmup.limits.methods.extrapolated import solve_extrapolated
 from depthmup.limits.methods.layers import solve_layers
 from depthmup.limits.methods.mean_ode import solve_mean_ode
 from depthmup.limits.methods.nonlinear import solve_nonlinear
-from depthmup.limits.methods.particles import solve_particles
+from depthmup.limits.methods.particles import solve_extrapolated, solve_particles
 from depthmup.limits.methods.two_matrix_layers import solve_two_matrix_layers
 from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import Solution

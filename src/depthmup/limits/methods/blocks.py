@@ -27,14 +27,11 @@ N_rr gets the projection ``- c rho E[e_r h_r] / |x_r|^2``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from depthmup.limits.averages import Neurons, require_memory
-from depthmup.limits.numerics.factors import appended, stein
+from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Array
@@ -46,33 +43,6 @@ def solve_blocks(problem: Problem, neurons: Neurons) -> Solution:
     fields = problem.vectors + (problem.held_out is not None) + problem.remembered
     solutions = [train(Blocks(problem, *sample)) for sample in neurons.samples(fields)]
     return combined(solutions, neurons, "Pass neurons with more points, or a larger tol.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """One pass of new vectors n..size-1: how far updates moved W1 and W2, what decay left of them.
-
-    ``first``, ``second`` (n,); ``left``, ``left_second`` (size,), for old vectors as of their time.
-    """
-
-    n: int
-    size: int
-    first: Array
-    second: Array
-    left: Array
-    left_second: Array
-
-    @property
-    def old(self) -> slice:
-        return slice(self.n)
-
-    @property
-    def new(self) -> slice:
-        return slice(self.n, self.size)
-
-    @property
-    def every(self) -> slice:
-        return slice(self.size)
 
 
 class Blocks(Method):
@@ -135,22 +105,21 @@ class Blocks(Method):
             history=self.history(self.problem.vectors) if history else None,
         )
 
-    def step(self, t: int, n: int, size: int) -> _Step:
-        """What a pass of new vectors needs to know of the matrices' pasts."""
+    def begin(self, t: int, n: int, size: int) -> None:
+        """Set out on a pass of the new vectors n to size - 1."""
+        self.old, self.new, self.every = slice(n), slice(n, size), slice(size)
+        # The entries of new vectors against themselves, in rows of (new, every).
+        self.own = np.arange(size - n), np.arange(n, size)
+        # How far updates moved W1 and W2, and what decay left of both at every vector's time.
+        self.first = self.kick * self.problem.hidden[t, :n]
+        self.second = self.kick * self.problem.second[t, :n]
         at = np.append(self.times[:n], np.full(size - n, t))
-        return _Step(
-            n=n,
-            size=size,
-            first=self.kick * self.problem.hidden[t, :n],
-            second=self.kick * self.problem.second[t, :n],
-            left=self.problem.remains[at],
-            left_second=self.problem.second_remains[at],
-        )
+        self.left, self.left_second = self.problem.remains[at], self.problem.second_remains[at]
 
     def rise(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
         """The outputs (rows, d_out) of new vectors, numbered from n, and |x|^2 at every depth."""
-        step = self.step(t, n, n + len(inputs))
-        old, new, every = step.old, step.new, step.every
+        self.begin(t, n, n + len(inputs))
+        old, new, every = self.old, self.new, self.every
         self.xi[new] = inputs
         # New vectors act on nothing before their way back: with zeros in their rows of Q and S,
         # every product below can be taken of whole leading blocks.
@@ -162,68 +131,68 @@ class Blocks(Method):
         shape = (self.depth, len(inputs), self.u.shape[1])
         self.new_u, self.new_h, self.new_phi = (np.empty(shape) for _ in range(3))
         for i in range(self.depth):
-            self.block_up(i, step)
-        back = self.covariance(self.depth, step.size)
+            self.block_up(i)
+        back = self.covariance(self.depth)
         read = self.problem.readout[t, :n] * self.cov[-1, new, old]
         outputs = (back[new, old] - read) @ self.chi[old]
         return outputs, np.einsum("lbb->lb", self.cov[:, new, new])
 
-    def block_up(self, i: int, step: _Step) -> None:
+    def block_up(self, i: int) -> None:
         """New vectors through block i: their neurons, and rows of M, P and R."""
-        old, new, every = step.old, step.new, step.every
-        back = self.covariance(i, step.size)
+        old, new, every = self.old, self.new, self.every
+        back = self.covariance(i)
         cov = self.cov[i, every, every]
         size_x = self.sizes(cov)
-        scale = step.left / size_x
+        scale = self.left / size_x
         self.lower_u[i, every, every] = appended(
             self.lower_u[i, old, old], cov * np.outer(scale, scale)
         )
         field = self.feedback(back[new, old]) * np.outer(scale[new], scale[old])
-        field -= step.first * cov[new, old] / np.outer(size_x[new], size_x[old])
+        field -= self.first * cov[new, old] / np.outer(size_x[new], size_x[old])
         self.new_u[i] = self.lower_u[i, new, every] @ self.u[every]
         self.new_h[i] = self.new_u[i] + field @ self.e[i, old]
         self.new_phi[i] = phi = self.activation.function(self.new_h[i])
         weighted = phi * self.weights
         moment = np.concatenate([weighted @ self.phi[i, old].T, weighted @ phi.T], axis=1)
-        left = step.left_second
-        response = self.response_of_phi(i, step, field) * np.outer(left[new], left[old])
-        second = self.problem.branch.width_ratio * step.second
+        left = self.left_second
+        response = self.response_of_phi(i, field) * np.outer(left[new], left[old])
+        second = self.problem.branch.width_ratio * self.second
         self.m[i, new, old] = self.c * (response - second * moment[:, old])
         noise = self.c**2 * moment * np.outer(left[new], left)
         self.noise_x[i, new, every], self.noise_x[i, every, new] = noise, noise.T
-        self.through(i, step)
+        self.through(i)
 
-    def response_of_phi(self, i: int, step: _Step, field: Array) -> Array:
+    def response_of_phi(self, i: int, field: Array) -> Array:
         """E dphi(h_r)/dv_s of new vectors to old ones, (rows, n), by Stein's lemma."""
         # E[phi(u) z_v] is zero exactly: subtracting it leaves its noise out.
         excess = self.new_phi[i] - self.activation.function(self.new_u[i])
-        moments = (excess * self.weights) @ self.v[step.old].T
-        return stein(moments, self.lower_v[i, step.old, step.old])
+        moments = (excess * self.weights) @ self.v[self.old].T
+        return stein(moments, self.lower_v[i, self.old, self.old])
 
     def feedback(self, matrix: Array) -> Array:
         """What one block makes of P (I - QP)^-1 and Q (I - PQ)^-1: G01 and G10."""
         return self.c * matrix
 
-    def covariance(self, i: int, size: int) -> Array:
+    def covariance(self, i: int) -> Array:
         """File <x|x> at depth i; returns P (I - QP)^-1 there."""
-        every, eye = (i, slice(size), slice(size)), np.eye(size)
+        every, eye = (i, self.every, self.every), np.eye(self.every.stop)
         p, q = self.p[every], self.q[every]
         forward = np.linalg.inv(eye - p @ q)
         self.cov[every] = forward @ (self.r[every] + p @ self.s[every] @ p.T) @ forward.T
         # (I - PQ)^-1 P is P (I - QP)^-1.
         return forward @ p
 
-    def through(self, i: int, step: _Step) -> None:
+    def through(self, i: int) -> None:
         """New rows of P and R, from below block i to above it."""
-        every, new = (i, step.every, step.every), step.new
-        p, eye = self.p[every], np.eye(step.size)
+        every, new = (i, self.every, self.every), self.new
+        p, eye = self.p[every], np.eye(self.every.stop)
         carry = np.linalg.inv(eye - p @ self.n[every])
         above = self.m[every] + carry @ p
         sources = carry @ (self.r[every] + p @ self.noise_d[every] @ p.T) @ carry.T
         sources += self.noise_x[every]
-        self.p[i + 1, new, step.every] = above[new]
-        self.r[i + 1, new, step.every] = sources[new]
-        self.r[i + 1, step.every, new] = sources[:, new]
+        self.p[i + 1, new, self.every] = above[new]
+        self.r[i + 1, new, self.every] = sources[new]
+        self.r[i + 1, self.every, new] = sources[:, new]
 
     def sizes(self, cov: Array) -> Array:
         """What x is divided by before the block."""
@@ -232,29 +201,29 @@ class Blocks(Method):
     def down(self, t: int, rows: slice, chi: Array) -> None:
         """The backward pass of a step's vectors: their rows of Q and S, and their neurons' e."""
         self.chi[rows] = chi
-        step = self.step(t, rows.start, rows.stop)
-        old, new, every = step.old, step.new, step.every
+        self.begin(t, rows.start, rows.stop)
+        old, new, every = self.old, self.new, self.every
         chi, readout = self.chi, self.problem.readout[t, old]
         self.q[-1, new, old] = -readout * (chi[new] @ chi[old].T)
         self.s[-1, new, every] = chi[new] @ chi[every].T
         self.s[-1, every, new] = self.s[-1, new, every].T
         for i in range(self.depth - 1, -1, -1):
-            self.block_down(i, step)
+            self.block_down(i)
         require_finite(self.q[:, new], self.e[:, new])
 
-    def block_down(self, i: int, step: _Step) -> None:
+    def block_down(self, i: int) -> None:
         """New vectors back through block i: their neurons, and rows of N, Q and S."""
-        old, new, every, ratio = step.old, step.new, step.every, self.problem.branch.width_ratio
-        above, own = (i + 1, every, every), _own(step)
-        left, left_second = step.left, step.left_second
+        old, new, every, ratio = self.old, self.new, self.every, self.problem.branch.width_ratio
+        above, own = (i + 1, every, every), self.own
+        left, left_second = self.left, self.left_second
         p, q = self.p[above], self.q[above]
-        back = np.linalg.inv(np.eye(step.size) - q @ p)
+        back = np.linalg.inv(np.eye(self.every.stop) - q @ p)
         cov = self.cov_d[above] = back @ (self.s[above] + q @ self.r[above] @ q.T) @ back.T
         self.lower_v[i, every, every] = appended(
             self.lower_v[i, old, old], cov * np.outer(left_second, left_second) / ratio
         )
         field = self.feedback((back @ q)[new]) * np.outer(left_second[new], left_second) / ratio
-        field[:, old] -= step.second * cov[new, old]
+        field[:, old] -= self.second * cov[new, old]
         v = self.lower_v[i, new, every] @ self.v[every]
         h, phi = self.new_h[i], self.new_phi[i]
         g = v + field[:, old] @ self.phi[i, old] + field[own][:, None] * phi
@@ -263,33 +232,28 @@ class Blocks(Method):
         moment = (e * self.weights) @ self.e[i, every].T
         size_x = self.sizes(self.cov[i, every, every])
         scale = left / size_x
-        kick = self.response_of_e(i, step, field, v) * np.outer(scale[new], scale)
-        kick[:, old] -= step.first * moment[:, old] / np.outer(size_x[new], size_x[old])
+        kick = self.response_of_e(i, field, v) * np.outer(scale[new], scale)
+        kick[:, old] -= self.first * moment[:, old] / np.outer(size_x[new], size_x[old])
         if self.problem.branch.rms_norm:
             kick[own] -= (e * h) @ self.weights / size_x[new] ** 2
         self.n[i, new, every] = self.c * ratio * kick
         noise = self.c**2 * ratio * moment * np.outer(scale[new], scale)
         self.noise_d[i, new, every], self.noise_d[i, every, new] = noise, noise.T
-        self.back_through(i, step)
+        self.back_through(i)
 
-    def response_of_e(self, i: int, step: _Step, field: Array, v: Array) -> Array:
+    def response_of_e(self, i: int, field: Array, v: Array) -> Array:
         """E de_r/du_s of new vectors to all, (rows, size), by Stein's lemma."""
         # E[phi'(u) v z_u] is zero exactly: subtracting it leaves its noise out.
-        excess = self.e[i, step.new] - self.activation.slope(self.new_u[i]) * v
-        moments = (excess * self.weights) @ self.u[step.every].T
-        response = stein(moments, self.lower_u[i, step.every, step.every])
-        # Samples of one minibatch do not see each other.
-        itself = response[_own(step)]
-        response[:, step.new] = 0.0
-        response[_own(step)] = itself
-        return response
+        excess = self.e[i, self.new] - self.activation.slope(self.new_u[i]) * v
+        moments = (excess * self.weights) @ self.u[self.every].T
+        return own_only(stein(moments, self.lower_u[i, self.every, self.every]), self.old.stop)
 
-    def back_through(self, i: int, step: _Step) -> None:
+    def back_through(self, i: int) -> None:
         """New rows of Q and S, from above block i to below it."""
-        new, every = step.new, step.every
+        new, every = self.new, self.every
         above, below = (i + 1, every, every), (i, every, every)
         q = self.q[above]
-        carry = np.linalg.inv(np.eye(step.size) - q @ self.m[below])
+        carry = np.linalg.inv(np.eye(self.every.stop) - q @ self.m[below])
         sources = carry @ (self.s[above] + q @ self.noise_x[below] @ q.T) @ carry.T
         sources += self.noise_d[below]
         self.q[i, new, every] = (self.n[below] + carry @ q)[new]
@@ -315,8 +279,3 @@ class Blocks(Method):
             inputs=self.xi[:n],
             chi=self.chi[:n],
         )
-
-
-def _own(step: _Step) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The entries of new vectors against themselves, in rows of (new, every)."""
-    return np.arange(step.size - step.n), np.arange(step.n, step.size)

@@ -59,7 +59,7 @@ def solve_continuum(problem: Problem) -> Solution:
     """Train the continuum, with as many collocation points as the tolerance needs."""
     before = np.inf
     for degree in _DEGREES:
-        solution = solve_at(problem, rule(degree))
+        solution = train(Continuum(problem, rule(degree)))
         error = solution.error_estimate
         if solution.status.kind == "exploded" or error <= problem.tol:
             return solution
@@ -72,11 +72,6 @@ def solve_continuum(problem: Problem) -> Solution:
         "fewer steps: chaotic training amplifies rounding errors too."
     )
     return replace(solution, status=Status(kind="unresolved", message=message))
-
-
-def solve_at(problem: Problem, points: Rule) -> Solution:
-    """Train the continuum at these points, whatever their error."""
-    return train(Continuum(problem, points))
 
 
 class Continuum(Sides):

@@ -74,10 +74,7 @@ def solve_mean_ode(problem: Problem, neurons: Neurons) -> Solution:
 
 def _coordinates(problem: Problem) -> Array:
     """An orthonormal basis (d_in, rank) of what inputs span: U matters in these directions only."""
-    rows = [step.inputs for step in problem.steps]
-    if problem.held_out is not None:
-        rows.append(problem.held_out)
-    _, sizes, basis = np.linalg.svd(np.concatenate(rows), full_matrices=False)
+    _, sizes, basis = np.linalg.svd(problem.inputs, full_matrices=False)
     # A repeated input leaves a singular value of rounding, about 1e-16 of the largest.
     rank = int((sizes > 1e-13 * sizes.max(initial=1e-300)).sum())
     if rank == problem.d_in:

@@ -33,26 +33,64 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-from scipy import special
-from scipy.stats import qmc
 
-from depthmup.limits.averages import Particles, require_memory
-from depthmup.limits.numerics.factors import appended, stein
+from depthmup.limits.averages import Particles, gaussian_sobol, require_memory
+from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, train
 
-Entry = Callable[[Array], Array]
-"""What an update does to every entry of its two factors."""
+_LAYERS = (16, 32, 64)
+"""Depths from which infinite depth is extrapolated."""
 
 
 def solve_particles(problem: Problem, particles: Particles) -> Solution:
     """Train each population; the value is their mean and the error their spread."""
     blocks = OneMatrix if problem.block_depth == 1 else TwoMatrix
     solutions = [train(blocks(problem, particles, seed)) for seed in particles.seeds()]
+    return combined(solutions, particles, "Pass more particles, or a larger tol.")
+
+
+def solve_extrapolated(problem: Problem, particles: Particles) -> Solution:
+    """signSGD of two matrices at infinite depth and alpha = 1, from three finite depths.
+
+    Layers are Euler steps of an entry, a function of U's and V's alone: errors are b/L + c/L^2.
+    """
+    solutions = []
+    for seed in particles.seeds():
+        coarse, middle, fine = (
+            train(TwoMatrix(replace(problem, depth=layers), particles, seed, deterministic=True))
+            for layers in _LAYERS
+        )
+        bad = next((s for s in (coarse, middle, fine) if not s.status.ok), None)
+        if bad is not None:
+            return bad
+        extrapolated = [
+            2 * np.array(f) - m for m, f in zip(middle.outputs, fine.outputs, strict=True)
+        ]
+        before = [2 * np.array(m) - c for c, m in zip(coarse.outputs, middle.outputs, strict=True)]
+        # The next correction is of order 1/L^2: what is left is a third of what it moved.
+        moved = max(float(np.abs(e - b).max()) for e, b in zip(extrapolated, before, strict=True))
+        held_out = None
+        if fine.held_out is not None and middle.held_out is not None:
+            held_out = 2 * fine.held_out - middle.held_out
+        solutions.append(
+            replace(
+                fine,
+                problem=problem,
+                outputs=tuple(extrapolated),
+                held_out=held_out,
+                kernel=2 * fine.kernel - middle.kernel,
+                # Every second depth of the finer one is a depth of the other.
+                positions=middle.positions,
+                rms=tuple(2 * f[::2] - m for m, f in zip(middle.rms, fine.rms, strict=True)),
+                error_estimate=moved,
+            )
+        )
     return combined(solutions, particles, "Pass more particles, or a larger tol.")
 
 
@@ -75,8 +113,8 @@ class Population(Method):
         depth = problem.layers
         super().__init__(problem, np.arange(depth + 1) / depth)
         self.activation, self.depth = problem.activation, depth
-        # What an update does to every entry of its two factors.
-        self.entry: Entry = np.sign if problem.sign else np.positive
+        # An update of this function of every entry of its two factors.
+        self.entry: Callable[[Array], Array] = np.sign if problem.sign else np.positive
         self.c, self.kick = problem.factor, problem.kick
         self.deterministic, self.count = deterministic, particles.count
         # Held-out inputs take turns in one more row.
@@ -92,7 +130,7 @@ class Population(Method):
         self.x, self.d = np.zeros(shape), np.zeros(shape)
         ends = problem.d_in + problem.d_out
         if deterministic:
-            stream = _quasi_random(ends, self.count, self.rng)
+            stream = _orthonormal(gaussian_sobol(ends, self.count, self.rng).T)
             self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
         else:
             fields = blocks * (self.vectors + self.updated)
@@ -110,7 +148,7 @@ class Population(Method):
         self.u, self.v = stream[: problem.d_in], stream[problem.d_in : ends]
         square = blocks, self.vectors, self.vectors
         self.lower_x, self.lower_d = np.zeros(square), np.zeros(square)
-        self.new_h = np.zeros((blocks, 0, self.count))
+        self.e = np.zeros((blocks, self.updated, self.count))
 
     @abstractmethod
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
@@ -133,15 +171,13 @@ class Population(Method):
         """New vectors, numbered from n, through every block; their outputs (rows, d_out)."""
         new = slice(n, n + len(inputs))
         self.x[0, new] = inputs @ self.u
-        self.begin(len(inputs))
+        # Left for the way back.
+        shape = self.depth, len(inputs), self.count
+        self.new_u, self.new_h, self.new_phi = np.zeros((3, *shape))
         for i in range(self.depth):
             self.x[i + 1, new] = self.x[i, new] + self.c * self.rise(i, t, n, self.x[i, new])
         # V^T x is E[nV x] over entries.
         return self.x[-1, new] @ self.v.T / self.count
-
-    def begin(self, rows: int) -> None:
-        """Room for what a pass of new vectors leaves for their way back."""
-        self.new_h = np.zeros((self.depth, rows, self.count))
 
     def down(self, t: int, rows: slice, chi: Array) -> None:
         """The gradients of a minibatch through every block, from the loss back to the input."""
@@ -180,12 +216,6 @@ class Population(Method):
 class OneMatrix(Population):
     """Blocks ``x + c MS(phi(W x))``: ``e`` and ``z`` are of the same particles as x."""
 
-    def __init__(
-        self, problem: Problem, particles: Particles, seed: np.random.SeedSequence
-    ) -> None:
-        super().__init__(problem, particles, seed)
-        self.e = np.zeros((self.depth, self.updated, self.count))
-
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
         """phi(h) - E phi(h) of the new vectors, (rows, J): what block i adds to x, but for c."""
         size = n + len(x)
@@ -206,7 +236,7 @@ class OneMatrix(Population):
         old_e, weights = self.e[i, :n], self.kick * self.problem.hidden[t, :n]
         cov = self.mean(self.e[i, :size], self.e[i, :size])
         back = self.fresh(self.z_d, self.lower_d, i, n, cov)
-        answer = _own_only(self.response(e, self.z_x, self.lower_x, i, size), n)
+        answer = own_only(self.response(e, self.z_x, self.lower_x, i, size), n)
         back = back + answer @ self.x[i, :size]
         return back - (weights * self.mean(e, self.entry(old_e))) @ self.entry(self.x[i, :n])
 
@@ -227,15 +257,12 @@ class TwoMatrix(Population):
     ) -> None:
         super().__init__(problem, particles, seed, deterministic=deterministic)
         self.second, self.ratio = problem.second, problem.branch.width_ratio
-        points = _quasi_random(self.vectors + self.updated, self.count, self.rng)
+        points = gaussian_sobol(self.vectors + self.updated, self.count, self.rng)
+        points = _orthonormal(points.T)
         self.z_u, self.z_v = points[: self.vectors], points[self.vectors :]
-        self.phi, self.e = np.zeros((2, self.depth, self.updated, self.count))
+        self.phi = np.zeros((self.depth, self.updated, self.count))
         square = self.depth, self.vectors, self.vectors
         self.lower_u, self.lower_v = np.zeros(square), np.zeros(square)
-
-    def begin(self, rows: int) -> None:
-        super().begin(rows)
-        self.new_u, self.new_phi = np.zeros((2, self.depth, rows, self.count))
 
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
         """W2 phi(W1 x) of the new vectors, (rows, J): what block i adds to x, but for c."""
@@ -267,7 +294,7 @@ class TwoMatrix(Population):
         v = lower[n:size, :size] @ self.z_v[:size]
         first, second = self.kick * self.problem.hidden[t, :n], self.kick * self.second[t, :n]
         self.phi[i, rows] = self.new_phi[i]
-        answer = _own_only(self.response(d, self.z_x, self.lower_x, i, size), n)
+        answer = own_only(self.response(d, self.z_x, self.lower_x, i, size), n)
         g = v + answer @ self.phi[i, :size] / self.ratio
         g -= (second * self.mean(d, q(above[:n]))) @ q(self.phi[i, :n])
         e = slope(self.new_h[i]) * g
@@ -277,18 +304,9 @@ class TwoMatrix(Population):
         # phi'(u) v is odd in v, so that its answer to u is 0: subtracted for its noise.
         excess = e - slope(self.new_u[i]) * v
         own = stein(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
-        back = back + self.ratio * _own_only(own, n) @ self.x[i, :size]
+        back = back + self.ratio * own_only(own, n) @ self.x[i, :size]
         pull = self.ratio * first * self.mean(e, q(self.e[i, :n]))
         return back - pull @ q(self.x[i, :n])
-
-
-def _own_only(response: Array, n: int) -> Array:
-    """Samples of one minibatch (columns from n on) answer to themselves, not to each other."""
-    rows = np.arange(len(response))
-    own = response[rows, n + rows]
-    response[:, n:] = 0.0
-    response[rows, n + rows] = own
-    return response
 
 
 def _orthonormal(z: Array) -> Array:
@@ -296,10 +314,3 @@ def _orthonormal(z: Array) -> Array:
     z = z - z.mean(axis=1, keepdims=True)
     lower = np.linalg.cholesky(z @ z.T / z.shape[1])
     return np.asarray(np.linalg.solve(lower, z))
-
-
-def _quasi_random(dimension: int, count: int, rng: np.random.Generator) -> Array:
-    """Scrambled Sobol points of a standard Gaussian, made orthonormal: (dimension, count)."""
-    uniform = qmc.Sobol(dimension, rng=rng).random(count)
-    points = special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53))
-    return _orthonormal(points.T)

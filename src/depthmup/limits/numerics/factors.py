@@ -53,6 +53,15 @@ def stein(
     return _solve(lower, moments.T, transposed=True).T
 
 
+def own_only(response: Array, n: int) -> Array:
+    """Samples of one minibatch (columns from n on) answer to themselves, not to each other."""
+    rows = np.arange(len(response))
+    own = response[rows, n + rows]
+    response[:, n:] = 0.0
+    response[rows, n + rows] = own
+    return response
+
+
 def _solve(lower: Array, target: Array, *, transposed: bool) -> Array:
     # The first step has no past, so nothing to solve for.
     if not target.size:
