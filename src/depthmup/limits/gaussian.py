@@ -211,10 +211,13 @@ def _erf() -> Activation:
         slope, zero = 2 / np.sqrt(_PI * p), np.zeros_like(a)
         return Single(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope, zero, zero)
 
-    def derivative(z: Array) -> Array:
-        return 2 / math.sqrt(_PI) * np.exp(-(z**2))
-
-    return Activation(name="erf", pair=pair, single=single, function=special.erf, slope=derivative)
+    return Activation(
+        name="erf",
+        pair=pair,
+        single=single,
+        function=special.erf,
+        slope=lambda z: 2 / math.sqrt(_PI) * np.exp(-(z**2)),
+    )
 
 
 def _damped(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -250,10 +253,9 @@ def _cos() -> Activation:
         slope = -np.expm1(-2 * a) / 2
         return Single(lost**2 / 2, slope, e * lost, np.zeros_like(a), mean, -mean)
 
-    def derivative(z: Array) -> Array:
-        return -np.sin(z)
-
-    return Activation(name="cos", pair=pair, single=single, function=np.cos, slope=derivative)
+    return Activation(
+        name="cos", pair=pair, single=single, function=np.cos, slope=lambda z: -np.sin(z)
+    )
 
 
 def _gap(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -291,14 +293,13 @@ def _relu() -> Activation:
         density = _over(1 / math.sqrt(2 * _PI), deviation)
         return Single(a * vp, half, vp, half, deviation / math.sqrt(2 * _PI), density)
 
-    def positive_part(z: Array) -> Array:
-        return np.maximum(z, 0.0)
-
-    def step(z: Array) -> Array:
-        return np.where(z > 0, 1.0, 0.0)
-
     return Activation(
-        name="relu", pair=pair, single=single, function=positive_part, slope=step, kinked=True
+        name="relu",
+        pair=pair,
+        single=single,
+        function=lambda z: np.maximum(z, 0.0),
+        slope=lambda z: np.where(z > 0, 1.0, 0.0),
+        kinked=True,
     )
 
 

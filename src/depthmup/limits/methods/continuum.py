@@ -27,21 +27,8 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from jaxtyping import Float
 
-from depthmup.limits.methods.sides import (
-    Among,
-    Corner,
-    Feedback,
-    Kept,
-    Kicks,
-    Memory,
-    Pull,
-    Side,
-    Sides,
-    Starts,
-    States,
-)
+from depthmup.limits.methods.sides import Kept, Memory, Pull, Rows, Side, Sides, Starts, States
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
@@ -148,26 +135,19 @@ class Depths(Side):
         neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
         self.tail = max(self.tail, float(neglected.max()))
 
-    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
-        """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C."""
-        n = len(pull)
-        return self.rate * feedback - states[:, :, n : 2 * n] * pull
-
-    def among(
-        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
-    ) -> Among:
-        """Covariances of the new rows with each other, after their sweep."""
-        n = feedback.shape[2]
+    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> Rows:
+        n = pull.shape[-1]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
+        feedback = response @ other.resolvent[::-1, :n, :n]
+        kick = self.rate * feedback - cov * pull  # r P (I - QP)^-1 - k w * C
         echo = response @ other.feedback[::-1, :n, :n]
         half = kick @ cross.transpose(0, 2, 1) + self.rate * cov @ echo.transpose(0, 2, 1)
+        # C' = r C + drive: collocated it is one small system, the same for every pair of rows.
         drive = half + half.transpose(0, 2, 1)
-        # C' = r C + drive
         integral = self.points.integral
-        # Collocated it is one small system, the same for every pair of rows.
         inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
         flat = start.reshape(1, -1) + integral @ drive.reshape(len(integral), -1)
-        return (inverse @ flat).reshape(drive.shape)
+        return Rows(feedback, kick, (inverse @ flat).reshape(drive.shape))
 
     def extend(self, other: Self, rows: slice) -> None:
         """Append a step's rows to ``returned`` and ``gain``, both sweeps done."""

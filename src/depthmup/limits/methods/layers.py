@@ -31,22 +31,9 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from jaxtyping import Float
 from scipy.signal import lfilter
 
-from depthmup.limits.methods.sides import (
-    Among,
-    Corner,
-    Feedback,
-    Kept,
-    Kicks,
-    Memory,
-    Pull,
-    Side,
-    Sides,
-    Starts,
-    States,
-)
+from depthmup.limits.methods.sides import Kept, Memory, Pull, Rows, Side, Sides, Starts, States
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
@@ -95,7 +82,6 @@ class Layers(Side):
         # One transfer matrix is (3n)^2 doubles.
         chunk = max(1, _CHUNK_BYTES // (72 * max(1, n) ** 2))
         buffer = np.zeros((min(chunk, depth), 3, n, 3, n))
-        self._same_in_every_layer(pull, buffer)
         for first in range(0, depth, chunk):
             layers = slice(first, min(depth, first + chunk))
             transfer = buffer[: layers.stop - first]
@@ -107,12 +93,6 @@ class Layers(Side):
                     rest = rest @ matrix
         return states, np.concatenate([states[-1], rest])
 
-    def _same_in_every_layer(self, pull: Array, a: Array) -> None:
-        """Fill in what does not differ between layers: -pull from C to P, 1 from K to K."""
-        eye = np.arange(len(pull))
-        a[:, 1, eye, 0, eye] = -pull
-        a[:, 2, eye, 2, eye] = 1.0
-
     def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array, a: Array) -> None:
         """A of some layers, (layers, 3, n, 3, n): from (row) and to (column) P, C, K.
 
@@ -120,8 +100,6 @@ class Layers(Side):
         C' = C + c^2 C (I-PQ)^-T + c^2 P carry_gain <x|x> + K- M_old^T + M <d|x>
         K' = K + C (memory * <d|d>)^T - (C pull) <d|d>
                                              and  K- = K - c^2 P (I-QP)^-1 <d|d> - C N^T
-
-        Fills in what differs between layers.
         """
         n = len(pull)
         ends = slice(layers.start + 1, layers.stop + 1)
@@ -129,6 +107,7 @@ class Layers(Side):
         c2 = self.c**2
         np.multiply(other.resolvent[::-1][layers][old], c2, out=a[:, 0, :, 0])
         a[:, 0, :, 0] += self.carry[layers][old]
+        a[:, 1, eye, 0, eye] = -pull
         a[:, 0, :, 1] = self.gain[layers][old]
         to_cov = a[:, 1, :, 1].transpose(0, 2, 1)
         np.multiply(self.cross[ends][old], -pull, out=to_cov)
@@ -137,24 +116,40 @@ class Layers(Side):
         a[:, 1, eye, 1, eye] += 1.0
         np.multiply(memory.T - pull[:, None], other.cov[::-1][ends][old], out=a[:, 1, :, 2])
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
+        a[:, 2, eye, 2, eye] = 1.0
 
-    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
-        """Rows of what a layer adds to the response."""
-        n = len(pull)
-        return self.c**2 * feedback[:-1] - states[:-1, :, n : 2 * n] * pull
+    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> Rows:
+        n = pull.shape[-1]
+        feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
+        cov, beyond = states[:-1, :, n : 2 * n], other.cov[::-1][1:, :n, :n]
+        kick = self.c**2 * feedback[:-1] - cov * pull
+        among = self._among(other, states, feedback, kick, start, cov, beyond)
+        return Rows(feedback, kick, among)
 
-    def among(
-        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
-    ) -> Among:
-        """Covariances of the new rows with each other, after their sweep."""
-        n = feedback.shape[2]
+    def _among(
+        self,
+        other: Self,
+        states: Array,
+        feedback: Array,
+        kick: Array,
+        start: Array,
+        noise: Array,
+        met: Array,
+        drawn: Array | float = 0.0,
+    ) -> Array:
+        """Covariances of the new rows with each other.
+
+        ``noise`` is <F|F> of new rows with old ones, ``met`` <B|B> among the old, and ``drawn`` is
+        <F|F> - <x|x> among the new.
+        """
+        n, c2 = feedback.shape[2], self.c**2
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         beyond, back = other.cov[::-1][1:, :n, :n], other.kick[::-1, :n, :n]
-        c2 = self.c**2
-        before = cross[:-1] - c2 * feedback[:-1] @ beyond - cov[:-1] @ back.transpose(0, 2, 1)
+        before = cross[:-1] - c2 * feedback[:-1] @ met - cov[:-1] @ back.transpose(0, 2, 1)
         echo = response[1:] @ other.feedback[::-1][1:, :n, :n]
-        half = kick @ before.transpose(0, 2, 1) + c2 * cov[:-1] @ echo.transpose(0, 2, 1)
+        half = kick @ before.transpose(0, 2, 1) + c2 * noise @ echo.transpose(0, 2, 1)
         drive = half + half.transpose(0, 2, 1) + kick @ beyond @ kick.transpose(0, 2, 1)
+        drive += c2 * drawn
         # C^l = (1 + c^2) C^{l-1} + drive^l
         after, _ = lfilter([1.0], [1.0, -1.0 - c2], drive, axis=0, zi=(1.0 + c2) * start[None])
         return np.concatenate([start[None], after])

@@ -23,26 +23,18 @@ S = TypeVar("S", bound="Side")
 Starts: TypeAlias = Float[Array, "rows states"]
 States: TypeAlias = Float[Array, "depths rows states"]
 Kept: TypeAlias = Float[Array, "depths kept states"]
-Feedback: TypeAlias = Float[Array, "depths rows old"]
-Kicks: TypeAlias = Float[Array, "layers rows old"]
-Among: TypeAlias = Float[Array, "depths rows rows"]
-Corner: TypeAlias = Float[Array, "rows rows"]
 Pull: TypeAlias = Float[Array, "*matrices old"]
 Memory: TypeAlias = Float[Array, "*matrices every every"]
 
 
 class Rows(NamedTuple):
-    """What follows from the rows of a sweep.
+    """Consequences of the rows of a sweep: against old vectors, and ``among`` the new ones."""
 
-    ``feedback`` (depths, rows, n) and ``kick`` (layers, rows, n) against old vectors, ``among``
-    (depths, rows, rows) the covariances of the new ones; ``hidden``, whatever else a kind of block
-    keeps of its neurons.
-    """
-
-    feedback: Array
-    kick: Array
-    among: Array
+    feedback: Float[Array, "depths rows old"]
+    kick: Float[Array, "layers rows old"]
+    among: Float[Array, "depths rows rows"]
     hidden: tuple[Array, ...] = ()
+    """Of the block's own neurons."""
 
 
 class Side(ABC):
@@ -83,14 +75,10 @@ class Side(ABC):
         """
 
     @abstractmethod
-    def among(
-        self, other: Self, states: States, feedback: Feedback, kick: Kicks, start: Corner
-    ) -> Among:
-        """Covariances of the new rows with each other, from ``start``, after their sweep."""
-
-    @abstractmethod
-    def kicks(self, states: States, feedback: Feedback, pull: Float[Array, " old"]) -> Kicks:
-        """Rows of ``kick`` after a sweep."""
+    def follow(
+        self, other: Self, states: States, start: Float[Array, "rows rows"], pull: Pull
+    ) -> Rows:
+        """Feedback, kick and, from ``start``, covariances among the rows of a sweep."""
 
     @abstractmethod
     def extend(self, other: Self, rows: slice) -> None:
@@ -123,13 +111,6 @@ class Side(ABC):
         mixed = mine @ (back @ other_coef).T
         among = mine @ mine.T + mixed + mixed.T + back @ beyond @ back.T
         return np.concatenate([response, cov, cross], axis=1), among
-
-    def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
-        """What follows from the rows of a sweep: feedback, kick, and covariances among them."""
-        n = pull.shape[-1]
-        feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
-        kick = self.kicks(states, feedback, pull)
-        return Rows(feedback, kick, self.among(other, states, feedback, kick, start))
 
     def fresh(self) -> Array:
         """Covariance of the noise that initial weights add, per unit of p: (depths, N, N)."""

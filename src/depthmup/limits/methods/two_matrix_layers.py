@@ -30,7 +30,6 @@ import math
 from typing import Self
 
 import numpy as np
-from scipy.signal import lfilter
 
 from depthmup.limits.methods.layers import Layers
 from depthmup.limits.methods.sides import Rows, Sides
@@ -75,9 +74,6 @@ class TwoMatrixLayers(Layers):
             if partner is None
             else partner.crossed[::-1].transpose(0, 2, 1)
         )
-
-    def _same_in_every_layer(self, pull: Array, a: Array) -> None:
-        """Nothing but zeros is the same in every layer: ``_transfer`` fills in the rest."""
 
     def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array, a: Array) -> None:
         """A of some layers, (layers, 3, n, 3, n): from (row) and to (column) P, C, K.
@@ -130,32 +126,23 @@ class TwoMatrixLayers(Layers):
         phi[:, 1] += self.answer[layers][old].transpose(0, 2, 1)
         return phi, field @ other.answer[::-1][layers][old][:, None]
 
-    def _rows(
-        self, other: Self, states: Array, feedback: Array, pull: Array
-    ) -> tuple[Array, Array, Array]:
-        """Rows of R, of Phi and of dh/dv after a sweep: (layers, rows, n)."""
-        n = pull.shape[-1]
-        old = (slice(None), slice(n), slice(n))
-        cov = states[:-1, :, n : 2 * n]
-        field = (self.c * feedback[:-1] - cov * pull[self.order]) / self.root
-        phi = cov @ self.answer[old].transpose(0, 2, 1)
-        phi += field @ self.crossed[old].transpose(0, 2, 1)
-        return field, phi, field @ other.answer[::-1][old]
-
     def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
         """What follows from the rows of a sweep, those of the hidden neurons included."""
         n = pull.shape[-1]
         old = (slice(None), slice(n), slice(n))
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
-        field, phi, response = self._rows(other, states, feedback, pull)
-        kick = self.c * (self.root * response - pull[1 - self.order] * phi)
         cov = states[:-1, :, n : 2 * n]
+        field = (self.c * feedback[:-1] - cov * pull[self.order]) / self.root  # rows of R
+        phi = cov @ self.answer[old].transpose(0, 2, 1)
+        phi += field @ self.crossed[old].transpose(0, 2, 1)
+        response = field @ other.answer[::-1][old]  # dh/dv
+        kick = self.c * (self.root * response - pull[1 - self.order] * phi)
         field_t = field.transpose(0, 2, 1)
         shared = cov @ other.reply[::-1][old].transpose(0, 2, 1)  # <u|e>
         met = other.hidden[::-1][old]
         mixed = shared @ field_t
         drawn = mixed + mixed.transpose(0, 2, 1) + field @ met @ field_t
-        among = self._among(other, states, feedback, kick, phi, drawn, start)
+        among = self._among(other, states, feedback, kick, start, phi, met, drawn)
         hidden = phi, among[:-1] + drawn, response, shared + field @ met
         answer = field @ other.reply[::-1][old]
         if self.order == 0:
@@ -165,31 +152,6 @@ class TwoMatrixLayers(Layers):
         block = cov @ other.reply[::-1][:, new, :n].transpose(0, 2, 1)
         block += field @ other.hidden[::-1][:, :n, new]
         return Rows(feedback, kick, among, (*hidden, answer, block))
-
-    def _among(
-        self,
-        other: Self,
-        states: Array,
-        feedback: Array,
-        kick: Array,
-        phi: Array,
-        drawn: Array,
-        start: Array,
-    ) -> Array:
-        """Covariances of the new rows; ``drawn`` is <h|h> - <x|x> among them."""
-        n = phi.shape[2]
-        old, c2 = (slice(None), slice(n), slice(n)), self.c**2
-        response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
-        beyond, back = other.cov[::-1][1:][old], other.kick[::-1][old]
-        before = cross[:-1] - c2 * feedback[:-1] @ other.hidden[::-1][old]
-        before -= cov[:-1] @ back.transpose(0, 2, 1)
-        echo = response[1:] @ other.feedback[::-1][1:][old]
-        half = kick @ before.transpose(0, 2, 1) + c2 * phi @ echo.transpose(0, 2, 1)
-        drive = half + half.transpose(0, 2, 1) + kick @ beyond @ kick.transpose(0, 2, 1)
-        drive += c2 * drawn
-        # C^l = (1 + c^2) C^{l-1} + drive^l
-        after, _ = lfilter([1.0], [1.0, -1.0 - c2], drive, axis=0, zi=(1.0 + c2) * start[None])
-        return np.concatenate([start[None], after])
 
     def file(self, states: Array, rows: slice, followed: Rows) -> None:
         """Store the rows of a sweep and what follows from them, those of the hidden neurons too."""
