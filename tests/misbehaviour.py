@@ -85,6 +85,15 @@ def lose(log, number):
     return on_gpu(log, number)
 
 
+def arithmetic(log, number):
+    noted(log, number=number)
+    return {
+        "dtype": str(torch.get_default_dtype()),
+        "products": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
 def on_gpu(log, number):
     """Work on the GPU that this process sees."""
     noted(log, number=number)
@@ -115,7 +124,7 @@ def lack(log, number, passes=1):
 
 
 CPU = (add_one, hang, die, die_once, exhaust, leave, close, fail)
-FUNCTIONS = (*CPU, lose, on_gpu, lack, initialize)
+FUNCTIONS = (*CPU, lose, arithmetic, on_gpu, lack, initialize)
 BY_NAME = {function.__name__: function for function in FUNCTIONS}
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -51,7 +52,9 @@ def losses(how, order, tied=True, folding=False):
         loss = (model(x[share]) - y[share]).square().mean()
         optimizer.zero_grad()
         loss.backward()
-        norm = plan.clip_grad_norm_(model, 0.5)
+        with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as reduced:
+            norm = plan.clip_grad_norm_(model, 0.5)
+        assert reduced.call_count == (how == "fsdp")  # one sum, however many parameters there are
         optimizer.step()
         mean = loss.detach().clone()
         if ranks > 1:

@@ -5,6 +5,7 @@ leaves the forward pass alone. Both must follow one trajectory, for every family
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -126,6 +127,19 @@ def test_clipping_sees_the_same_norm_in_both_forms():
     assert norms[0] == approx(norms[1], rel=1e-9)
     assert clipped == approx([1e-2, 1e-2], rel=1e-3)
     assert naive[0] != approx(naive[1], rel=1e-2)
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.0, math.inf])
+def test_the_norm_is_that_of_all_unfolded_gradients_at_once(norm_type):
+    plan, model, _ = run("mlp", "adamw", "depth-mup", folding=True, steps=1)
+    before = {name: p.grad.clone() for name, p in model.named_parameters()}
+    unfolded = [before[p.name].flatten() * p.folded for p in plan.prescriptions]
+    assert any(p.folded != 1 for p in plan.prescriptions)
+    expected = torch.linalg.vector_norm(torch.cat(unfolded), norm_type).item()
+    norm = plan.clip_grad_norm_(model, 0.5 * expected, norm_type=norm_type)
+    assert norm.item() == approx(expected, rel=1e-12)
+    for name, p in model.named_parameters():
+        assert torch.allclose(p.grad, 0.5 * before[name], rtol=1e-5)
 
 
 def test_clipped_trajectories_are_the_same():

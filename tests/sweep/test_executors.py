@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from cells import cell
 from misbehaviour import Several, lines, task
 
@@ -168,6 +169,22 @@ def test_a_worker_sees_one_gpu(log):
     pairs = {(process, gpu_of[int(number)]) for process, number in map(str.split, lines(log))}
     assert len(pairs) == len({process for process, _ in pairs})
     assert set(gpu_of.values()) == {5, 7}
+
+
+def test_workers_compute_as_the_script_chose(log):
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        torch.use_deterministic_algorithms(True)
+        torch.set_default_dtype(torch.float64)
+        heard = Heard()
+        ONE([Several(tasks=(task("arithmetic", log, 0),))], heard)
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.use_deterministic_algorithms(False)
+        torch.set_default_dtype(torch.float32)
+    (found,) = heard.results
+    assert found.values == {"dtype": "torch.float64", "products": "medium", "deterministic": True}
 
 
 def test_what_hangs_is_stopped_and_reported(log):

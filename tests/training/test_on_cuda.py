@@ -11,6 +11,7 @@ from cells import cell
 from simulated_cuda import machine
 from torch import nn
 
+import depthmup
 from depthmup.diagnostics.networks import Shape, fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
@@ -182,6 +183,19 @@ def test_a_custom_model_has_the_losses_of_the_cpu(changes):
     assert list(record.losses) == pytest.approx(expected, rel=1e-6)
     assert simulated.touched == {1}
     assert simulated.counts["waits"] <= 2 * trial().steps
+
+
+def test_clipping_takes_a_few_launches():
+    network, (inputs, _) = small(32, 4), own_models.batch(torch.Generator())
+    plan = depthmup.plan(network, base=small(16, 2), example_inputs=(inputs,))
+    with machine() as simulated:
+        network.cuda()
+        for parameter in network.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        before = simulated.counts["kernels"]
+        plan.clip_grad_norm_(network, 1.0)
+        assert simulated.counts["kernels"] - before <= 11
+        assert simulated.counts["waits"] == simulated.counts["to host"] == 0
 
 
 def stack(**changes):

@@ -395,3 +395,22 @@ def test_the_usual_loss_of_outputs_of_several_kinds():
     assert torch.equal(usual_loss({"logits": logits}, targets), expected)
     with pytest.raises(TypeError, match=r"got tuple. Pass a loss\(outputs, targets\)"):
         usual_loss((logits, None), targets)
+
+
+def test_every_size_of_a_compiled_model_is_compiled():
+    """Torch compiles a function for eight shapes, and runs it uncompiled from then on."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append([tuple(x.shape) for x in inputs])
+        return graph.forward
+
+    def compiled_model(width, depth):
+        return torch.compile(make(width, depth), backend=backend, dynamic=False)
+
+    own = Model(make=compiled_model, batch=batch, version="1")
+    torch.compiler.reset()
+    for width in range(16, 16 + 10):
+        before = len(compiled)
+        run_trial(replace(TRIAL, size={"width": width, "depth": 4}, steps=2), own)
+        assert len(compiled) > before, width

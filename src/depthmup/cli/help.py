@@ -57,6 +57,8 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
     for owner, names, kind, field in sorted(options_of(options), key=lambda o: o[0] is not options):
         title = "Options" if owner is options else (inspect.getdoc(owner) or "").split("\n")[0]
         words = f"{_words(owner)[field.name]} {_default(field)}".strip()
+        if field.default is True:
+            names = (*names, f"--no-{names[0].removeprefix('--')}")
         of, several = value_of(kind)
         form = _METAVARS.get(of, "STR")
         if get_origin(of) is Literal:
@@ -88,6 +90,8 @@ def _default(field: Field[Any]) -> str:
         return "(required)" if field.default_factory is MISSING else ""
     if field.default is None or field.default is False or field.default in ("", ()):
         return ""
+    if field.default is True:
+        return "(the default)"
     values = field.default if isinstance(field.default, tuple) else (field.default,)
     return f"(default: {' '.join(map(str, values))})"
 

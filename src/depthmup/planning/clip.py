@@ -1,6 +1,8 @@
 """Gradient clipping that does not depend on how multipliers are expressed."""
 
 import math
+from collections import defaultdict
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,28 +30,55 @@ def clip_grad_norm_(
     """
     tensors = check(plan, model) if strict else planned_parameters(plan, model)
     folded = {p.name: p.folded for p in plan.prescriptions}
+    gradients = {name: t.grad for name, t in tensors.items() if t.grad is not None}
+    if not gradients and group is None:
+        return torch.tensor(0.0)
     with torch.no_grad():
-        norms = [
-            _whole(torch.linalg.vector_norm(tensor.grad, norm_type)) * folded.get(name, 1.0)
-            for name, tensor in tensors.items()
-            if tensor.grad is not None
-        ]
-        if not norms and group is None:
-            return torch.tensor(0.0)
+        parts: dict[Any, list[tuple[Tensor, float]]] = defaultdict(list)
+        for name, gradient in gradients.items():
+            where, local = _shard(gradient)
+            parts[where].append((local, folded.get(name, 1.0)))
+        norms = [_norm(shards, norm_type, where) for where, shards in parts.items()]
         norms = norms or [next(iter(tensors.values())).new_zeros(())]
         device = norms[0].device
         total = torch.linalg.vector_norm(torch.stack([n.to(device) for n in norms]), norm_type)
         if group is not None:
-            total = _over_stages(total, norm_type, group)
+            total = _over(total, norm_type, group)
         scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-        for parameter in tensors.values():
-            if parameter.grad is not None:
-                parameter.grad.mul_(scale.to(parameter.grad.device))
+        by_device: dict[torch.device, list[Tensor]] = defaultdict(list)
+        for gradient in gradients.values():
+            by_device[gradient.device].append(_local(gradient))
+        for place, own in by_device.items():
+            torch._foreach_mul_(own, scale.to(place))
     result: Tensor = total
     return result
 
 
-def _over_stages(norm: Tensor, norm_type: float, group: "dist.ProcessGroup") -> Tensor:
+def _shard(gradient: Tensor) -> tuple[Any, Tensor]:
+    """Where a gradient's shards lie, the same for those that are summed at once, and its own."""
+    if not isinstance(gradient, DTensor):
+        return (gradient.device, None, ()), gradient
+    if any(placement.is_partial() for placement in gradient.placements):
+        return (gradient.device, None, ()), gradient.full_tensor()
+    sharded = [i for i, place in enumerate(gradient.placements) if not place.is_replicate()]
+    return (gradient.device, gradient.device_mesh, tuple(sharded)), gradient.to_local()
+
+
+def _norm(shards: list[tuple[Tensor, float]], norm_type: float, where: Any) -> Tensor:
+    """The norm of gradients times their factors: all in a few launches, and one sum per mesh."""
+    device, mesh, sharded = where
+    shards = [(shard, factor) for shard, factor in shards if shard.numel()]
+    norms = list(torch._foreach_norm([shard for shard, _ in shards], norm_type)) if shards else []
+    torch._foreach_mul_(norms, [factor for _, factor in shards])
+    stacked = torch.stack(norms) if norms else torch.zeros(1, device=device)
+    total: Tensor = torch.linalg.vector_norm(stacked, norm_type)
+    for dimension in sharded:
+        total = _over(total, norm_type, mesh.get_group(dimension))
+    return total
+
+
+def _over(norm: Tensor, norm_type: float, group: "dist.ProcessGroup") -> Tensor:
+    """The norm of what all processes of a group hold parts of."""
     if math.isinf(norm_type):
         dist.all_reduce(norm, dist.ReduceOp.MAX, group)
         return norm
@@ -58,5 +87,5 @@ def _over_stages(norm: Tensor, norm_type: float, group: "dist.ProcessGroup") -> 
     return power ** (1 / norm_type)
 
 
-def _whole(norm: Tensor) -> Tensor:
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+def _local(gradient: Tensor) -> Tensor:
+    return gradient.to_local() if isinstance(gradient, DTensor) else gradient

@@ -3,6 +3,7 @@
 import math
 import random
 import reprlib
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,6 +101,7 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
     """A trial's model at its initial weights, drawn from the current random state, and its plan."""
     own = resolved(model)
     network = network_at(own, trial.size)
+    _allow_compiling(trial.size)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k in OF_PLAN}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
@@ -123,6 +125,20 @@ def prepared(
         plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
     return torch_optimizers, rate, clip
+
+
+_sizes = set[tuple[tuple[str, int], ...]]()
+"""Of the models that this process has built."""
+
+
+def _allow_compiling(size: Mapping[str, int]) -> None:
+    """Let ``torch.compile`` make code for every size: after eight it would run the others as is."""
+    _sizes.add(tuple(size.items()))
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        limits, count = dynamo.config, 8 * len(_sizes)
+        limits.recompile_limit = max(limits.recompile_limit, count)
+        limits.accumulated_recompile_limit = max(limits.accumulated_recompile_limit, 32 * count)
 
 
 @lru_cache(maxsize=64)

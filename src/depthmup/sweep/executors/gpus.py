@@ -3,8 +3,9 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -40,6 +41,36 @@ def seeing(gpu: str | None) -> Iterator[None]:
             del os.environ[VISIBLE]
         else:
             os.environ[VISIBLE] = before
+
+
+def arithmetic() -> dict[str, Any]:
+    """How PyTorch computes in this process, which a script may have chosen; empty by default."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    chosen = {
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+        "default_dtype": torch.get_default_dtype(),
+    }
+    usual = {
+        "float32_matmul_precision": "highest",
+        "deterministic": False,
+        "warn_only": False,
+        "default_dtype": torch.float32,
+    }
+    return {} if chosen == usual else chosen
+
+
+def compute_as(chosen: Mapping[str, Any]) -> None:
+    """Compute in this process as in the one whose ``arithmetic`` this is."""
+    import torch
+
+    if chosen:
+        torch.set_float32_matmul_precision(chosen["float32_matmul_precision"])
+        torch.use_deterministic_algorithms(chosen["deterministic"], warn_only=chosen["warn_only"])
+        torch.set_default_dtype(chosen["default_dtype"])
 
 
 def is_shortage(error: BaseException) -> bool:

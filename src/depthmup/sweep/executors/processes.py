@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,7 @@ from weakref import WeakSet
 from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Backlog, messages
 from depthmup.sweep.executors.executor import Listener, WorkerError
-from depthmup.sweep.executors.gpus import seeing
+from depthmup.sweep.executors.gpus import arithmetic, compute_as, seeing
 from depthmup.sweep.jobs import Job, StepLoss
 
 PR_SET_PDEATHSIG = 1
@@ -126,7 +126,7 @@ class _Worker:
         self.free = False  # its last job is over, and it waits for another
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
-        self.process: SpawnProcess = context.Process(target=_work, args=(worker_end,))
+        self.process: SpawnProcess = context.Process(target=_work, args=(worker_end, arithmetic()))
         _processes.add(self.process)
         # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
         with _holding_back(signal.SIGINT), seeing(self.gpu):
@@ -245,7 +245,7 @@ def _not_started(code: int) -> str:
     )
 
 
-def _work(connection: Connection) -> None:
+def _work(connection: Connection, chosen: Mapping[str, Any]) -> None:
     """A worker: do jobs until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if hasattr(signal, "pthread_sigmask"):
@@ -255,6 +255,7 @@ def _work(connection: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
+    compute_as(chosen)
     spoke, waiting = 0.0, list[StepLoss]()
 
     def say(kind: str, content: Any = None) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from depthmup.model.errors import error_report, is_refusal
 from depthmup.sweep.executors.backlog import Backlog, messages
 from depthmup.sweep.executors.executor import Listener, WorkerError
+from depthmup.sweep.executors.gpus import arithmetic, compute_as
 from depthmup.sweep.jobs import Job
 
 CONNECT, ANSWER = 5.0, 12.0
@@ -126,7 +127,7 @@ class _Team:
             max_task_retries=0,
             runtime_env={"env_vars": _variables()},
         )
-        return make(_Worker).remote(_paths())
+        return make(_Worker).remote(_paths(), arithmetic())
 
     def _run(self, backlog: Backlog) -> None:
         ray = self.ray
@@ -228,10 +229,11 @@ class _Task:
 class _Worker:
     """An actor: does jobs one after another, and yields messages about them."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], chosen: Mapping[str, Any]) -> None:
         import torch
 
         torch.set_num_threads(1)
+        compute_as(chosen)
         sys.path += [path for path in paths if path not in sys.path]
 
     def do(self, packed: bytes) -> Iterator[tuple[str, Any]]:
