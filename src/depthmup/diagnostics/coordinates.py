@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import index
+from statistics import fmean
 from typing import Any
 
 from torch import nn
@@ -192,7 +193,7 @@ def check(
         exponents=exponents,
         sizes=summaries(measurements),
         nonfinite=nonfinite,
-        losses={k: tuple(map(_mean, zip(*v, strict=True))) for k, v in losses.items()},
+        losses={k: tuple(map(fmean, zip(*v, strict=True))) for k, v in losses.items()},
         notes=(
             *_notes(plans if applied else {}, points),
             *doubts,
@@ -322,7 +323,3 @@ def _limits(
         )
     if not scheme.follows_depth and len(branches) > 1:
         yield f"{scheme.title} has no theory of depth; exponents of depth are its shape's."
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -6,7 +6,6 @@ update alone, so it needs a copy of the initial weights and no activation.
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from depthmup.diagnostics.observations import Collector, Key, mean_square
 from depthmup.diagnostics.sharding import whole
-from depthmup.planning import Prescription
 from depthmup.rules import Family, Kind, Observable, Role
 from depthmup.tracing import parameters
 
@@ -26,33 +24,29 @@ _SUMS = (Family.RAW, Family.ENTRYWISE, Family.RELATIVE, Family.MATRIX_ENTRYWISE)
 _ROWS = 512
 
 
-@dataclass(frozen=True, kw_only=True)
 class Effects:
-    """Forward hook: what the initial weights, and their updates, make of a module's input."""
+    """Forward hook: the effect of initial weights, and of their updates, on a module's input.
 
-    name: str
-    names: Mapping[str, str]
-    prescriptions: Mapping[str, Prescription]
-    applied: bool
-    weights: Mapping[str, Tensor] | None
-    paths: Mapping[str, float]
-    collector: Collector
+    ``names`` are the model's names of the module's own parameters.
+    """
+
+    def __init__(self, collector: Collector, name: str, names: Mapping[str, str]) -> None:
+        self.collector, self.name, self.names = collector, name, names
+        self.prescriptions = {key: collector.prescriptions[n] for key, n in names.items()}
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if not isinstance(output, Tensor):
             return
         now = {key: getattr(module, key).detach() for key in self.names}
-        before = now
-        if self.weights is not None:
-            before = {
-                key: whole(self.weights[name]).to(now[key]) for key, name in self.names.items()
-            }
+        before, weights = now, self.collector.weights
+        if weights is not None:
+            before = {key: whole(weights[name]).to(now[key]) for key, name in self.names.items()}
         base = self._run(module, args, kwargs, before)
         if not isinstance(base, Tensor):
             return
         size = mean_square(base)
         pattern = self.collector.labels(self.name)
-        if self.weights is None:
+        if weights is None:
             self._start(module, args, pattern, base)
             return
         parts = {}
@@ -64,32 +58,27 @@ class Effects:
         error = mean_square(after - base - sum(parts.values()))
         if error > _LINEAR**2 * (mean_square(after - base) + 1e-12 * size):
             return  # not linear in its parameters: judged by its weights alone
-        at_the_end = any(
-            self.prescriptions[name].role.kind is Kind.READOUT for name in self.names.values()
-        )
+        at_the_end = any(p.role.kind is Kind.READOUT for p in self.prescriptions.values())
         for key, part in parts.items():
-            role = self.prescriptions[self.names[key]].role
+            role = self.prescriptions[key].role
             if isinstance(module, nn.Embedding) and role.kind is Kind.READOUT:
                 role = Role(kind=Kind.INPUT)  # the other end of a tied readout
             label = f"{pattern}.{key}" if pattern else key
-            effect = self.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
+            effect = self.collector.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
             effect /= self._crowding(key, args)
             if role.kind is Kind.READOUT:
                 self.collector.readouts.append(mean_square(after))
+            observable, of = Observable.UPDATE, size
             if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
                 # The readout starts small: what counts is its part of the logits.
-                self.collector.ratio(
-                    Key(observable=Observable.READOUT_UPDATE, module=label), effect, 1.0, role
-                )
-            elif size > 0:
-                self.collector.ratio(
-                    Key(observable=Observable.UPDATE, module=label), effect, size, role
-                )
+                observable, of = Observable.READOUT_UPDATE, 1.0
+            if of > 0:
+                self.collector.ratio(Key(observable=observable, module=label), effect, of, role)
 
     def _start(self, module: nn.Module, args: Any, pattern: str, base: Tensor) -> None:
         """What a fresh matrix makes of its input."""
-        here = [self.prescriptions[name] for name in self.names.values()]
-        matrices = [p for p in here if p.role.kind in (Kind.HIDDEN, Kind.READOUT)]
+        kinds = Kind.HIDDEN, Kind.READOUT
+        matrices = [p for p in self.prescriptions.values() if p.role.kind in kinds]
         if len(matrices) != 1 or isinstance(module, nn.Embedding):
             return
         matrix = matrices[0]
@@ -109,7 +98,7 @@ class Effects:
             key = Key(observable=Observable.READOUT, module=pattern)
             self.collector.ratio(key, mean_square(base), 1.0, matrix.role)
         elif matrix.role.in_branch and not matrix.role.last:
-            folded = matrix.folded if self.applied else 1.0
+            folded = matrix.folded if self.collector.applied else 1.0
             key = Key(observable=Observable.PREACTIVATION, module=pattern)
             self.collector.ratio(key, mean_square(base), folded**2, matrix.role)
 
@@ -120,7 +109,7 @@ class Effects:
         of order n for a fan-in of n, and by chance with the B - 1 others, of order sqrt(n B)
         together. Theory has n grow past B; where it has not, exponents would show it.
         """
-        p = self.prescriptions[self.names[key]]
+        p = self.prescriptions[key]
         x = args[0] if args and isinstance(args[0], Tensor) else None
         summed = p.role.kind in (Kind.HIDDEN, Kind.READOUT) and len(p.shape) == 2
         if not summed or p.family not in _SUMS or x is None or not x.is_floating_point():
@@ -142,26 +131,20 @@ class Effects:
                 p.data = original[key]
 
 
-def compare_weights(
-    collector: Collector,
-    model: nn.Module,
-    weights: Mapping[str, Tensor],
-    prescriptions: Mapping[str, Prescription],
-    *,
-    applied: bool = True,
-) -> None:
+def compare_weights(collector: Collector, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Updates relative to weights: entrywise for all, in spectral norm for matrices.
 
     Those of vectors and tables that start at zero are relative to what they would have started at,
     which follows size in nothing but a multiplier that they carry.
     """
     for name, p in parameters(model).items():
-        role = prescriptions[name].role
+        prescription = collector.prescriptions[name]
+        role = prescription.role
         start = whole(weights[name])
         delta = whole(p) - start
         size = mean_square(start)
         if size == 0 and role.kind in (Kind.VECTOR, Kind.INPUT):
-            size = prescriptions[name].folded ** 2 if applied else 1.0
+            size = prescription.folded**2 if collector.applied else 1.0
         if size == 0 or not p.requires_grad:
             continue
         label = collector.labels(name)
@@ -172,27 +155,21 @@ def compare_weights(
             collector.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
 
 
-def bare_readouts(
-    collector: Collector,
-    model: nn.Module,
-    covered: Set[str],
-    prescriptions: Mapping[str, Prescription],
-    weights: Mapping[str, Tensor] | None,
-) -> None:
+def bare_readouts(collector: Collector, model: nn.Module, covered: Set[str]) -> None:
     """Readouts that are bare parameters, (h * v).sum(-1): judged by what their numbers must give.
 
     On n random coordinates of order one a fresh readout gives sqrt(n) times its entries; its update
     is aligned with its input and gives n times its own. Both times the model's own constant.
     """
     for name, p in parameters(model).items():
-        prescription = prescriptions[name]
+        prescription = collector.prescriptions[name]
         if name in covered or prescription.role.kind is not Kind.READOUT:
             continue
         own = prescription.laws.forward.at(prescription.ratios) / prescription.folded
         value = whole(p.detach())
         entries, observable = value.numel(), Observable.READOUT
-        if weights is not None:
-            value, entries = value - whole(weights[name]), entries**2
+        if collector.weights is not None:
+            value, entries = value - whole(collector.weights[name]), entries**2
             observable = Observable.READOUT_UPDATE
         key = Key(observable=observable, module=collector.labels(name))
         collector.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_of
+from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_by
 from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.preparation import Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
@@ -89,25 +90,15 @@ def train(
     """Observe a network, train it, observe it again; stop where a value is not finite."""
     model = fresh(own, shape, seed)
     inputs, targets = own.batch(seeded(seed))
-
-    def broken(module: str, step: int) -> NonFinite:
-        return NonFinite(
-            module=module,
-            step=step,
-            width=shape.width,
-            depth=shape.depth,
-            seed=seed,
-            along=dict(shape.along),
-        )
-
+    along = dict(shape.along)
+    broken = partial(NonFinite, width=shape.width, depth=shape.depth, seed=seed, along=along)
     optimizers = prepare(model, plan, lr)
     module = first_nonfinite(model, inputs)
     if module is not None:
-        return broken(module, 0)
+        return broken(module=module, step=0)
     first = observe(model, inputs, points, plan, applied=applied)
     # Before training: a schedule of its own may move the rates.
-    roles = {name: p.role for p in plan.prescriptions for name in p.names}
-    labels = labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
+    labels = labels_by(model, plan)
     for name, decay in decays(model, optimizers).items():
         key = Key(observable=Observable.DECAY, module=labels(name))
         first.values[key], first.roles[key] = decay, plan[name].role
@@ -116,7 +107,7 @@ def train(
     for step in range(1, steps + 1):
         loss = own.loss(call(model, inputs), targets)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
-            return broken(first_nonfinite(model, inputs) or "loss", step)
+            return broken(module=first_nonfinite(model, inputs) or "loss", step=step)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -126,7 +117,7 @@ def train(
         losses.append(float(loss.detach()))
     module = first_nonfinite(model, inputs)
     if module is not None:
-        return broken(module, steps)
+        return broken(module=module, step=steps)
     second = observe(
         model,
         inputs,
@@ -145,7 +136,7 @@ def train(
         seed=seed,
         first=first,
         second=second,
-        along=dict(shape.along),
+        along=along,
         losses=tuple(losses),
     )
 

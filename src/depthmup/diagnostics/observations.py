@@ -6,16 +6,18 @@ Of an activation that must be compared with itself some steps later, a fixed sam
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from depthmup.diagnostics.sharding import whole
+from depthmup.planning import Plan, Prescription
 from depthmup.rules import Observable, Part, Role
 from depthmup.tracing import parameters, plain_name, unwrapped
 from depthmup.tracing.recorder import tensors_of
@@ -24,38 +26,8 @@ SAMPLE = 4096
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Labels:
-    """What the modules of one model are called at every size: numbers of layers become ``*``.
-
-    ``single`` names numbered children that are no repeated layer, by container and number: in
-    ``Sequential(Linear, Block, ..., Block, Linear)`` the ends are ``0`` and ``-1`` at any depth.
-    ``experts`` are the containers of the experts of a mixture, which are alike at any number, and
-    ``layers`` those of layers below another number (the layers of each stage).
-    """
-
-    single: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    experts: frozenset[str] = frozenset()
-    layers: frozenset[str] = frozenset()
-
-    def __call__(self, name: str) -> str:
-        """``name`` with the number of its layer replaced; later numbers tell parts apart.
-
-        Example:
-            >>> Labels()("layers.3.mlp.0.weight"), Labels()("stages.0.1.up")
-            ('layers.*.mlp.0.weight', 'stages.*.*.up')
-        """
-        segments = name.split(".")
-        start = next((i for i, s in enumerate(segments) if s.isdecimal()), len(segments))
-        for i in range(start, len(segments)):
-            if not segments[i].isdecimal():
-                break
-            container = ".".join(name.split(".")[:i])
-            segments[i] = self.single.get((container, segments[i]), "*")
-        for i in range(start, len(segments)):
-            if ".".join(name.split(".")[:i]) in self.experts | self.layers:
-                segments[i] = "*"
-        return ".".join(segments)
+Labels: TypeAlias = Callable[[str], str]
+"""A module's name at every size: numbers of layers become ``*``."""
 
 
 def expert_containers(roles: Mapping[str, Role]) -> frozenset[str]:
@@ -90,10 +62,11 @@ def labels_of(
 ) -> Labels:
     """The labels of a model's modules.
 
-    Children of one container that have numbers come in runs of one class. The longest run, and
-    every run of its class, are the repeated layers; a run of one child of another class is named by
-    its place among the runs, from the nearer end, which no depth changes. Where no run is longer
-    than one (layers between activations), all children are taken for layers, unless they are three.
+    Numbered children of one container come in runs of one class. The longest run, and every run of
+    its class, are the repeated layers; a run of one child of another class is named by its place
+    among the runs, from the nearer end, which no depth changes: in ``Sequential(Linear, Block, ...,
+    Block, Linear)`` the ends are ``0`` and ``-1``. Where no run is longer than one (layers between
+    activations), all children are taken for layers, unless they are three.
     """
     children: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in unwrapped(model).named_modules():
@@ -112,8 +85,35 @@ def labels_of(
                 position = i if i < middle else i - len(runs)
                 single[container, run[0][0]] = str(position)
     at = frozenset(branches)
-    stages = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
-    return Labels(single=single, experts=expert_containers(roles or {}), layers=stages)
+    # Experts of a mixture are alike at any number, as are the layers of each stage.
+    alike = expert_containers(roles or {})
+    alike |= {c for c, members in children.items() if _are_layers(c, members, at)}
+    return partial(_label, single, alike)
+
+
+def labels_by(model: nn.Module, plan: Plan) -> Labels:
+    """The labels of a model's modules, with its roles and residual branches by its plan."""
+    roles = {name: p.role for p in plan.prescriptions for name in p.names}
+    return labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
+
+
+def _label(single: Mapping[tuple[str, str], str], alike: Set[str], name: str) -> str:
+    """``name`` with the number of its layer replaced; later numbers tell parts apart.
+
+    >>> _label({}, set(), "layers.3.mlp.0.weight"), _label({}, set(), "stages.0.1.up")
+    ('layers.*.mlp.0.weight', 'stages.*.*.up')
+    """
+    segments = name.split(".")
+    containers = [".".join(segments[:i]) for i in range(len(segments))]
+    start = next((i for i, s in enumerate(segments) if s.isdecimal()), len(segments))
+    for i in range(start, len(segments)):
+        if not segments[i].isdecimal():
+            break
+        segments[i] = single.get((containers[i], segments[i]), "*")
+    for i in range(start, len(segments)):
+        if containers[i] in alike:
+            segments[i] = "*"
+    return ".".join(segments)
 
 
 def _are_layers(
@@ -217,11 +217,23 @@ class Paths:
 
 
 class Collector:
-    """Collects squares by key; entries only where a change will be asked for."""
+    """Squares by key, of one forward pass; entries only where a change will be asked for.
 
-    def __init__(self, *, initial: Observation | None, labels: Labels | None = None) -> None:
-        self.initial = initial
-        self.labels = labels or Labels()
+    ``weights``, ``paths`` and the observation ``initial`` are those of ``observe``.
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        prescriptions: Mapping[str, Prescription],
+        *,
+        applied: bool,
+        initial: Observation | None,
+        weights: Mapping[str, Tensor] | None,
+        paths: Mapping[str, float],
+    ) -> None:
+        self.labels, self.prescriptions, self.applied = labels, prescriptions, applied
+        self.initial, self.weights, self.paths = initial, weights, paths
         self.squares: dict[Key, list[float]] = {}
         self.samples: dict[tuple[Key, int], Tensor] = {}
         self.roles: dict[Key, Role] = {}

@@ -7,7 +7,7 @@ the rule is worth was measured; docs/studies/predict.md has the errors.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,23 +113,25 @@ def predict(
         raise ValueError(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
-    task = _Task(
-        own=with_factory(model),
-        base=base,
-        scheme=chosen,
-        optimizer=optimizer,
-        options=dict(plan_options or {}),
-        batches=batches,
-    )
-    task.check(sizes)
+    own = with_factory(model)
+    smallest = Shape(width=base[0], depth=base[1])
+    _refuse_factory(own, smallest, sizes)
     everything = tuple(dict.fromkeys(size for of_axis in sizes.values() for size in of_axis))
     values: dict[tuple[int, int], list[float]] = {}
     notes: list[str] = []
     for done, size in enumerate(everything):
-        own_plan = task.plan(size)
+        at = Shape(width=size[0], depth=size[1])
+        own_plan = plan(
+            fresh(own, at, 0),
+            base=fresh(own, smallest, 0),
+            scheme=chosen,
+            optimizer=optimizer,
+            example_inputs=own.batch(seeded(0))[0],
+            **dict(plan_options or {}),
+        )
         notes += [note for note in own_plan.notes if note not in notes]
         for seed in range(seeds):
-            sharp = task.sharpness(size, own_plan, seed)
+            sharp = _sharpness(own, at, own_plan, seed, batches)
             values.setdefault(size, []).append(sharp.value)
             note = f"The sharpness at {size[0]}x{size[1]} is known to {sharp.error:.1g} only."
             if sharp.error > TRUSTED and note not in notes:
@@ -152,63 +154,44 @@ def predict(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """What is looked at, the same for every size."""
+def _refuse_factory(
+    own: Functions, base: Shape, sizes: Mapping[Axis, Sequence[tuple[int, int]]]
+) -> None:
+    """Refuse data that are not finite, and a factory that ignores a size."""
+    check_axes(own, ("width", "depth"))
+    inputs, _ = own.batch(seeded(0))
+    check_finite(inputs)
+    model = fresh(own, base, 0)
+    wider = [w for w, _ in sizes.get("width", ()) if w != base.width]
+    deeper = [d for _, d in sizes.get("depth", ()) if d != base.depth]
+    if deeper:
+        survey(own, (base.width, *wider[:1]), (base.depth, *deeper), {}, model, inputs)
+    else:
+        wide = fresh(own, replace(base, width=wider[0]), 0)
+        check_width_noticed(model, wide, (base.width, wider[0]))
 
-    own: Functions
-    base: tuple[int, int]
-    scheme: Scheme
-    optimizer: str | Family
-    options: dict[str, Any]
-    batches: int
 
-    def check(self, sizes: Mapping[Axis, Sequence[tuple[int, int]]]) -> None:
-        """Refuse data that are not finite, and a factory that ignores a size."""
-        check_axes(self.own, ("width", "depth"))
-        inputs, _ = self.own.batch(seeded(0))
-        check_finite(inputs)
-        width, depth = self.base
-        model = fresh(self.own, Shape(width=width, depth=depth), 0)
-        wider = [w for w, _ in sizes.get("width", ()) if w != width]
-        deeper = [d for _, d in sizes.get("depth", ()) if d != depth]
-        if deeper:
-            survey(self.own, (width, *wider[:1]), (depth, *deeper), {}, model, inputs)
-        else:
-            wide = fresh(self.own, Shape(width=wider[0], depth=depth), 0)
-            check_width_noticed(model, wide, (width, wider[0]))
-
-    def plan(self, size: tuple[int, int]) -> Plan:
-        return plan(
-            fresh(self.own, Shape(width=size[0], depth=size[1]), 0),
-            base=fresh(self.own, Shape(width=self.base[0], depth=self.base[1]), 0),
-            scheme=self.scheme,
-            optimizer=self.optimizer,
-            example_inputs=self.own.batch(seeded(0))[0],
-            **self.options,
+def _sharpness(own: Functions, at: Shape, own_plan: Plan, seed: int, batches: int) -> Sharpness:
+    """That of one network, per unit of the base's learning rate."""
+    model = fresh(own, at, seed)
+    own_plan.initialize(model)
+    generator = seeded(seed)
+    data = [own.batch(generator) for _ in range(batches)]
+    rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
+    try:
+        # A model may draw in its forward pass (dropout): the same at every size.
+        with torch.random.fork_rng(devices=generators()):
+            torch.manual_seed(seed)
+            sharp = sharpness(model, data, loss=own.loss, rates=rates)
+    except ValueError as error:
+        raise ValueError(f"At width {at.width} and depth {at.depth}: {error}") from error
+    if not sharp.value > 0:
+        raise ValueError(
+            f"At width {at.width} and depth {at.depth} the outputs do not depend on the trained "
+            "weights to first order, so the sharpness is 0. Is the readout initialized at 0? "
+            "Predict with one that is not."
         )
-
-    def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
-        """That of one network, per unit of the base's learning rate."""
-        model = fresh(self.own, Shape(width=size[0], depth=size[1]), seed)
-        own_plan.initialize(model)
-        generator = seeded(seed)
-        data = [self.own.batch(generator) for _ in range(self.batches)]
-        rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
-        try:
-            # A model may draw in its forward pass (dropout): the same at every size.
-            with torch.random.fork_rng(devices=generators()):
-                torch.manual_seed(seed)
-                sharp = sharpness(model, data, loss=self.own.loss, rates=rates)
-        except ValueError as error:
-            raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
-        if not sharp.value > 0:
-            raise ValueError(
-                f"At width {size[0]} and depth {size[1]} the outputs do not depend on the trained "
-                "weights to first order, so the sharpness is 0. Is the readout initialized at 0? "
-                "Predict with one that is not."
-            )
-        return sharp
+    return sharp
 
 
 def _sizes(

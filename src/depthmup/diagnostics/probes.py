@@ -1,20 +1,20 @@
 """Probes: hooks that observe a network's forward pass and keep numbers, not activations."""
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from depthmup.diagnostics.attention import attention_logits
 from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
 from depthmup.diagnostics.observations import (
     Collector,
     Key,
     Observation,
     Points,
-    labels_of,
+    labels_by,
     mean_square,
 )
 from depthmup.diagnostics.sharding import forward
@@ -69,9 +69,14 @@ def observe(
     inner = unwrapped(model)
     modules = named_modules(inner)
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
-    roles = {name: p.role for name, p in prescriptions.items()}
-    labels = labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
-    collector = Collector(initial=initial, labels=labels)
+    collector = Collector(
+        labels_by(model, plan),
+        prescriptions,
+        applied=applied,
+        initial=initial,
+        weights=weights,
+        paths=paths or {},
+    )
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
     covered: set[str] = set()
@@ -92,26 +97,79 @@ def observe(
             if owned and not any(True for _ in module.children()):
                 owned_names = {key: named[id(p)] for key, p in owned.items()}
                 covered |= set(owned_names.values())
-                effects = Effects(
-                    name=name,
-                    names=owned_names,
-                    prescriptions=prescriptions,
-                    applied=applied,
-                    weights=weights,
-                    paths=paths or {},
-                    collector=collector,
-                )
+                effects = Effects(collector, name, owned_names)
                 handle = module.register_forward_hook(effects, with_kwargs=True, prepend=True)
                 stack.callback(handle.remove)
         if points.attention and initial is None:
-            stack.enter_context(attention_logits(modules, points, collector))
+            stack.enter_context(_attention_logits(modules, points, collector))
         logits = logits_of(forward(inner, inputs))
     collector.logits = mean_square(logits)
     collector.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
-        compare_weights(collector, inner, weights, prescriptions, applied=applied)
-    bare_readouts(collector, inner, covered, prescriptions, weights)
+        compare_weights(collector, inner, weights)
+    bare_readouts(collector, inner, covered)
     return collector.finish()
+
+
+@contextmanager
+def _attention_logits(
+    modules: Mapping[str, nn.Module], points: Points, collector: Collector
+) -> Iterator[None]:
+    """Collect the scaled products of queries and keys, whichever function computes them."""
+    running: list[str] = []
+    wanted = set(points.attention)
+    names = {id(modules[name]): name for name in wanted if name in modules}
+    handles = []
+    for name in names.values():
+
+        def enter(module: nn.Module, args: Any, name: str = name) -> None:
+            running.append(name)
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            running.pop()
+
+        handles.append(modules[name].register_forward_pre_hook(enter))
+        handles.append(modules[name].register_forward_hook(leave))
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if running:
+                logits = _logits(func, args, kwargs)
+                if logits is not None:
+                    label = collector.labels(running[-1])
+                    key = Key(observable=Observable.ATTENTION_LOGITS, module=label)
+                    collector.squares.setdefault(key, []).append(mean_square(logits))
+            return func(*args, **kwargs)
+
+    try:
+        with Watch():
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _logits(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor | None:
+    name = getattr(func, "__name__", "")
+    if name == "scaled_dot_product_attention":
+        query, key = (*args, kwargs.get("query"), kwargs.get("key"))[:2]
+        if kwargs.get("query") is not None:
+            query, key = kwargs["query"], kwargs["key"]
+        scale = kwargs.get("scale") or query.shape[-1] ** -0.5
+        if key.shape[1] != query.shape[1]:  # grouped queries share keys
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        # One example is enough: the entries are many.
+        result: Tensor = (query[:1] @ key[:1].transpose(-1, -2)) * scale
+        return result
+    weighing = name in ("softmax", "_softmax", "softmax_default", "log_softmax", "sigmoid")
+    if weighing and args and isinstance(args[0], Tensor) and args[0].dim() >= 3:
+        entries = args[0][:1].flatten().float()
+        entries = entries[entries > -1e4]  # what a mask leaves
+        return entries if len(entries) else None
+    return None
 
 
 def logits_of(output: Any) -> Tensor:

@@ -134,9 +134,9 @@ class GaussNewton:
     parameters: dict[str, nn.Parameter]
     outputs: Tensor
     value: Tensor
-    by_outputs: Tensor  # dloss/df, with its graph
-    dummy: Tensor  # u of J^T u
-    pulled: tuple[Tensor, ...]  # J^T u, linear in u, with its graph
+    by_outputs: Tensor
+    dummy: Tensor
+    pulled: tuple[Tensor, ...]
 
     @staticmethod
     def of(
