@@ -123,7 +123,7 @@ def test_a_record_that_cannot_be_is_refused_and_not_believed(path, status, losse
             "UPDATE records SET status = ?, losses = ?", (status.value, wrong.losses.tobytes())
         )
         db.create_function("checksum", -1, checksum)
-        db.execute("UPDATE records SET checksum = checksum(key, cell, status, losses)")
+        db.execute("UPDATE records SET checksum = checksum(key, cell, status, losses, place)")
     db.close()
     with Store(path) as store, pytest.warns(StoreWarning, match="damaged"):
         assert store.get(cell()) is None
@@ -236,7 +236,10 @@ def test_texts_of_a_session_cannot_command_a_terminal(path):
     assert session["nested"] == [r"\x9b31m"]
 
 
-TABLE = "key TEXT PRIMARY KEY, cell TEXT NOT NULL, status TEXT NOT NULL, losses BLOB NOT NULL"
+TABLE = (
+    "key TEXT PRIMARY KEY, cell TEXT NOT NULL, status TEXT NOT NULL, losses BLOB NOT NULL, "
+    "place TEXT NOT NULL"
+)
 PROGRAMS = {
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM sessions; END",
     "a trigger of a table's name": (

@@ -1,6 +1,7 @@
 """Where a sweep trains: on the CPU, on a GPU, on all GPUs of a machine; simulated."""
 
 import warnings
+from dataclasses import replace
 
 import own_models
 import pytest
@@ -109,6 +110,21 @@ def test_without_a_gpu_there_is_no_word_of_it():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         depthmup.transfer(BuiltIn(), OF_BUILT_IN)
+
+
+@pytest.mark.parametrize("model", [BuiltIn(), own()], ids=["built-in", "own"])
+def test_every_record_notes_the_gpu_that_trained_it(model, tmp_path):
+    design = OF_BUILT_IN if isinstance(model, BuiltIn) else DESIGN
+    first, rest = replace(design, lrs=design.lrs[:2]), design
+    depthmup.transfer(model, first, out=tmp_path / "runs")
+    with machine():
+        here = Execution(workers=1, device="cuda")
+        report = depthmup.transfer(model, rest, out=tmp_path / "runs", on=here)
+    places = [record.place.partition(",")[0] for record in report.records.values()]
+    assert {place: places.count(place) for place in places} == {
+        "": len(places) // len(rest.lrs) * 2,
+        "Simulated H100": len(places) // len(rest.lrs) * (len(rest.lrs) - 2),
+    }
 
 
 def test_a_session_notes_its_gpu():

@@ -124,9 +124,8 @@ def test_stores_that_conflict_are_refused_and_nothing_changes(stores, tmp_path, 
         assert not joint.sessions()
 
 
-def on_gpu(path, gpu="Some Accelerator"):
-    with Store(path) as store:
-        store.open_session({"environment": {"device": "cuda", "gpu": gpu}, "started": 1.0})
+def on_gpu(*records):
+    return [replace(each, place="Some Accelerator, driver 1") for each in records]
 
 
 def diverged(seed, losses):
@@ -137,12 +136,22 @@ def test_results_of_a_gpu_are_joined_if_they_differ_by_rounding(stores, tmp_path
     """Which a diverging run amplifies: it may end some steps sooner or later."""
     ours = [record(1, (2.0, 1.0)), diverged(2, (2.0, 30.0))]
     theirs = [record(1, (2.0001, 1.02)), diverged(2, (2.0, 35.0, 60.0)), record(3)]
-    paths = stores(a=ours, b=theirs)
-    on_gpu(paths[1])
+    paths = stores(a=ours, b=on_gpu(*theirs))
     with Store(tmp_path / "joint.sqlite") as joint:
-        with pytest.warns(StoreWarning, match=r"^2 runs .* 2e-02 of a loss.* on Some Accelerator"):
+        with pytest.warns(
+            StoreWarning, match=r"^2 runs .* 2e-02 of a loss.* on Some Accelerator, driver 1"
+        ):
             assert merge(paths, into=joint) == 3
         assert [joint.get(cell(seed=1)), joint.get(cell(seed=2))] == ours
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_same_bits_of_another_device_are_no_difference(stores, tmp_path):
+    paths = stores(a=[record(1)], b=on_gpu(record(1), record(2)))
+    with Store(tmp_path / "joint.sqlite") as joint:
+        assert merge(paths, into=joint) == 2
+        assert joint.get(cell(seed=1)).place == ""
+        assert joint.get(cell(seed=2)).place == "Some Accelerator, driver 1"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +160,7 @@ def test_results_of_a_gpu_are_joined_if_they_differ_by_rounding(stores, tmp_path
     ids=["another start", "another end", "length", "status"],
 )
 def test_results_of_a_gpu_that_differ_by_more_are_refused(stores, tmp_path, other):
-    paths = stores(a=[record(1)], b=[other])
-    on_gpu(paths[0])
+    paths = stores(a=on_gpu(record(1)), b=[other])
     with Store(tmp_path / "joint.sqlite") as joint, pytest.raises(StoreError, match="conflicts"):
         merge(paths, into=joint)
 
@@ -184,7 +192,7 @@ def spoil(path, how):
     ("how", "message"),
     [
         ("missing", "Expected a store at .*b.sqlite; there is none"),
-        ("another schema", "the store .*/b.sqlite to be of schema version 3; it is of version 99"),
+        ("another schema", "the store .*/b.sqlite to be of schema version 4; it is of version 99"),
         ("damaged", "b.sqlite is not a readable store"),
     ],
 )

@@ -59,12 +59,12 @@ def test_sessions_in_order_with_their_time(path):
         ]
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 99])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 99])
 def test_another_schema_version(path, version):
     Store(path).close()
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version={version}")
-    with pytest.raises(StoreError, match=rf"schema version 3; it is of version {version}"):
+    with pytest.raises(StoreError, match=rf"schema version 4; it is of version {version}"):
         Store(path)
 
 
@@ -103,7 +103,7 @@ def test_another_configuration_under_the_same_key(path):
         db.create_function("checksum", -1, checksum)
         other = replace(cell(), steps=999).to_json()
         db.execute("UPDATE records SET cell = ?", (other,))
-        db.execute("UPDATE records SET checksum = checksum(key, cell, status, losses)")
+        db.execute("UPDATE records SET checksum = checksum(key, cell, status, losses, place)")
     with Store(path) as store, pytest.raises(StoreError, match="another configuration"):
         store.get(cell())
 

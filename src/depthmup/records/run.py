@@ -226,11 +226,14 @@ class Record(Generic[Described]):
     Attributes:
         cell: the run's description.
         status: finished, diverged, or failed before the first step.
+        place: the GPU that trained it, with all that may round its sums in its own way; empty for
+            a CPU. Two records of one run may differ in it.
     """
 
     cell: Described
     status: Status
     losses: "array[float]"  # of 'f'
+    place: str = field(default="", compare=False)
 
     @property
     def last_finite_loss(self) -> float:

@@ -10,6 +10,7 @@ from depthmup.records import Cell, Measurement, Record, Task, Trial
 from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import MEMBERS, work
 from depthmup.training import Placement, train_group
+from depthmup.training.placement import place_of
 
 if TYPE_CHECKING:
     from depthmup.model import Model
@@ -87,7 +88,9 @@ class Train:
         return replace(self, cells=tuple(cell for cell in self.cells if cell.key in keys))
 
     def __call__(self, tell: Tell) -> Iterator[Result]:
-        yield from train_group(self.cells, placement=self.placement, on_progress=tell)
+        place = place_of(self.placement.device)
+        for record in train_group(self.cells, placement=self.placement, on_progress=tell):
+            yield replace(record, place=place)
 
     def __str__(self) -> str:
         network, optimizer = self.cells[0].network, self.cells[0].optimizer
@@ -147,24 +150,26 @@ class TrainTrials:
             if self.live:
                 tell(step / trial.steps, ((trial, step, loss),))
 
+        place = place_of(self.device)
         if self.stacked:
             from depthmup.training.cuda_graphs import cuda_graph
             from depthmup.training.stacked_trials import run_together
 
             recorded = self.cuda_graphs and self.device.startswith("cuda")
-            yield from run_together(
+            for record in run_together(
                 self.trials,
                 self.model,
                 device=self.device,
                 record=cuda_graph if recorded else None,
                 on_progress=tell,
                 on_loss=tell_loss,
-            )
+            ):
+                yield replace(record, place=place)
             return
         from depthmup.training.trial import run_trial
 
         for trial in self.trials:
-            yield run_trial(
+            record = run_trial(
                 trial,
                 self.model,
                 device=self.device,
@@ -173,6 +178,7 @@ class TrainTrials:
                 on_progress=tell,
                 on_loss=partial(tell_loss, trial),
             )
+            yield replace(record, place=place)
 
     def __str__(self) -> str:
         trial = self.trials[0]

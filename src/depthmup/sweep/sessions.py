@@ -138,13 +138,6 @@ def engines_of(sessions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(engine) for engine in named if engine is not None))
 
 
-def gpus_of(sessions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The GPUs that trained, each once; their device where the driver did not see them."""
-    places = [session.get("environment", {}) for session in sessions]
-    on_gpu = [place for place in places if str(place.get("device", "")).startswith("cuda")]
-    return tuple(dict.fromkeys(str(place.get("gpu") or place["device"]) for place in on_gpu))
-
-
 def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """The environment and date of the last session, and the time of all of them.
 

@@ -15,7 +15,8 @@ from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Status, Task
 from depthmup.records.key import digest
-from depthmup.sweep.sessions import gpus_of, read_session
+from depthmup.records.printable import printable
+from depthmup.sweep.sessions import read_session
 from depthmup.sweep.store_rows import (
     checksum,
     measurement_row,
@@ -28,7 +29,7 @@ MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""
 
 # Of the tables below; a store of another schema is refused.
-SCHEMA = 3
+SCHEMA = 4
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
 _TABLES = (
@@ -38,6 +39,7 @@ _TABLES = (
         cell TEXT NOT NULL,
         status TEXT NOT NULL,
         losses BLOB NOT NULL,
+        place TEXT NOT NULL,
         checksum BLOB
     ) WITHOUT ROWID
     """,
@@ -60,12 +62,15 @@ _TABLES = (
 )
 # The columns that a row's checksum covers, in this order.
 _COLUMNS = {
-    "records": ("key", "cell", "status", "losses"),
+    "records": ("key", "cell", "status", "losses", "place"),
     "measurements": ("key", "task", "measured"),
     "sessions": ("about", "seconds"),
 }
 CHUNK = 500
 """Rows per query: every version of SQLite takes 999 parameters."""
+
+LONGEST_PLACE = 300
+"""Characters of a record's place that are read."""
 
 SESSIONS = 1000
 """Most sessions that are read of a store, the last ones: of each a sweep is made."""
@@ -291,7 +296,7 @@ class Store:
             status, losses = read_losses(row[2], row[3])
         except ValueError as damage:
             return self._lost(key, text, str(damage))
-        return Record(cell=asked, status=status, losses=losses)
+        return Record(cell=asked, status=status, losses=losses, place=_place(row))
 
     def _lost(self, key: str, text: str, why: str) -> None:
         """Mark a row as damaged, so that its run is repeated and the row replaced."""
@@ -367,21 +372,20 @@ class Store:
     def absorb(self, others: Sequence["Store"]) -> int:
         """Copy the contents of other stores, all of them or none; return the number of new results.
 
-        Results of different sweeps do not conflict, as each has its own key. Where a GPU wrote one
-        of the stores, results of one run may differ by rounding: the first is kept, with a warning.
+        Results of different sweeps do not conflict, as each has its own key. Results of one
+        run may differ by rounding where a GPU made one of them: the first is kept, with a warning.
         Sessions are copied too, so that a page can be made; one that is known already is not
         counted twice. Damaged results, and sessions that this version cannot read, are skipped with
         a warning.
         """
-        before, rounded = len(self), list[float]()
+        before, rounded = len(self), list[tuple[float, str]]()
         noted = [other._readable_sessions("skipped") for other in others]
-        gpus = gpus_of([*self.sessions(), *(session for each in noted for _, session in each)])
         with self._explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for other in others:
                     for table in ("records", "measurements"):
-                        rounded += self._take_results(other, table, rounds=bool(gpus))
+                        rounded += self._take_results(other, table)
                 # Only clocks order the stores of several machines; within one, what was stored
                 # later comes later.
                 for sessions in sorted(noted, key=lambda each: _last_start(each[-1:])):
@@ -392,15 +396,16 @@ class Store:
                 raise
             self._db.execute("COMMIT")
         if rounded:
+            places = " and on ".join(sorted({place for _, place in rounded}))
             _warn(
                 f"{len(rounded)} runs have several results, which differ by rounding: by at most "
-                f"{max(rounded):.0e} of a loss. They were trained on {' and '.join(gpus)}, where "
-                "bits may differ. The first result of each is kept."
+                f"{max(deviation for deviation, _ in rounded):.0e} of a loss. They were trained on "
+                f"{places}, where bits may differ. The first result of each is kept."
             )
         return len(self) - before
 
-    def _take_results(self, other: "Store", table: str, *, rounds: bool) -> list[float]:
-        """Copy results; the deviations of those that differ by rounding from results here."""
+    def _take_results(self, other: "Store", table: str) -> list[tuple[float, str]]:
+        """Copy results; of those that differ by rounding from results here, how far and where."""
         rounded = []
         with other._explained():
             rows = other._db.execute(f"SELECT * FROM {table}").fetchall()
@@ -413,8 +418,10 @@ class Store:
             elif known is None or _problem(known):
                 marks = ", ".join("?" * len(row))
                 self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
-            elif rounds and (deviation := _deviation(known, row)) is not None:
-                rounded.append(deviation)
+            elif table == "records" and known[:4] == row[:4]:
+                continue  # the same bits, elsewhere
+            elif (deviation := _deviation(known, row)) is not None:
+                rounded.append((deviation, _place(known) or _place(row)))
             else:
                 raise StoreError(
                     f"{other.path} conflicts with the other stores: both have {row[1]}, with "
@@ -452,14 +459,21 @@ def _problem(row: tuple[Any, ...]) -> str | None:
     return None
 
 
+def _place(row: tuple[Any, ...]) -> str:
+    return printable(str(row[4])[:LONGEST_PLACE])
+
+
 FIRST, LATER = 1e-3, 0.1
 """Largest difference of two results of one run, as fractions of a loss: of the first loss, which
 both compute from the same weights, and of the others, in which training amplifies rounding."""
 
 
 def _deviation(known: tuple[Any, ...], row: tuple[Any, ...]) -> float | None:
-    """The largest difference of two rows of one run as a fraction; None if it is no rounding."""
-    if len(row) != len(_COLUMNS["records"]) + 1:
+    """The largest difference of two rows of one run as a fraction; None if it is no rounding.
+
+    On CPUs there is none: a run has the same bits on all.
+    """
+    if len(row) != len(_COLUMNS["records"]) + 1 or not (_place(known) or _place(row)):
         return None
     (status, here), (ended, there) = read_losses(*known[2:4]), read_losses(*row[2:4])
     if status is not ended:

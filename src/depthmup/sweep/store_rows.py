@@ -55,8 +55,8 @@ def check_possible(status: Status, losses: "array[float]") -> None:
         raise ValueError("one of its losses is not finite")
 
 
-def record_row(record: Record[Any]) -> tuple[str, str, str, bytes]:
-    """A record as key, run, status and losses (single precision, little endian)."""
+def record_row(record: Record[Any]) -> tuple[str, str, str, bytes, str]:
+    """A record as key, run, status, losses (single precision, little endian) and place."""
     text = record.cell.to_json()
     try:
         check_possible(record.status, record.losses)
@@ -64,7 +64,8 @@ def record_row(record: Record[Any]) -> tuple[str, str, str, bytes]:
         raise ValueError(
             f"Expected a record that a run can have left; {problem}. The run is {text}."
         ) from None
-    return record.cell.key, text, record.status.value, little_endian(record.losses).tobytes()
+    losses = little_endian(record.losses).tobytes()
+    return record.cell.key, text, record.status.value, losses, record.place
 
 
 def measurement_row(measurement: Measurement) -> tuple[str, str, str]:

@@ -74,6 +74,15 @@ def device_facts(device: str) -> dict[str, object]:
     }
 
 
+def place_of(device: str) -> str:
+    """The place of a record: a CUDA device and what may round its results in its own way."""
+    if not device.startswith("cuda"):
+        return ""
+    facts = device_facts(device)
+    named = [f"{name} {facts[name]}" for name in ("driver", "cuda", "float32 products")]
+    return ", ".join([str(facts["gpu"]), *named])
+
+
 def generators() -> list[int]:
     """The CUDA devices of this process whose random generators exist.
 
