@@ -8,7 +8,7 @@ the exponents are fitted and judged (``verdicts``).
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import index
@@ -18,9 +18,9 @@ from typing import Any
 from torch import nn
 
 from depthmup.diagnostics.networks import (
-    Measurement,
     Shape,
     TrainedNetwork,
+    Values,
     beside,
     check_finite,
     distinct,
@@ -141,7 +141,7 @@ def check(
     plans = _plans(own, grid, facts, base, inputs, expected, optimizer, plan_options or {})
     expected, family = expected or scheme_named(plans[smallest].scheme), plans[smallest].family
     rate = RATES[family] if lr is None else lr
-    measurements: list[Measurement] = []
+    values: Values = {}
     losses: dict[str, list[tuple[float, ...]]] = {}
     roles: dict[Key, Role] = {}
     nonfinite: NonFinite | None = None
@@ -164,18 +164,15 @@ def check(
         losses.setdefault(_named(shape), []).append(run.losses)
         for observation in (run.first, run.second):
             roles.update(observation.roles)
-            measurements += [
-                Measurement(
-                    key=key, shape=shape, branches=points[shape].branches, seed=seed, value=value
-                )
-                for key, value in observation.values.items()
-            ]
+            for key, value in observation.values.items():
+                values.setdefault(key, {})[shape, seed] = value
         each(run)
         progress(done, len(runs))
     of_depths = {depth: surveyed[replace(smallest, depth=depth)].branches for depth in depths}
     heads = tuple(head for of_size in surveyed.values() for head in of_size.heads)
     widest = replace(surveyed[replace(smallest, width=widths[-1])], heads=heads)
-    exponents, doubts = judge(measurements, expected, family, roles, widest, modules)
+    branches = {shape: at.branches for shape, at in points.items()}
+    exponents, doubts = judge(values, branches, expected, family, roles, widest, modules)
     return Check(
         title=model.name,
         scheme=expected.title,
@@ -191,13 +188,13 @@ def check(
         confidence=CONFIDENCE,
         outcome=outcome_of(exponents, nonfinite),
         exponents=exponents,
-        sizes=summaries(measurements),
+        sizes=summaries(values),
         nonfinite=nonfinite,
         losses={k: tuple(map(fmean, zip(*v, strict=True))) for k, v in losses.items()},
         notes=(
             *_notes(plans if applied else {}, points),
             *doubts,
-            *_limits(expected, measurements, of_depths),
+            *_limits(expected, values, of_depths),
         ),
         seconds=time.perf_counter() - started,
     )
@@ -310,11 +307,9 @@ def _notes(plans: Mapping[Shape, Plan], points: Mapping[Shape, Points]) -> dict[
     return notes
 
 
-def _limits(
-    scheme: Scheme, measurements: Sequence[Measurement], branches: Mapping[int, int]
-) -> Iterator[str]:
+def _limits(scheme: Scheme, observed: Iterable[Key], branches: Mapping[int, int]) -> Iterator[str]:
     """Notes on what these exponents leave open; ``branches`` by depth."""
-    if not any(m.key.observable is Observable.DECAY for m in measurements):
+    if not any(key.observable is Observable.DECAY for key in observed):
         yield "No optimizer has a weight decay here, so lr * decay is not looked at."
     if len({count / depth for depth, count in branches.items()}) > 1:
         yield (

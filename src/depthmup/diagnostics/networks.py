@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -60,19 +60,8 @@ class TrainedNetwork:
     losses: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
-    """One observable of one network; ``branches`` are those of its residual stream."""
-
-    key: Key
-    shape: Shape
-    branches: int
-    seed: int
-    value: float
-
-    def size(self, axis: str) -> float:
-        """What exponents along an axis refer to: along depth, the number of branches."""
-        return float(self.branches if axis == "depth" else self.shape.size[axis])
+Values: TypeAlias = dict[Key, dict[tuple[Shape, int], float]]
+"""Of every observable: its value in every network, by size and seed."""
 
 
 def train(

@@ -16,12 +16,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import torch
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.networks import Measurement, Shape
+from depthmup.diagnostics.networks import Shape, Values
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.records import Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Part, Prediction, Role, Scheme, predict
@@ -70,28 +71,26 @@ class _Fitted:
 
 
 def judge(
-    measurements: Sequence[Measurement],
+    values: Values,
+    branches: Mapping[Shape, int],
     scheme: Scheme,
     family: Family,
     roles: Mapping[Key, Role],
     points: Points,
     modules: str | None,
 ) -> tuple[tuple[Exponent, ...], list[str]]:
-    """Fit every exponent and judge it."""
-    by_key: dict[Key, list[Measurement]] = {}
-    for m in measurements:
-        by_key.setdefault(m.key, []).append(m)
-    if modules is not None and not any(_matches(modules, k.module) for k in by_key):
+    """Fit every exponent and judge it; exponents of depth refer to the number of ``branches``."""
+    if modules is not None and not any(_matches(modules, k.module) for k in values):
         raise ValueError(
             f"No module matches {modules!r}. There are "
-            f"{', '.join(sorted({k.module for k in by_key}))}."
+            f"{', '.join(sorted({k.module for k in values}))}."
         )
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
-    covered = {k.module for k in by_key if k.observable in _EFFECTS}
+    covered = {k.module for k in values if k.observable in _EFFECTS}
     fitted: list[_Fitted] = []
     notes: list[str] = []
-    for key, group in by_key.items():
-        slopes = _slopes(key, group, notes)
+    for key, group in values.items():
+        slopes = _slopes(key, group, branches, notes)
         if not slopes:
             continue
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
@@ -132,24 +131,29 @@ def judge(
     ), notes
 
 
-def _slopes(key: Key, group: Sequence[Measurement], notes: list[str]) -> dict[str, Slope]:
+def _slopes(
+    key: Key,
+    group: Mapping[tuple[Shape, int], float],
+    branches: Mapping[Shape, int],
+    notes: list[str],
+) -> dict[str, Slope]:
     """Slopes of one observable along the axes that vary; a note where there are none to fit."""
-    if all(m.value == 0 for m in group):
+    if not any(group.values()):
         notes.append(f"{key} is zero at every size.")
         return {}
-    positive = [m for m in group if 0 < m.value < math.inf]
+    positive = {at: value for at, value in group.items() if 0 < value < math.inf}
     if 2 * len(positive) < len(group):
         notes.append(f"{key} is zero at most sizes, so it has no slope.")
         return {}
-    axes = group[0].shape.size
-    varied = [axis for axis in axes if len({m.size(axis) for m in positive}) > 2]
+    sizes = [shape.size | {"depth": branches[shape]} for shape, _ in positive]
+    varied = [axis for axis in sizes[0] if len({size[axis] for size in sizes}) > 2]
     if not varied:
         return {}
     try:
         slopes = log_slopes(
-            [tuple(m.size(axis) for axis in varied) for m in positive],
-            [m.value for m in positive],
-            [m.seed for m in positive],
+            [tuple(float(size[axis]) for axis in varied) for size in sizes],
+            list(positive.values()),
+            [seed for _, seed in positive],
         )
     except (ValueError, np.linalg.LinAlgError):  # too few sizes, or all on one line
         notes.append(f"{key} is not zero at too few sizes for a slope.")
@@ -247,15 +251,15 @@ def outcome_of(exponents: Sequence[Exponent], nonfinite: NonFinite | None) -> Ou
     return Outcome.PASS
 
 
-def summaries(measurements: Sequence[Measurement]) -> tuple[Size, ...]:
+def summaries(values: Values) -> tuple[Size, ...]:
     """Means and spreads over seeds at every size."""
-    cells: dict[tuple[Key, Shape], list[float]] = {}
-    for m in measurements:
-        if m.value > 0:
-            cells.setdefault((m.key, m.shape), []).append(m.value)
     result = []
-    for (key, shape), values in cells.items():
-        logs = torch.tensor(values, dtype=torch.float64).log()
+    shapes = dict.fromkeys(shape for group in values.values() for shape, _ in group)
+    for shape, (key, group) in product(shapes, values.items()):
+        found = [value for (at, _), value in group.items() if at == shape and value > 0]
+        if not found:
+            continue
+        logs = torch.tensor(found, dtype=torch.float64).log()
         result.append(
             Size(
                 observable=str(key.observable),
@@ -264,8 +268,8 @@ def summaries(measurements: Sequence[Measurement]) -> tuple[Size, ...]:
                 depth=shape.depth,
                 along=dict(shape.along),
                 value=float(logs.mean().exp()),
-                spread=float(logs.std()) if len(values) > 1 else 0.0,
-                seeds=tuple(values),
+                spread=float(logs.std()) if len(found) > 1 else 0.0,
+                seeds=tuple(found),
             )
         )
     return tuple(result)
