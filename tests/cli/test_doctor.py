@@ -48,6 +48,8 @@ def test_every_gpu_is_tried(capsys, monkeypatch):
     shown = capsys.readouterr().out
     right = r"^cuda:\d Simulated H100(?:, CUDA graphs)?: at most 0.0e\+00 from .* twice: True$"
     assert len(re.findall(right, shown, re.MULTILINE)) == 4
+    own = r"^cuda:\d .*, your own models: at most [0-9]\.\de[+-]\d\d from .* twice: True$"
+    assert len(re.findall(own, shown, re.MULTILINE)) == 4, shown
     assert len(re.findall(r"^\d networks.*: [\d,]+ steps/s, ", shown, re.MULTILINE)) == 4
     assert "free GiB: 80.0, 80.0" in shown
 

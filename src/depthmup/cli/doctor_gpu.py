@@ -1,7 +1,9 @@
 """``depthmup doctor --gpu``: the GPUs of this machine against its CPU, and their speed."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -31,10 +33,11 @@ def gpu_lines() -> Iterator[str]:
 def _lines(count: int) -> Iterator[str]:
     import torch
 
-    expected = _losses(_cells(4), "cpu", graphs=False)
     for index, graphs in product(range(count), (False, True)):
-        name = f"cuda:{index} {torch.cuda.get_device_name(index)}{', CUDA graphs' * graphs}"
-        yield _tried(name, partial(_compared, expected, f"cuda:{index}", graphs))
+        device = f"cuda:{index}"
+        name = f"{device} {torch.cuda.get_device_name(index)}{', CUDA graphs' * graphs}"
+        yield _tried(name, partial(_compared, _of_built_in, device, graphs))
+        yield _tried(f"{name}, your own models", partial(_compared, _of_own, device, graphs))
     peak = _peak()
     yield f"products of single precision on cuda:0: {peak / 1e12:.1f} TFLOP/s"
     for networks, graphs in product(NETWORKS, (False, True)):
@@ -77,8 +80,52 @@ def _losses(cells: list[Cell], device: str, *, graphs: bool) -> list[list[float]
     return [list(record.losses) for record in records]
 
 
-def _compared(expected: list[list[float]], device: str, graphs: bool) -> str:
-    first, second = (_losses(_cells(4), device, graphs=graphs) for _ in range(2))
+def _of_built_in(device: str, graphs: bool) -> list[list[float]]:
+    return _losses(_cells(4), device, graphs=graphs)
+
+
+def _of_own(device: str, graphs: bool) -> list[list[float]]:
+    """Of a stack of models from a factory, as a person would write it."""
+    import torch
+    from torch import nn
+
+    from depthmup.model import Model
+    from depthmup.records import Trial
+    from depthmup.training.built_in.residual_mlp import ResidualMLP
+    from depthmup.training.cuda_graphs import cuda_graph
+    from depthmup.training.stacked_trials import run_together
+
+    def make(width: int, depth: int) -> nn.Module:
+        return ResidualMLP(inputs=8, width=width, depth=depth, outputs=4, layer_norm=True)
+
+    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        inputs = torch.randn(64, 8, generator=generator)
+        return inputs, inputs[:, :4].argmax(-1)
+
+    base = {"width": 32, "depth": 2}
+    common = Trial(
+        model="doctor",
+        code="1",
+        size={"width": 64, "depth": 8},
+        base=base,
+        scheme="depth-mup",
+        optimizer="adamw",
+        lr=2.0**-8,
+        steps=STEPS,
+        seed=0,
+    )
+    trials = [replace(common, lr=common.lr * 1.01**i) for i in range(4)]
+    model = Model(make, batch=batch, version="1")
+    record = cuda_graph if graphs else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a step that cannot be recorded is the answer
+        records = list(run_together(trials, model, device=device, record=record))
+    return [list(each.losses) for each in records]
+
+
+def _compared(losses: Callable[[str, bool], list[list[float]]], device: str, graphs: bool) -> str:
+    expected = losses("cpu", False)
+    first, second = (losses(device, graphs) for _ in range(2))
     apart = max(
         abs(a / b - 1)
         for one, other in zip(first, expected, strict=True)

@@ -20,6 +20,7 @@ from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
 from depthmup.tracing.recorder import tensors_of
 from depthmup.training.placement import generators
+from depthmup.training.trial import moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +79,7 @@ def train(
 ) -> TrainedNetwork | NonFinite:
     """Observe a network, train it, observe it again; stop where a value is not finite."""
     model = fresh(own, shape, seed)
-    inputs, targets = own.batch(seeded(seed))
+    inputs, targets = beside_weights(own.batch(seeded(seed)), model)
     along = dict(shape.along)
     broken = partial(NonFinite, width=shape.width, depth=shape.depth, seed=seed, along=along)
     optimizers = prepare(model, plan, lr)
@@ -128,6 +129,12 @@ def train(
         along=along,
         losses=tuple(losses),
     )
+
+
+def beside_weights(batch: Any, model: nn.Module) -> Any:
+    """A batch on the device of a model's weights, if all are on one."""
+    devices = {parameter.device for parameter in model.parameters()}
+    return moved(batch, str(devices.pop())) if len(devices) == 1 else batch
 
 
 def survey(

@@ -15,6 +15,7 @@ import torch
 
 from depthmup.diagnostics.networks import (
     Shape,
+    beside_weights,
     check_finite,
     check_width_noticed,
     fresh,
@@ -176,7 +177,7 @@ def _sharpness(own: Functions, at: Shape, own_plan: Plan, seed: int, batches: in
     model = fresh(own, at, seed)
     own_plan.initialize(model)
     generator = seeded(seed)
-    data = [own.batch(generator) for _ in range(batches)]
+    data = [beside_weights(own.batch(generator), model) for _ in range(batches)]
     rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
     try:
         # A model may draw in its forward pass (dropout): the same at every size.
