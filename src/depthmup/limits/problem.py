@@ -87,13 +87,11 @@ class Problem:
     @property
     def vectors(self) -> int:
         """N, the number of training vectors."""
-        result: int = self.rows[-1].stop
-        return result
+        return int(self.rows[-1].stop)
 
     @property
     def d_in(self) -> int:
-        result: int = self.steps[0].inputs.shape[1]
-        return result
+        return int(self.steps[0].inputs.shape[1])
 
     @property
     def d_out(self) -> int:
@@ -109,6 +107,11 @@ class Problem:
     def layers(self) -> int:
         """The depth, where it is finite."""
         return int(self.depth)
+
+    @property
+    def positions(self) -> Float[Array, " depths"]:
+        """l/L of every layer, from 0 for the input."""
+        return np.arange(self.layers + 1) / self.layers
 
     @property
     def infinite(self) -> bool:

@@ -45,7 +45,11 @@ class Method(ABC):
 
     @abstractmethod
     def close(self, status: Status) -> Solution:
-        """The ``solution``: its kernel, the estimate of its error, its history."""
+        """The ``solution``: its kernel, the estimate of its error."""
+
+    def history(self) -> History | None:
+        """Every covariance of training, of methods that have them."""
+        return None
 
     def record(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
         """Keep the results of ``up``; returns the outputs of the minibatch."""
@@ -68,14 +72,7 @@ class Method(ABC):
         """The largest output, or 1: relative errors times it are absolute."""
         return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
 
-    def solution(
-        self,
-        *,
-        kernel: Array,
-        status: Status,
-        error_estimate: float,
-        history: History | None = None,
-    ) -> Solution:
+    def solution(self, *, kernel: Array, status: Status, error_estimate: float) -> Solution:
         """The solution, with nan where training did not get to."""
         p, depths = self.problem, len(self.positions)
         missing = [len(step.inputs) for step in p.steps[len(self.outputs) :]]
@@ -95,7 +92,7 @@ class Method(ABC):
             error_estimate=error_estimate,
             problem=p,
             activation=p.activation.name,
-            history=history,
+            history=self.history() if p.history and status.ok else None,
         )
 
 

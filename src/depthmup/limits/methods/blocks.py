@@ -60,7 +60,7 @@ class Blocks(Method):
         weights: Float[Array, " count"],
     ) -> None:
         depth = problem.layers
-        super().__init__(problem, np.arange(depth + 1) / depth)
+        super().__init__(problem, problem.positions)
         self.activation, self.depth, self.weights = problem.activation, depth, weights
         self.c, self.kick = problem.factor, problem.kick
         vectors = problem.vectors + (problem.held_out is not None)
@@ -97,12 +97,10 @@ class Blocks(Method):
         return np.concatenate([outputs, *extra]), squares
 
     def close(self, status: Status) -> Solution:
-        done, history = self.done, self.problem.history and status.ok
         return self.solution(
-            kernel=self.cov[-1, :done, :done].copy(),
+            kernel=self.cov[-1, : self.done, : self.done].copy(),
             status=status,
             error_estimate=0.0 if status.ok else np.nan,
-            history=self.history(self.problem.vectors) if history else None,
         )
 
     def begin(self, t: int, n: int, size: int) -> None:
@@ -260,7 +258,8 @@ class Blocks(Method):
         self.s[i, new, every] = sources[new]
         self.s[i, every, new] = sources[:, new]
 
-    def history(self, n: int) -> History:
+    def history(self) -> History:
+        n = self.problem.vectors
         old = (slice(None), slice(n), slice(n))
         p, q, r, s = (stack[old] for stack in (self.p, self.q, self.r, self.s))
         q_t, rate, last = q.transpose(0, 2, 1), float(self.depth), np.zeros((1, n, n))

@@ -65,9 +65,8 @@ class Continuum(Sides):
     """Sides whose error is that of their points in depth, too."""
 
     def __init__(self, problem: Problem, points: Rule) -> None:
-        rate, size = problem.noise_rate, problem.remembered
-        x = Depths(points, rate, size, problem.d_in)
-        d = Depths(points, rate, size, problem.d_out, partner=x)
+        x = Depths(problem, points)
+        d = Depths(problem, points, x)
         pull = problem.drift_rate * problem.hidden
         super().__init__(problem, x, d, pull=pull, positions=points.points)
         self.sweeps = x, d
@@ -87,14 +86,11 @@ class Depths(Side):
     response, covariance and cross covariance met.
     """
 
-    def __init__(
-        self, points: Rule, rate: float, size: int, columns: int, partner: Self | None = None
-    ) -> None:
-        depths = len(points.points)
-        super().__init__(depths, depths, size, columns, partner)
-        self.points, self.rate = points, rate
+    def __init__(self, problem: Problem, points: Rule, partner: Self | None = None) -> None:
+        super().__init__(problem, len(points.points), len(points.points), partner)
+        self.points, self.rate = points, problem.noise_rate
         self.tail, self.size = 0.0, np.zeros(3)
-        self.returned, self.gain = np.zeros((2, depths, size, size))
+        self.returned, self.gain = np.zeros((2, *self.kick.shape))
 
     def sweep(
         self, other: Self, start: Starts, pull: Pull, memory: Memory, keep: int
@@ -143,11 +139,10 @@ class Depths(Side):
         echo = response @ other.feedback[::-1, :n, :n]
         half = kick @ cross.transpose(0, 2, 1) + self.rate * cov @ echo.transpose(0, 2, 1)
         # C' = r C + drive: collocated it is one small system, the same for every pair of rows.
-        drive = half + half.transpose(0, 2, 1)
-        integral = self.points.integral
+        integral, drive = self.points.integral, half + half.transpose(0, 2, 1)
         inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
-        flat = start.reshape(1, -1) + integral @ drive.reshape(len(integral), -1)
-        return Rows(feedback, kick, (inverse @ flat).reshape(drive.shape))
+        among = np.tensordot(inverse, start + np.tensordot(integral, drive, 1), 1)
+        return Rows(feedback, kick, among)
 
     def extend(self, other: Self, rows: slice) -> None:
         """Append a step's rows to ``returned`` and ``gain``, both sweeps done."""

@@ -45,13 +45,10 @@ _CHUNK_BYTES = 32 * 2**20
 
 def solve_layers(problem: Problem) -> Solution:
     """Train a linear network with one matrix per block; exact at infinite width."""
-    depth, size = problem.layers, problem.remembered
-    c = problem.factor
-    x = Layers(depth, c, size, problem.d_in)
-    d = Layers(depth, c, size, problem.d_out, partner=x)
+    x = Layers(problem)
     # Two branch factors: one from the forward pass, one from the gradient.
-    pull = c * problem.kick * problem.hidden
-    return train(Sides(problem, x, d, pull=pull, positions=np.arange(depth + 1) / depth))
+    pull = problem.factor * problem.kick * problem.hidden
+    return train(Sides(problem, x, Layers(problem, x), pull=pull, positions=problem.positions))
 
 
 class Layers(Side):
@@ -63,11 +60,10 @@ class Layers(Side):
     ``gain`` = c^2 (carry_gain <x|x> + (I - QP)^-1 residue), from a new response to its covariance.
     """
 
-    def __init__(
-        self, depth: int, c: float, size: int, columns: int, partner: Self | None = None
-    ) -> None:
-        super().__init__(depth + 1, depth, size, columns, partner)
-        self.c, self.rate = c, c**2 * depth
+    def __init__(self, problem: Problem, partner: Self | None = None) -> None:
+        depth, size, self.c = problem.layers, problem.remembered, problem.factor
+        super().__init__(problem, depth + 1, depth, partner)
+        self.rate = self.c**2 * depth
         self.carry, self.kick_back, self.carry_gain = np.zeros((3, depth, size, size))
         self.residue, self.gain = np.zeros((2, depth, size, size))
 

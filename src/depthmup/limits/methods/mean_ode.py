@@ -148,7 +148,7 @@ class Network(Method):
         x = np.repeat(start[None], len(self.rule.points), axis=0)
         for _ in range(_MOST_ITERATIONS):
             rate, jacobian = self.flow(x)
-            residual = start + _along(self.rule.integral, rate) - x
+            residual = start + np.tensordot(self.rule.integral, rate, 1) - x
             change = self.solve(self.rule.integral, jacobian, residual)
             x = x + change
             size = float(np.abs(x).max(initial=1.0))
@@ -234,8 +234,3 @@ class Network(Method):
         moved = self.w1, self.w2, self.input, self.readout
         for weights, rate, speed in zip(moved, rates, self.speed, strict=True):
             weights -= rate * speed
-
-
-def _along(integral: Array, rate: Array) -> Array:
-    """The integral over depth of (points, ...)."""
-    return (integral @ rate.reshape(len(rate), -1)).reshape(rate.shape)

@@ -160,12 +160,10 @@ class Nonlinear(Method):
     def close(self, status: Status) -> Solution:
         if status.ok and not self.settled:
             status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
-        done, history = self.done, self.problem.history and status.ok
         return self.solution(
-            kernel=self.x[-1, :done, :done].copy(),
+            kernel=self.x[-1, : self.done, : self.done].copy(),
             status=status,
             error_estimate=self.tail * self.scale,
-            history=self.history() if history else None,
         )
 
     def history(self) -> History:

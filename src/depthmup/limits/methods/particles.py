@@ -111,7 +111,7 @@ class Population(Method):
         deterministic: bool = False,
     ) -> None:
         depth = problem.layers
-        super().__init__(problem, np.arange(depth + 1) / depth)
+        super().__init__(problem, problem.positions)
         self.activation, self.depth = problem.activation, depth
         # An update of this function of every entry of its two factors.
         self.entry: Callable[[Array], Array] = np.sign if problem.sign else np.positive
@@ -196,8 +196,7 @@ class Population(Method):
 
     def mean(self, left: Array, right: Array) -> Array:
         """E of products, over particles or neurons: (rows, columns)."""
-        result: Array = left @ right.T / left.shape[1]
-        return result
+        return np.asarray(left @ right.T / left.shape[1])
 
     def fresh(self, z: Array, lower: Array, i: int, n: int, cov: Array) -> Array:
         """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size)."""

@@ -52,8 +52,9 @@ class Side(ABC):
     rate: float
 
     def __init__(
-        self, depths: int, layers: int, size: int, columns: int, partner: Self | None = None
+        self, problem: Problem, depths: int, layers: int, partner: Self | None = None
     ) -> None:
+        size, columns = problem.remembered, problem.d_out if partner else problem.d_in
         self.source = np.zeros((size, columns))
         self.response, self.cov = np.zeros((2, depths, size, size))
         self.resolvent, self.feedback = np.zeros((2, depths, size, size))
@@ -198,12 +199,26 @@ class Sides(Method):
             own.extend(other, rows)
 
     def close(self, status: Status) -> Solution:
-        done, history = self.done, self.problem.history and status.ok
         return self.solution(
-            kernel=self.kernel[:done, :done],
+            kernel=self.kernel[: self.done, : self.done],
             status=status,
             error_estimate=self.mismatch if status.ok else np.nan,
-            history=_history(self.x, self.d) if history else None,
+        )
+
+    def history(self) -> History:
+        x, d = self.x, self.d
+        return History(
+            x=x.cov,
+            d=d.cov[::-1],
+            xd=x.cross,
+            p=x.response,
+            q=d.response[::-1],
+            m=x.kick,
+            n=d.kick[::-1],
+            fresh_x=x.fresh(),
+            fresh_d=d.fresh()[::-1],
+            inputs=x.source,
+            chi=d.source,
         )
 
 
@@ -212,19 +227,3 @@ def _disagreement(swept: Array, known: Array, chi: Array) -> float:
     # At the top <x|d> is f chi^T: over the size of chi it is an error of f.
     scale = float(np.abs(chi).max(initial=0.0))
     return float(np.abs(swept - known).max(initial=0.0)) / scale if scale else 0.0
-
-
-def _history(x: Side, d: Side) -> History:
-    return History(
-        x=x.cov,
-        d=d.cov[::-1],
-        xd=x.cross,
-        p=x.response,
-        q=d.response[::-1],
-        m=x.kick,
-        n=d.kick[::-1],
-        fresh_x=x.fresh(),
-        fresh_d=d.fresh()[::-1],
-        inputs=x.source,
-        chi=d.source,
-    )

@@ -32,7 +32,7 @@ from typing import Self
 import numpy as np
 
 from depthmup.limits.methods.layers import Layers
-from depthmup.limits.methods.sides import Rows, Sides
+from depthmup.limits.methods.sides import Rows, Sides, turned
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
@@ -41,12 +41,10 @@ from depthmup.limits.training import train
 
 def solve_two_matrix_layers(problem: Problem) -> Solution:
     """Train a linear network whose blocks have two matrices; exact at infinite width."""
-    depth, size, ratio = problem.layers, problem.remembered, problem.branch.width_ratio
-    c, kick = problem.factor, problem.kick
-    x = TwoMatrixLayers(depth, c, size, problem.d_in, ratio)
-    d = TwoMatrixLayers(depth, c, size, problem.d_out, ratio, partner=x)
-    pull = kick * np.stack([problem.hidden, ratio * problem.second])
-    return train(Sides(problem, x, d, pull=pull, positions=np.arange(depth + 1) / depth))
+    x = TwoMatrixLayers(problem)
+    d = TwoMatrixLayers(problem, x)
+    pull = problem.kick * np.stack([problem.hidden, problem.branch.width_ratio * problem.second])
+    return train(Sides(problem, x, d, pull=pull, positions=problem.positions))
 
 
 class TwoMatrixLayers(Layers):
@@ -57,22 +55,12 @@ class TwoMatrixLayers(Layers):
     which of the two matrices multiplies x: 0 is the first, which d meets second.
     """
 
-    def __init__(
-        self,
-        depth: int,
-        c: float,
-        size: int,
-        columns: int,
-        width_ratio: float,
-        partner: Self | None = None,
-    ) -> None:
-        super().__init__(depth, c, size, columns, partner)
-        self.root, self.order = math.sqrt(width_ratio), int(partner is not None)
-        self.answer, self.hidden, self.reply = np.zeros((3, depth, size, size))
+    def __init__(self, problem: Problem, partner: Self | None = None) -> None:
+        super().__init__(problem, partner)
+        self.root, self.order = math.sqrt(problem.branch.width_ratio), int(partner is not None)
+        self.answer, self.hidden, self.reply = np.zeros((3, *self.kick.shape))
         self.crossed: Array = (
-            np.zeros((depth, size, size))
-            if partner is None
-            else partner.crossed[::-1].transpose(0, 2, 1)
+            np.zeros_like(self.kick) if partner is None else turned(partner.crossed)
         )
 
     def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array, a: Array) -> None:

@@ -64,7 +64,7 @@ def integrate(
         best = np.inf
         for _ in range(_MOST_ITERATIONS):
             rate = derivative(where, s)
-            new = start + width * (operator @ rate.reshape(len(rate), -1)).reshape(rate.shape)
+            new = start + width * np.tensordot(operator, rate, 1)
             change = float(np.abs(new - s).max(initial=0.0))
             size = float(np.abs(new).max(initial=1.0))
             s = new
