@@ -12,6 +12,7 @@ import depthmup
 from depthmup import BuiltIn, Design, Execution, Model
 from depthmup.runner import runner_of
 from depthmup.sweep import InProcess, Processes, Sweep
+from depthmup.sweep.resolution import resolved_sweep
 
 GRID = {"depth": (2, 4), "schemes": "depth-mup", "seeds": 1, "steps": 3}
 DESIGN = Design(
@@ -151,6 +152,49 @@ def test_a_gpu_needs_memory_for_one_network_of_a_stack(free, fits):
     )
     with machine(gpus=2, free=free):
         runner = runner_of(BuiltIn(), sweep, Execution(device="cuda", workers=2))
+        if fits:
+            runner.check(sweep.runs)
+        else:
+            with pytest.raises(ValueError, match="GiB are available"):
+                runner.check(sweep.runs)
+
+
+def stacks(model, design, **options):
+    """The sizes of the stacks that a sweep trains on a box of two GPUs with this memory."""
+    sweep, _ = resolved_sweep(model, design)
+    with machine(gpus=2, free=options.pop("free", 80 << 30)):
+        here = Execution(device="cuda", engine="stacked", **options)
+        return [len(job.keys) for job in runner_of(model, sweep, here).trainer.jobs(sweep.runs)]
+
+
+@pytest.mark.parametrize("model", [BuiltIn(), own()], ids=["built-in", "own"])
+def test_a_stack_has_as_many_networks_as_fill_a_share_of_the_memory(model):
+    optimizer = "adam" if isinstance(model, BuiltIn) else "adamw"
+    many = Design(
+        base={"width": 64, "depth": 2},
+        lrs=[0.001 * 1.01**k for k in range(40)],
+        optimizers=optimizer,
+        **{**GRID, "depth": (2, 32)},
+    )
+    assert stacks(model, many, workers=2) == [40, 40]
+    few = stacks(model, many, workers=2, free=32 << 20)
+    assert sum(few) == 80
+    assert 1 <= max(few) < 20
+    # Four workers on two GPUs share their memory.
+    assert max(stacks(model, many, workers=4, free=32 << 20)) == max(few) // 2
+
+
+@pytest.mark.parametrize(("free", "fits"), [(560 << 20, True), (513 << 20, False)])
+def test_a_gpu_needs_memory_for_one_model_of_a_stack(free, fits):
+    large = Design(
+        base={"width": 256, "depth": 2},
+        lrs=[0.001 * 2**k for k in range(6)],
+        optimizers="adamw",
+        **{**GRID, "depth": (2, 32)},
+    )
+    sweep, _ = resolved_sweep(own(), large)
+    with machine(free=free):
+        runner = runner_of(own(), sweep, Execution(device="cuda", workers=1, engine="stacked"))
         if fits:
             runner.check(sweep.runs)
         else:
