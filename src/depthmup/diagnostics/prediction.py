@@ -26,7 +26,7 @@ from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.model import size as size_named
 from depthmup.planning import Plan, plan
-from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
+from depthmup.records import AxisPrediction, Prediction, SharpnessAt
 from depthmup.records.study import Axis
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
@@ -107,7 +107,8 @@ def predict(
     """
     started = time.perf_counter()
     base = size_named(base) if isinstance(base, str) else base
-    chosen, sizes = scheme_named(scheme), _sizes(base, widths, depths)
+    here = Shape(width=base[0], depth=base[1])
+    chosen, sizes = scheme_named(scheme), _sizes(here, widths, depths)
     if family_named(optimizer) is not Family.RAW:
         raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
     if seeds < 2 or batches < 1:
@@ -115,16 +116,14 @@ def predict(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
     own = with_factory(model)
-    smallest = Shape(width=base[0], depth=base[1])
-    _refuse_factory(own, smallest, sizes)
+    _refuse_factory(own, here, sizes)
     everything = tuple(dict.fromkeys(size for of_axis in sizes.values() for size in of_axis))
-    values: dict[tuple[int, int], list[float]] = {}
+    values: dict[Shape, list[float]] = {}
     notes: list[str] = []
     for done, size in enumerate(everything):
-        at = Shape(width=size[0], depth=size[1])
         own_plan = plan(
-            fresh(own, at, 0),
-            base=fresh(own, smallest, 0),
+            fresh(own, size, 0),
+            base=fresh(own, here, 0),
             scheme=chosen,
             optimizer=optimizer,
             example_inputs=own.batch(seeded(0))[0],
@@ -132,9 +131,10 @@ def predict(
         )
         notes += [note for note in own_plan.notes if note not in notes]
         for seed in range(seeds):
-            sharp = _sharpness(own, at, own_plan, seed, batches)
+            sharp = _sharpness(own, size, own_plan, seed, batches)
             values.setdefault(size, []).append(sharp.value)
-            note = f"The sharpness at {size[0]}x{size[1]} is known to {sharp.error:.1g} only."
+            at = f"{size.width}x{size.depth}"
+            note = f"The sharpness at {at} is known to {sharp.error:.1g} only."
             if sharp.error > TRUSTED and note not in notes:
                 notes.append(note)
             progress(done * seeds + seed + 1, len(everything) * seeds)
@@ -144,7 +144,7 @@ def predict(
         optimizer=str(optimizer),
         base=base,
         axes=tuple(
-            _along(axis, base, of_axis, {size: np.log2(values[size]) for size in of_axis})
+            _along(axis, here, {size: np.log2(values[size]) for size in of_axis})
             for axis, of_axis in sizes.items()
         ),
         seeds=seeds,
@@ -155,16 +155,14 @@ def predict(
     )
 
 
-def _refuse_factory(
-    own: Functions, base: Shape, sizes: Mapping[Axis, Sequence[tuple[int, int]]]
-) -> None:
+def _refuse_factory(own: Functions, base: Shape, sizes: Mapping[Axis, Sequence[Shape]]) -> None:
     """Refuse data that are not finite, and a factory that ignores a size."""
     check_axes(own, ("width", "depth"))
     inputs, _ = own.batch(seeded(0))
     check_finite(inputs)
     model = fresh(own, base, 0)
-    wider = [w for w, _ in sizes.get("width", ()) if w != base.width]
-    deeper = [d for _, d in sizes.get("depth", ()) if d != base.depth]
+    wider = [size.width for size in sizes.get("width", ()) if size != base]
+    deeper = [size.depth for size in sizes.get("depth", ()) if size != base]
     if deeper:
         survey(own, (base.width, *wider[:1]), (base.depth, *deeper), {}, model, inputs)
     else:
@@ -196,59 +194,51 @@ def _sharpness(own: Functions, at: Shape, own_plan: Plan, seed: int, batches: in
 
 
 def _sizes(
-    base: tuple[int, int], widths: Sequence[int], depths: Sequence[int]
-) -> dict[Axis, tuple[tuple[int, int], ...]]:
+    base: Shape, widths: Sequence[int], depths: Sequence[int]
+) -> dict[Axis, tuple[Shape, ...]]:
     """The sizes of every axis that was asked for, the base's among them."""
-    along_axes: dict[Axis, tuple[tuple[int, int], ...]] = {}
-    width, depth = base
-    axes: tuple[tuple[Axis, int, Sequence[int]], ...] = (
-        ("depth", depth, depths),
-        ("width", width, widths),
-    )
-    for axis, own, more in axes:
-        for number in (own, *more):
+    along_axes: dict[Axis, tuple[Shape, ...]] = {}
+    axes: dict[Axis, Sequence[int]] = {
+        "depth": (base.depth, *depths),
+        "width": (base.width, *widths),
+    }
+    for axis, numbers in axes.items():
+        for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ValueError(f"Expected {axis}s to be positive integers; got {number!r}.")
-        along = sorted({own, *more})
+        along = sorted(set(numbers))
         if len(along) > 1:
-            along_axes[axis] = tuple((width, n) if axis == "depth" else (n, depth) for n in along)
+            along_axes[axis] = tuple(
+                replace(base, depth=n) if axis == "depth" else replace(base, width=n) for n in along
+            )
     if not along_axes:
         raise ValueError(
-            f"Expected widths or depths other than the base's, {base[0]}x{base[1]}: a drift is "
-            "between sizes. Give e.g. depths=(8, 16, 32)."
+            f"Expected widths or depths other than the base's, {base.width}x{base.depth}: a drift "
+            "is between sizes. Give e.g. depths=(8, 16, 32)."
         )
     return along_axes
 
 
-def _along(
-    axis: Axis,
-    base: tuple[int, int],
-    sizes: Sequence[tuple[int, int]],
-    logs: Mapping[tuple[int, int], np.ndarray],
-) -> AxisPrediction:
-    """Octaves and drift along an axis; ``logs`` (seeds,) are log2 curvatures.
+def _along(axis: Axis, base: Shape, logs: Mapping[Shape, np.ndarray]) -> AxisPrediction:
+    """Octaves and drift along an axis; ``logs`` (seeds,) are log2 curvatures of every size.
 
     Seeds are independent networks at every size, so each gives a slope of its own, and the
     interval is Student's.
     """
-    x = np.log2([depth if axis == "depth" else width for width, depth in sizes])
+    x = np.log2([size.size[axis] for size in logs])
     x = x - x.mean()
-    octaves = {size: logs[base] - logs[size] for size in sizes}
-    slopes = sum(at * octaves[size] for at, size in zip(x, sizes, strict=True)) / (x @ x)
-
-    def curvature(size: tuple[int, int]) -> Estimate:
-        return mean(logs[size].tolist()).exp2()
-
+    octaves = {size: logs[base] - logs[size] for size in logs}
+    slopes = sum(at * moved for at, moved in zip(x, octaves.values(), strict=True)) / (x @ x)
     return AxisPrediction(
         axis=axis,
         sizes=tuple(
             SharpnessAt(
-                width=size[0],
-                depth=size[1],
-                curvature=curvature(size),
-                octaves=mean(octaves[size], unit="octaves of learning rate"),
+                width=size.width,
+                depth=size.depth,
+                curvature=mean(logs[size].tolist()).exp2(),
+                octaves=mean(moved, unit="octaves of learning rate"),
             )
-            for size in sizes
+            for size, moved in octaves.items()
         ),
         drift=mean(slopes, unit=f"octaves of learning rate per doubling of {axis}"),
     )
