@@ -334,21 +334,18 @@ def _tanh() -> Activation:
 
     def second(z: Array) -> Array:
         t = np.tanh(z)
-        result: Array = -2 * t * (1 - t**2)
-        return result
+        return np.asarray(-2 * t * (1 - t**2))
 
     def third(z: Array) -> Array:
         t2 = np.tanh(z) ** 2
-        result: Array = (1 - t2) * (6 * t2 - 2)
-        return result
+        return np.asarray((1 - t2) * (6 * t2 - 2))
 
     return smooth(np.tanh, first, second, third, "tanh")
 
 
 def _gelu() -> Activation:
     def density(z: Array) -> Array:
-        result: Array = np.exp(-(z**2) / 2) / np.sqrt(2 * _PI)
-        return result
+        return np.asarray(np.exp(-(z**2) / 2) / np.sqrt(2 * _PI))
 
     return smooth(
         lambda z: z * special.ndtr(z),
@@ -362,8 +359,7 @@ def _gelu() -> Activation:
 def _softplus() -> Activation:
     def second(z: Array) -> Array:
         s = special.expit(z)
-        result: Array = s * (1 - s)
-        return result
+        return np.asarray(s * (1 - s))
 
     return smooth(
         lambda z: np.logaddexp(0.0, z),

@@ -97,8 +97,7 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
         weight = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         weight /= weight.sum(axis=1, keepdims=True)
         weight[batch, given] -= 1.0
-        result: Array = weight / len(given)
-        return result
+        return np.asarray(weight / len(given))
 
     return Loss(value=value, gradient=gradient, shape=(len(given), classes))
 

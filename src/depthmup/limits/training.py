@@ -158,11 +158,7 @@ def combined(solutions: Sequence[Solution], averages: Averages, advice: str) -> 
     # Averages cannot be better than what they are of: every solve has its own error in depth.
     error = max(error, *(s.error_estimate for s in solutions))
     status = next((s.status for s in solutions if not s.status.ok), Status())
-    tol = last.problem.tol
-    if status.ok and not error <= tol:
-        message = f"neurons leave an error of about {error:.1e} > tol={tol:.1e}. {advice}"
-        status = Status(kind="unresolved", message=message)
-    return replace(
+    whole = replace(
         last,
         outputs=per_step,
         losses=np.array([s.loss.value(f) for s, f in zip(steps, per_step, strict=True)]),
@@ -172,3 +168,12 @@ def combined(solutions: Sequence[Solution], averages: Averages, advice: str) -> 
         status=status,
         error_estimate=error,
     )
+    resolved = not status.ok or error <= last.problem.tol
+    return whole if resolved else unresolved(whole, "neurons", advice)
+
+
+def unresolved(solution: Solution, what: str, advice: str) -> Solution:
+    """A solution whose error is above the problem's tolerance."""
+    error, tol = solution.error_estimate, solution.problem.tol
+    message = f"{what} leave an error of about {error:.1e} > tol={tol:.1e}. {advice}"
+    return replace(solution, status=Status(kind="unresolved", message=message))

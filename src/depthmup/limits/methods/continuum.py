@@ -34,7 +34,7 @@ from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Array
-from depthmup.limits.training import train
+from depthmup.limits.training import train, unresolved
 
 # Each half as many again as the last: few solves fail before one succeeds, and none has many more
 # points than it needs.
@@ -53,12 +53,11 @@ def solve_continuum(problem: Problem) -> Solution:
         if 0.1 * before < error < 1e-3:  # truncation would have fallen: this is rounding
             break
         before = error
-    message = (
-        f"{degree + 1} Chebyshev points leave an error of about {solution.error_estimate:.1e} > "
-        f"tol={problem.tol:.1e}. Pass a larger tol, a smaller learning rate or multiplier, or "
-        "fewer steps: chaotic training amplifies rounding errors too."
+    advice = (
+        "Pass a larger tol, a smaller learning rate or multiplier, or fewer steps: chaotic "
+        "training amplifies rounding errors too."
     )
-    return replace(solution, status=Status(kind="unresolved", message=message))
+    return unresolved(solution, f"{degree + 1} Chebyshev points", advice)
 
 
 class Continuum(Sides):

@@ -28,7 +28,6 @@ Chizat, arXiv 2509.10167.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -38,7 +37,7 @@ from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Array
-from depthmup.limits.training import Method, combined, require_finite, train
+from depthmup.limits.training import Method, combined, require_finite, train, unresolved
 
 _DEGREES = (8, 12, 16, 24, 36, 54)
 # Newton's method doubles its digits: what takes longer than this has no solution nearby.
@@ -60,12 +59,8 @@ def solve_mean_ode(problem: Problem, neurons: Neurons) -> Solution:
                 break
             degrees.pop(0)  # and stay there: all neurons need about the same
         if solution.status.ok and not solution.error_estimate <= tol:
-            message = (
-                f"{degrees[0] + 1} Chebyshev points leave an error of about "
-                f"{solution.error_estimate:.1e} > tol={tol:.1e}. Pass a larger tol, a smaller "
-                "learning rate or multiplier, or fewer steps."
-            )
-            solution = replace(solution, status=Status(kind="unresolved", message=message))
+            advice = "Pass a larger tol, a smaller learning rate or multiplier, or fewer steps."
+            solution = unresolved(solution, f"{degrees[0] + 1} Chebyshev points", advice)
         solutions.append(solution)
         if solution.status.kind == "exploded":
             break

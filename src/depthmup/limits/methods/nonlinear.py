@@ -50,7 +50,7 @@ from depthmup.limits.numerics.mesh import Mesh, graded, integrate
 from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Array
-from depthmup.limits.training import Method, require_finite, train
+from depthmup.limits.training import Method, require_finite, train, unresolved
 
 # Smooth problems: one panel, more points. Singular at p = 0: more panels and more points.
 _DEGREES = (16, 22, 30, 42, 60, 84)
@@ -90,14 +90,8 @@ def solve_nonlinear(problem: Problem, backward: type[Backward] | None = None) ->
         if singular
         else "the solution is not resolved"
     )
-    status = Status(
-        kind="unresolved",
-        message=(
-            f"{reason}; {len(mesh.points)} points leave an error of about {error:.1e} > "
-            f"tol={problem.tol:.1e}. Pass a larger tol, or a smaller learning rate or multiplier."
-        ),
-    )
-    return replace(solution, status=status)
+    advice = "Pass a larger tol, or a smaller learning rate or multiplier."
+    return unresolved(solution, f"{reason}; {len(mesh.points)} points", advice)
 
 
 def _collinear(problem: Problem) -> bool:

@@ -42,8 +42,7 @@ class Rule:
         # Of even or odd functions every other coefficient is zero: pairs are compared.
         late, later = np.maximum(last[0], last[1]), np.maximum(last[2], last[3])
         # The pairs' ratio extrapolates once more; where they do not fall, the last one stands.
-        result: Array = later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
-        return result
+        return np.asarray(later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0))
 
 
 @lru_cache(maxsize=32)

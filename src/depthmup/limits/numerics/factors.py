@@ -30,15 +30,10 @@ def appended(lower: Array, cov: Array) -> Array:
     factor = np.zeros((size, size))
     factor[:n, :n] = lower
     for row in range(n, size):
-        factor[row, :row] = solved(factor[:row, :row], cov[row, :row])
+        factor[row, :row] = _solve(factor[:row, :row], cov[row, :row])
         left = cov[row, row] - factor[row, :row] @ factor[row, :row]
         factor[row, row] = np.sqrt(left) if left > _NO_PIVOT * cov[row, row] else 0.0
     return factor
-
-
-def solved(lower: Array, target: Array) -> Array:
-    """x (n, ...) with ``lower x = target``; entries of zero pivots are zero."""
-    return _solve(lower, target, transposed=False)
 
 
 def stein(
@@ -62,13 +57,13 @@ def own_only(response: Array, n: int) -> Array:
     return response
 
 
-def _solve(lower: Array, target: Array, *, transposed: bool) -> Array:
+def _solve(lower: Array, target: Array, *, transposed: bool = False) -> Array:
+    """x (n, ...) with ``lower x = target``; entries of zero pivots are zero."""
     # The first step has no past, so nothing to solve for.
     if not target.size:
         return target
     # Division by an infinite pivot is what makes an entry zero.
     safe = lower + np.diag(np.where(np.diag(lower) == 0, np.inf, 0.0))
-    solution: Array = solve_triangular(
-        safe, target, lower=True, trans=int(transposed), check_finite=False
+    return np.asarray(
+        solve_triangular(safe, target, lower=True, trans=int(transposed), check_finite=False)
     )
-    return solution
