@@ -46,7 +46,7 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.gaussian import Activation, Pair
-from depthmup.limits.numerics.mesh import Mesh, graded, integrate
+from depthmup.limits.numerics.chebyshev import Mesh, graded, integrate
 from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Array
