@@ -29,7 +29,7 @@ from depthmup.sweep import along_depth
 from depthmup.training import batches, build, dataset
 from depthmup.training.loop import optimizer_of
 from depthmup.training.native import BuildError, library
-from depthmup.training.native.member import member
+from depthmup.training.native.member import Member
 from reproduction.probes.diversity import diversity, diversity_at_infinite_depth, feature_distances
 from reproduction.theory.diversity import feature_diversity
 
@@ -70,7 +70,7 @@ def trained(cell: Cell) -> tuple[ResidualMLP, float]:
         kernel = library()
     except BuildError:
         return model, _train(cell, model)
-    state = member(cell, kernel.register_length)
+    state = Member(cell, kernel.register_length)
     if state.advance(kernel, 0, cell.steps, math.inf) < cell.steps:
         raise RuntimeError(f"{cell} diverged.")
     weights = state.arrays["weights"][..., : cell.network.width]

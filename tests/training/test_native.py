@@ -19,7 +19,7 @@ from depthmup.training import Weights, engine_for, train, train_group, train_nat
 from depthmup.training.native import BuildError, build, compiler, library, load, supports
 from depthmup.training.native import train as train_module
 from depthmup.training.native.build import FLAGS, SOURCE
-from depthmup.training.native.member import member
+from depthmup.training.native.member import Member
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
@@ -177,10 +177,10 @@ from pathlib import Path
 from cells import cell, fuzz
 from depthmup.training import train_native
 from depthmup.training.native import load
-from depthmup.training.native.member import member
+from depthmup.training.native.member import Member
 kernel = load(Path(sys.argv[1]))
 if sys.argv[2] == "beyond":
-    state = member(cell(), kernel.register_length)
+    state = Member(cell(), kernel.register_length)
     state.struct.depth += 1
     state.advance(kernel, 0, 1, 1e9)
 cells = list(fuzz(25, 2))
@@ -348,11 +348,11 @@ def test_bad_arguments_raise_before_native_code_runs(part, changes, message):
     with pytest.raises(ValueError, match=message):
         list(train_native([cell(), bad], library=Untouchable()))
     with pytest.raises(ValueError, match=message):
-        member(bad, 16)
+        Member(bad, 16)
 
 
 def test_steps_beyond_the_run_are_refused():
-    state = member(cell(steps=5), 16)
+    state = Member(cell(steps=5), 16)
     for start, stop in ((-1, 2), (0, 6), (3, 2)):
         with pytest.raises(ValueError, match="steps within 0 to 5"):
             state.advance(Untouchable(), start, stop, 1.0)

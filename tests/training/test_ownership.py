@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from depthmup.training.native import build, compiler
-from depthmup.training.native.build import TEMPORARY
-from depthmup.training.native.ownership import is_private, is_trusted
+from depthmup.training.native.build import TEMPORARY, is_private, is_trusted
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -34,24 +34,17 @@ class CommandError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
-    """Where a command's loss is read: a file, with or without a column, or its output."""
-
-    file: str = ""
-    column: str = ""
-    pattern: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """A command with placeholders, and the place of its loss.
+    """A command with placeholders, and its loss: in a file, perhaps a column of it, or printed.
 
     The template is split into words as a shell would do it, and then every word is filled in: no
     shell runs, so neither a path nor a value is ever split or expanded.
     """
 
     template: str
-    loss: Loss
+    file: str = ""
+    column: str = ""
+    pattern: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -77,17 +70,17 @@ class Command:
         values = _values(trial, out)
         return tuple(word.format(**values) for word in self.words)
 
-    def file(self, trial: Trial, out: Path) -> Path:
+    def file_of(self, trial: Trial, out: Path) -> Path:
         """The file of the loss of one run, whose folder is ``out``."""
-        return Path(self.loss.file.format(**_values(trial, out)))
+        return Path(self.file.format(**_values(trial, out)))
 
 
 def parsed(template: str, loss: object) -> Command:
     """The command of a template and its loss.
 
     Example:
-        >>> parsed("python train.py --lr {lr} --out {out}", "{out}/log.csv:val").loss
-        Loss(file='{out}/log.csv', column='val', pattern='')
+        >>> parsed("python train.py --lr {lr} --out {out}", "{out}/log.csv:val").column
+        'val'
     """
     try:
         words = shlex.split(template)
@@ -99,11 +92,11 @@ def parsed(template: str, loss: object) -> Command:
         raise ValueError(
             "Expected a command, such as 'python train.py --lr {lr} --out {out}'; got none."
         )
-    command = Command(template=template, loss=_loss(loss))
-    if command.loss.file and "out" not in command.placeholders:
+    command = Command(template=template, **_loss(loss))
+    if command.file and "out" not in command.placeholders:
         raise ValueError(
             f"Expected the command to take {OUT}, the run's folder, where its loss is read "
-            f"({command.loss.file}); got {template!r}."
+            f"({command.file}); got {template!r}."
         )
     return command
 
@@ -111,7 +104,7 @@ def parsed(template: str, loss: object) -> Command:
 def check_names(command: Command, known: Iterable[str]) -> None:
     """Refuse placeholders that no run gives."""
     names = list(dict.fromkeys([*known, *_OF_TRIAL, INIT_SCALE, "out"]))
-    inside = command.placeholders | {*_fields(command.loss.file)}
+    inside = command.placeholders | {*_fields(command.file)}
     if unknown := sorted(inside - {*names}):
         raise ValueError(
             f"Expected placeholders that a run has ({', '.join(names)}); got "
@@ -137,8 +130,7 @@ def code_of(command: Command) -> str:
     Of Python files, the person's own files that they import count too, comments aside.
     """
     walk = Walk()
-    loss = command.loss
-    read = repr((loss.file, loss.column, loss.pattern))
+    read = repr((command.file, command.column, command.pattern))
     walk.texts.extend([("command", command.template), ("loss", read)])
     here, words = Path.cwd(), command.words
     for before, word in zip(("", *words), words, strict=False):
@@ -167,7 +159,7 @@ def names_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: _BETAS if name == "betas" else (name,) for name in settings}
 
 
-def _loss(given: object) -> Loss:
+def _loss(given: object) -> dict[str, str]:
     if not isinstance(given, str) or not given:
         raise ValueError(f"{_HOW}; got {given!r}.")
     if given.startswith(_PATTERN):
@@ -181,12 +173,12 @@ def _loss(given: object) -> Loss:
                 f"Expected a regular expression with one group, the loss, such as "
                 rf"'re:loss=(\S+)'; got {groups} groups in {pattern!r}."
             )
-        return Loss(pattern=pattern)
+        return {"pattern": pattern}
     if not given.startswith(f"{OUT}/"):
         raise ValueError(f"{_HOW}; got {given!r}.")
     file, _, column = given.partition(":")
     _fields(file)
-    return Loss(file=file, column=column)
+    return {"file": file, "column": column}
 
 
 def _fields(word: str) -> list[str]:

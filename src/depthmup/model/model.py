@@ -180,13 +180,13 @@ class Functions:
     ``whole`` says that the person's own code does the whole training.
     """
 
-    make: Any
-    batch: Any
-    loss: Any
-    train: Any
-    plan: Any
-    optimizers: Any
-    cost: Any
+    make: Any = None
+    batch: Any = None
+    loss: Any = None
+    train: Any = None
+    plan: Any = None
+    optimizers: Any = None
+    cost: Any = None
     command: Command | None = None
 
     @property
@@ -202,15 +202,12 @@ def resolved(model: Model) -> Functions:
             f"Expected a depthmup.Model(make, batch=batch); got {type(model).__name__}."
         )
 
-    if model.command is not None:
-        cost = find_function(model.cost) if isinstance(model.cost, str) else model.cost
-        none: dict[str, Any] = {f.name: None for f in fields(Functions)}
-        return Functions(**{**none, "cost": cost, "command": parsed(model.command, model.loss)})
-
     def function(name: str) -> Any:
         value = getattr(model, name)
         return find_function(value) if isinstance(value, str) else value
 
+    if model.command is not None:
+        return Functions(cost=function("cost"), command=parsed(model.command, model.loss))
     names = [f.name for f in fields(Functions) if f.name != "command"]
     return Functions(**{name: function(name) for name in names})
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from depthmup.model.command import Command, CommandError, Loss, names_of
+from depthmup.model.command import Command, CommandError, names_of
 from depthmup.records import Record, Status, Trial
 from depthmup.records.certificate import size_text
 from depthmup.training import watch
@@ -84,7 +84,7 @@ def run_command(
 
         try:
             # Those beyond single precision are not finite.
-            values = array("f", _values(command.loss, command.file(trial, out), log))
+            values = array("f", _values(command, command.file_of(trial, out), log))
         except ValueError as error:
             if status:
                 raise failed(_ended(status)) from None
@@ -244,10 +244,10 @@ def _message(words: Sequence[str], why: str, lines: str, log: Path | str) -> str
     return f"`{shlex.join(words)}` {why}\n{shown}"
 
 
-def _values(loss: Loss, file: Path, log: Path) -> list[float]:
+def _values(command: Command, file: Path, log: Path) -> list[float]:
     """The losses that a run reported, in order."""
-    if loss.pattern:
-        return _matched(re.compile(loss.pattern), log)
+    if command.pattern:
+        return _matched(re.compile(command.pattern), log)
     if not file.is_file():
         there = sorted(p.name for p in file.parent.iterdir()) if file.parent.is_dir() else []
         raise ValueError(
@@ -259,12 +259,12 @@ def _values(loss: Loss, file: Path, log: Path) -> list[float]:
             f"wrote a file {file.name} of more than {LARGEST_OUTPUT // 2**20} MiB. Log every tenth "
             "step."
         )
-    if not loss.column:
+    if not command.column:
         return [_number(file.read_text(encoding="utf-8", errors="replace").strip(), file.name)]
     lines = file.suffix in (".jsonl", ".ndjson", ".json")
     with file.open(encoding="utf-8", errors="replace", newline="") as opened:
         rows = _json_rows(opened, file) if lines else _csv_rows(opened, file)
-        return _column(rows, loss.column, file)
+        return _column(rows, command.column, file)
 
 
 def _column(rows: Iterator[dict[str, Any]], column: str, file: Path) -> list[float]:

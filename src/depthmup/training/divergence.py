@@ -1,8 +1,9 @@
 """When a run is stopped before its last step."""
 
 import math
+from array import array
 
-from depthmup.records import Status
+from depthmup.records import Cell, Record, Status
 
 EXPLODED = 1e3
 """A run counts as diverged above this many times its initial loss, or that of a uniform guess if it
@@ -13,20 +14,23 @@ ABSURD = 100.0
 
 
 def ceiling(initial_loss: float, classes: int) -> float:
-    """The loss above which a run counts as diverged.
+    """The loss above which a run is stopped; -inf where training need not start.
 
     A uniform guess over the classes has loss log(classes): without it, a network that happens to
     start at a tiny loss would be stopped by an ordinary fluctuation.
-    """
-    return EXPLODED * max(initial_loss, math.log(classes))
-
-
-def status_at_init(initial_loss: float, classes: int) -> Status | None:
-    """``Status.FAILED`` if training need not start, else None.
 
     Example:
-        >>> status_at_init(2.7e3, classes=10)
-        <Status.FAILED: 'failed'>
+        >>> ceiling(2.7e3, classes=10), round(ceiling(1.0, classes=10))
+        (-inf, 2303)
     """
     guess_loss = math.log(classes)
-    return None if initial_loss <= ABSURD * guess_loss else Status.FAILED
+    if not initial_loss <= ABSURD * guess_loss:  # also true of NaN
+        return -math.inf
+    return EXPLODED * max(initial_loss, guess_loss)
+
+
+def stopped(cell: Cell, losses: "array[float]", above: float) -> Record[Cell]:
+    """The record of a run with a loss above its ceiling, which has failed if it is the first."""
+    if losses:
+        return Record(cell=cell, status=Status.DIVERGED, losses=losses)
+    return Record(cell=cell, status=Status.FAILED, losses=array("f", [above]))

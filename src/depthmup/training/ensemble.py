@@ -17,37 +17,22 @@ diverged stays until the next reading of losses.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
-from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
+from depthmup.training.built_in.data_and_weights import batches, dataset
 from depthmup.training.cuda_graphs import WARM_UP, NotReplayable, Recorder, replayed, warn_of
-from depthmup.training.divergence import ceiling, status_at_init
-from depthmup.training.placement import check_precision
+from depthmup.training.divergence import ceiling, stopped
+from depthmup.training.placement import Progress, check_precision, threads
 from depthmup.training.precision import single_precision
 from depthmup.training.readings import Readings
 from depthmup.training.schedules import factors_of
-from depthmup.training.stack import Stack, stack_of
-
-Progress = Callable[[float], None]
+from depthmup.training.stack import stack_of
 
 FLOATS_PER_REGISTER = 16  # of AVX-512, and a multiple of every narrower one
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread of this process inside the context."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def check_one_shape(cells: Sequence[Cell]) -> None:
@@ -56,49 +41,6 @@ def check_one_shape(cells: Sequence[Cell]) -> None:
         raise ValueError(
             f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "
             "seed only. Group them by Cell.shape first."
-        )
-
-
-@dataclass(kw_only=True)
-class _Step:
-    """One step of all members: from the examples' ``index`` to ``losses`` and new weights."""
-
-    stack: Stack
-    inputs: Tensor  # (examples, features)
-    labels: Tensor
-    u: Tensor  # (E, n, features)
-    v: Tensor  # (E, classes, n)
-    index: Tensor  # (E, B)
-    losses: Tensor  # (E,)
-
-    @property
-    def state(self) -> list[Tensor]:
-        """What a step changes."""
-        return [self.stack.weights, *self.stack.moments, self.stack.step, self.losses]
-
-    def __call__(self) -> None:
-        stack = self.stack
-        torch.bmm(self.u, self.inputs[self.index].transpose(1, 2), out=stack.x[0])
-        logits = torch.bmm(self.v, stack.forward())  # (E, classes, B)
-        log_p = functional.log_softmax(logits, 1)
-        target = self.labels[self.index].unsqueeze(1)
-        torch.neg(log_p.gather(1, target).mean((1, 2)), out=self.losses)
-        gradient = log_p.exp_().scatter_add_(1, target, -torch.ones_like(log_p[:, :1]))
-        # Softmax minus one-hot over B, and over lr_e as the stack's weights are W / lr_e.
-        gradient.div_(self.index.shape[1] * stack.lrs)
-        stack.step += 1
-        stack.backward(torch.bmm(self.v.transpose(1, 2), gradient))
-
-    def keep(self, alive: Tensor) -> "_Step":
-        """The step of the members at these indices."""
-        return _Step(
-            stack=self.stack.keep(alive),
-            inputs=self.inputs,
-            labels=self.labels,
-            u=self.u[alive],
-            v=self.v[alive],
-            index=self.index[alive],
-            losses=self.losses[alive],
         )
 
 
@@ -126,7 +68,7 @@ def train_ensemble(
         stacks = [list(cells)]
     # Streams, captures and workspaces belong to the current device, which is the first by default.
     current = torch.cuda.device(where) if where.type == "cuda" else nullcontext()
-    with one_thread(), single_precision(), torch.no_grad(), current:
+    with threads(1), single_precision(), torch.no_grad(), current:
         for done, stack in enumerate(stacks):
             share, before = len(stack) / size, done * len(stack) / size
             yield from _train(
@@ -135,20 +77,6 @@ def train_ensemble(
                 record,
                 lambda f, b=before, s=share: on_progress(b + s * f),  # type: ignore[misc]
             )
-
-
-def _first_step(cells: Sequence[Cell], where: torch.device) -> _Step:
-    data = dataset(cells[0].data)
-    weights = [Weights(network=cells[0].network, seed=c.seed) for c in cells]
-    return _Step(
-        stack=stack_of(cells, where),
-        inputs=data.inputs.to(where),
-        labels=data.labels.to(where),
-        u=torch.stack([w.input() for w in weights]).to(where),
-        v=torch.stack([w.readout() for w in weights]).to(where),
-        index=torch.empty(len(cells), cells[0].batch_size, dtype=torch.long, device=where),
-        losses=torch.empty(len(cells), device=where),
-    )
 
 
 def _train(
@@ -160,8 +88,8 @@ def _train(
     first, classes = cells[0], dataset(cells[0].data).classes
     of_seed = {seed: batches(replace(first, seed=seed)) for seed in {c.seed for c in cells}}
     order = torch.stack([of_seed[c.seed] for c in cells], 1).to(where)  # (steps, E, B)
-    step = _first_step(cells, where)
-    play: Callable[[], object] = step
+    stack = stack_of(cells, where)
+    play: Callable[[], object] = stack
     members = list(cells)
     curves = [array("f") for _ in members]
     limits: list[float] = []
@@ -169,12 +97,12 @@ def _train(
     replaying = False
 
     for t in range(first.steps):
-        step.index.copy_(order[t])
-        if step.stack.scheduled:
-            step.stack.rate.fill_(factors[t])
+        stack.index.copy_(order[t])
+        if stack.scheduled:
+            stack.rate.fill_(factors[t])
         if record and not replaying and t >= WARM_UP:
             try:
-                play, replaying = replayed(step, step.state, record), True
+                play, replaying = replayed(stack, stack.state, record), True
             except NotReplayable as reason:
                 warn_of(reason)
                 record = None
@@ -182,25 +110,22 @@ def _train(
         else:
             play()
         ended = set[int]()
-        for s, values in readings(t, step.losses):
+        for _, values in readings(t, stack.losses):
             limits = limits or [ceiling(value, classes) for value in values]
             for e, value in enumerate(values):
                 if e in ended:
                     continue
-                curves[e].append(value)
-                failed = None if s else status_at_init(value, classes)
-                if s and not value <= limits[e]:  # also true of NaN
-                    failed = Status.DIVERGED
-                    curves[e].pop()
-                if failed:
+                if value <= limits[e]:
+                    curves[e].append(value)
+                else:  # also where it is NaN
                     ended.add(e)
-                    yield Record(cell=members[e], status=failed, losses=curves[e])
+                    yield stopped(members[e], curves[e], value)
         survivors = [e for e in range(len(members)) if e not in ended]
         if not survivors:
             return
         if ended:
             alive = torch.tensor(survivors, device=where)
-            play = step = step.keep(alive)
+            play = stack = stack.keep(alive)
             replaying = False
             order = order[:, alive]
             members = [members[e] for e in survivors]

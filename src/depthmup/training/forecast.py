@@ -10,11 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from depthmup.model import Functions, Model, batches_at, network_at, resolved
+from depthmup.model import Functions, Model, network_at, resolved
 from depthmup.records import Trial
-from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.stacked_trials import run_together
-from depthmup.training.trial import called, moved, run_trial
+from depthmup.training.trial import called, first_batch, moved, run_trial
 
 STEPS = 4
 """Of a timed run; the first, which allocates and loads, is left out."""
@@ -81,7 +80,7 @@ def _bytes_at(own: Functions, size: Mapping[str, int]) -> int | None:
         with torch.device("meta"):
             network = network_at(own, size)
         weights = list(network.parameters())
-        inputs, targets = batches_at(own, size)(stream(0, "batches"))
+        inputs, targets = first_batch(own, size)
         inputs, targets = moved(inputs, "meta"), moved(targets, "meta")
     except Exception:  # functions that need real tensors: their memory is unknown before training
         return None

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
 from depthmup.training.built_in.data_and_weights import batches, build, dataset
-from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.divergence import ceiling, stopped
 from depthmup.training.schedules import factors_of
 
 
@@ -55,12 +55,9 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
         loss = functional.cross_entropy(model(inputs[order[step]]), labels[order[step]])
         value = float(loss.detach())
         if step == 0:
-            failed = status_at_init(value, data.classes)
-            if failed:
-                return Record(cell=cell, status=failed, losses=array("f", [value]))
             limit = ceiling(value, data.classes)
         if not value <= limit:  # also true of NaN
-            return Record(cell=cell, status=Status.DIVERGED, losses=losses)
+            return stopped(cell, losses, value)
         losses.append(value)
         optimizer.zero_grad()
         loss.backward()

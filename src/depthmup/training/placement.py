@@ -1,6 +1,8 @@
 """Where and by which engine cells are trained: a choice that is not part of a run's description."""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -8,6 +10,9 @@ from typing import Literal, get_args
 from depthmup.records.run import Precision
 
 EngineName = Literal["native", "stacked", "reference"]
+Progress = Callable[[float], None]
+"""Is told the fraction of training that is done."""
+
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 
@@ -91,6 +96,19 @@ def generators() -> list[int]:
     import torch
 
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Inside, PyTorch computes on this many threads of this process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_precision(precision: Precision, device: str) -> None:

@@ -20,8 +20,10 @@ from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import (
     INIT_SCALE,
     OWN_INIT,
+    arguments,
     called,
     check_loss,
+    first_batch,
     moved,
     planned,
     prepared,
@@ -98,7 +100,7 @@ def suitable_scheme(
             network,
             base=network,
             optimizer=optimizer,
-            example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
+            example_inputs=arguments(inputs),
             own_init=settings.get(OWN_INIT, "fixed"),
         )
     return scheme(given.scheme)
@@ -170,10 +172,7 @@ def _check_noticed(
 ) -> None:
     """Refuse an axis along which nothing changes: neither the model, nor the batches."""
     size = {**base, axis: other}
-    before, after = (
-        [list(t.shape) for t in _tensors(batches_at(own, at)(stream(0, "batches")))]
-        for at in (base, size)
-    )
+    before, after = ([list(t.shape) for t in _tensors(first_batch(own, at))] for at in (base, size))
     if axis in RUN_AXES:
         if before == after:
             raise ValueError(
@@ -188,7 +187,7 @@ def _check_noticed(
         return
     if axis not in ("width", "depth"):
         # The number of heads, say, changes what a model computes and no shape.
-        inputs, _ = batches_at(own, base)(stream(0, "batches"))
+        inputs, _ = first_batch(own, base)
         with torch.no_grad():
             outputs = []
             for network in (model, grown):
@@ -206,7 +205,7 @@ def _check_noticed(
 def _check_batches(own: Functions, base: Mapping[str, int], largest: int) -> None:
     """Refuse batches that do not grow in proportion, as those of a data set that has too little."""
     small, large = (
-        [t.numel() for t in _tensors(batches_at(own, size)(stream(0, "batches")))]
+        [t.numel() for t in _tensors(first_batch(own, size))]
         for size in (base, {**base, "batch": largest})
     )
     times = largest / base["batch"]

@@ -13,10 +13,10 @@ from torch.nn import functional
 from depthmup.records import Cell
 from depthmup.training.built_in.data_and_weights import batches, build, dataset
 from depthmup.training.built_in.residual_mlp import ResidualMLP
-from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.divergence import ceiling
 from depthmup.training.engine import engine_for
-from depthmup.training.ensemble import one_thread
 from depthmup.training.loop import optimizer_of, set_rate
+from depthmup.training.placement import threads
 from depthmup.training.schedules import factors_of
 
 # Takes steps [start, stop); the number of steps taken in all, fewer than ``stop`` if it diverged.
@@ -33,12 +33,12 @@ def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
         raise ValueError(
             f"Expected increasing numbers of steps from 0 to {cell.steps}; got {list(at)}."
         )
-    with one_thread():
+    with threads(1):
         model = build(cell)
         advance = _kernel(cell, model) if engine_for(cell).name == "native" else _loop(cell, model)
     done = 0
     for stop in at:
-        with one_thread():
+        with threads(1):
             done = advance(done, stop)
         if done < stop:
             return
@@ -47,10 +47,10 @@ def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
 
 def _kernel(cell: Cell, model: ResidualMLP) -> _Advance:
     from depthmup.training.native import library
-    from depthmup.training.native.member import member
+    from depthmup.training.native.member import Member
 
     kernel = library()
-    state, classes = member(cell, kernel.register_length), dataset(cell.data).classes
+    state, classes = Member(cell, kernel.register_length), dataset(cell.data).classes
     limit = math.inf
 
     def advance(start: int, stop: int) -> int:
@@ -58,7 +58,7 @@ def _kernel(cell: Cell, model: ResidualMLP) -> _Advance:
         done = start
         if start == 0 < stop:
             done = state.advance(kernel, 0, 1, limit)
-            limit = _limit(float(state.losses[0]), classes)
+            limit = ceiling(float(state.losses[0]), classes)
         done = state.advance(kernel, done, stop, limit)
         weights = state.arrays["weights"][..., : cell.network.width]
         with torch.no_grad():
@@ -84,7 +84,7 @@ def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
             if not value <= limit:  # also true of NaN
                 return step
             if step == 0:
-                limit = _limit(value, data.classes)
+                limit = ceiling(value, data.classes)
             optimizer.zero_grad()
             loss.backward()
             set_rate(optimizer, cell.optimizer.lr * factors[step])
@@ -93,8 +93,3 @@ def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
         return stop
 
     return advance
-
-
-def _limit(first: float, classes: int) -> float:
-    """The loss beyond which training ends: -inf, so at once, if the first loss counts as failed."""
-    return -math.inf if status_at_init(first, classes) else ceiling(first, classes)

@@ -1,4 +1,4 @@
-"""The residual stacks of many networks of one shape: forward, and backward with the updates.
+"""Many networks of one shape, stacked: a training step of all of them.
 
 Letters: E members, L layers, k matrices per branch, n width, B batch; activations are
 feature-major, (E, n, B). What makes it fast, and why each is exact:
@@ -24,13 +24,13 @@ from torch.nn import functional
 
 from depthmup.records import Cell
 from depthmup.training.built_in.activation import activation
-from depthmup.training.built_in.data_and_weights import Weights
+from depthmup.training.built_in.data_and_weights import Weights, dataset
 from depthmup.training.precision import multiply
 
 
 @dataclass(kw_only=True)
 class Stack:
-    """The residual stack of all members, with its optimizer state and buffers."""
+    """All members with their optimizer state, data and buffers; a call is a training step."""
 
     cell: Cell
     lrs: Tensor  # (E, 1, 1)
@@ -45,6 +45,12 @@ class Stack:
     other: Tensor
     mean: Tensor  # (E, 1, B)
     step: Tensor
+    inputs: Tensor  # (examples, features)
+    labels: Tensor
+    u: Tensor  # (E, n, features), not trained
+    v: Tensor  # (E, classes, n), not trained
+    index: Tensor  # (E, B), the examples of this step
+    losses: Tensor  # (E,), of the last step
 
     def __post_init__(self) -> None:
         network = self.cell.network
@@ -81,6 +87,23 @@ class Stack:
         self.averaging = torch.full(
             (len(self.lrs), 1, network.width), 1 / network.width, device=self.lrs.device
         )
+
+    @property
+    def state(self) -> list[Tensor]:
+        """What a step changes."""
+        return [self.weights, *self.moments, self.step, self.losses]
+
+    def __call__(self) -> None:
+        torch.bmm(self.u, self.inputs[self.index].transpose(1, 2), out=self.x[0])
+        logits = torch.bmm(self.v, self.forward())  # (E, classes, B)
+        log_p = functional.log_softmax(logits, 1)
+        target = self.labels[self.index].unsqueeze(1)
+        torch.neg(log_p.gather(1, target).mean((1, 2)), out=self.losses)
+        gradient = log_p.exp_().scatter_add_(1, target, -torch.ones_like(log_p[:, :1]))
+        # Softmax minus one-hot over B, and over lr_e as the weights are W / lr_e.
+        gradient.div_(self.index.shape[1] * self.lrs)
+        self.step += 1
+        self.backward(torch.bmm(self.v.transpose(1, 2), gradient))
 
     def _enter(self, x: Tensor) -> Tensor:
         if not self.cell.network.layer_norm:
@@ -218,12 +241,18 @@ class Stack:
             other=self.other[:size],
             mean=self.mean[:size],
             step=self.step,
+            inputs=self.inputs,
+            labels=self.labels,
+            u=self.u[alive],
+            v=self.v[alive],
+            index=self.index[alive],
+            losses=self.losses[alive],
         )
 
 
 def stack_of(cells: Sequence[Cell], device: torch.device) -> Stack:
     """Allocate the stack and draw its initial weights, each seed's once."""
-    cell = cells[0]
+    cell, data = cells[0], dataset(cells[0].data)
     network, members = cell.network, len(cells)
     k, n = network.block_depth, network.width
     weights = torch.empty(network.depth, k, members, n, n, device=device)
@@ -235,6 +264,7 @@ def stack_of(cells: Sequence[Cell], device: torch.device) -> Stack:
                 drawn = initial.hidden(layer, i).to(device)
                 for e in of_seed:
                     torch.div(drawn, cells[e].optimizer.lr, out=weights[layer, i, e])
+    own = [Weights(network=network, seed=c.seed) for c in cells]
     moments = {"sgd": 1 if cell.optimizer.momentum else 0}.get(cell.optimizer.name, 2)
 
     def per_member(values: list[float]) -> Tensor:
@@ -254,4 +284,10 @@ def stack_of(cells: Sequence[Cell], device: torch.device) -> Stack:
         other=torch.empty(members, n, cell.batch_size, device=device),
         mean=torch.empty(members, 1, cell.batch_size, device=device),
         step=torch.zeros((), device=device),
+        inputs=data.inputs.to(device),
+        labels=data.labels.to(device),
+        u=torch.stack([w.input() for w in own]).to(device),
+        v=torch.stack([w.readout() for w in own]).to(device),
+        index=torch.empty(members, cell.batch_size, dtype=torch.long, device=device),
+        losses=torch.empty(members, device=device),
     )

@@ -9,7 +9,8 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
@@ -28,6 +29,9 @@ from depthmup.training.trial import check_loss, moved, negative, planned, prepar
 
 Tensors: TypeAlias = dict[str, Tensor]
 """By name, each (M, ...)."""
+
+_Update: TypeAlias = Callable[[Tensor, Tensor, Tensor], None]
+"""Moves a weight, given its gradient, the factor of its rates and the number of steps taken."""
 
 
 def run_together(
@@ -185,7 +189,7 @@ class _Stack:
     loss: Callable[[Any, Any], Tensor]
     weights: Tensors
     buffers: Tensors
-    updates: dict[str, "_AdamW | _Muon"]
+    updates: dict[str, tuple[list[Tensor], _Update]]  # with the tensors that each changes
     factors: Tensor  # (steps,)
     clip: float | None
     folded: Mapping[str, float]
@@ -200,7 +204,7 @@ class _Stack:
     @property
     def state(self) -> list[Tensor]:
         """What a step changes."""
-        of_updates = [tensor for update in self.updates.values() for tensor in update.state]
+        of_updates = [tensor for state, _ in self.updates.values() for tensor in state]
         of_members = [*self.weights.values(), *self.buffers.values()]
         return [*of_members, *of_updates, self.done, self.losses]
 
@@ -231,19 +235,20 @@ class _Stack:
         self.losses.copy_(losses.detach())
         for name, value in buffers.items():
             self._keep(name, value)
-        moving = tuple(name for name, w in self.weights.items() if w.grad is not None)
-        if self.moving not in (None, moving):
+        moving = {name: w.grad for name, w in self.weights.items() if w.grad is not None}
+        if self.moving not in (None, tuple(moving)):
             raise ValueError(
                 "Expected a loss that depends on the same weights at every step. Train these "
                 "trials one by one: engine='reference'."
             )
-        self.moving = moving
+        self.moving = tuple(moving)
         if self.clip is not None:
             self._clip(self.clip)
         factor = self.factors.index_select(0, self.done)
-        for name in moving:
+        for name, gradient in moving.items():
             if name in self.updates:
-                self.updates[name](factor, self.done)
+                _, update = self.updates[name]
+                update(gradient, factor, self.done)
         self.done.add_(1)
 
     def check_fixed(self) -> None:
@@ -320,32 +325,31 @@ def _updates(
     members: Sequence[nn.Module],
     optimizers: Sequence[Sequence[torch.optim.Optimizer]],
     steps: int,
-) -> dict[str, "_AdamW | _Muon"]:
-    """One update for each weight, the same as by each member's own optimizer."""
+) -> dict[str, tuple[list[Tensor], _Update]]:
+    """One update for each weight, the same as by each member's own optimizer, and its state."""
     names = {id(p): name for model in members for name, p in model.named_parameters()}
-    rates: dict[str, list[float]] = {}
-    updates: dict[str, _AdamW | _Muon] = {}
-    for torch_optimizers in optimizers:
-        for optimizer in torch_optimizers:
-            for group in optimizer.param_groups:
-                kind = _kind(optimizer, group)
-                for parameter in group["params"]:
-                    name = names[id(parameter)]
-                    rates.setdefault(name, []).append(group["lr"])
-                    if name not in updates:
-                        updates[name] = kind(weight=weights[name], group=group, steps=steps)
-    for name, update in updates.items():
-        own = torch.tensor(rates[name], device=weights[name].device)
-        update.rates = own.view(-1, *[1] * (weights[name].dim() - 1))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    makers: dict[str, Callable[..., tuple[list[Tensor], _Update]]] = {}
+    for optimizer in chain.from_iterable(optimizers):
+        for group in optimizer.param_groups:
+            for name in (names[id(parameter)] for parameter in group["params"]):
+                makers[name] = _maker(optimizer, group)
+                groups.setdefault(name, []).append(group)
+    updates = {}
+    for name, make in makers.items():
+        weight = weights[name]
+        rates = torch.tensor([group["lr"] for group in groups[name]], device=weight.device)
+        by_member = rates.view(-1, *[1] * (weight.dim() - 1))
+        updates[name] = make(weight, groups[name][0], by_member, steps)
     return updates
 
 
-def _kind(
+def _maker(
     optimizer: torch.optim.Optimizer, group: Mapping[str, Any]
-) -> "type[_AdamW] | type[_Muon]":
-    kinds: dict[type, type[_AdamW] | type[_Muon]]
-    kinds = {torch.optim.AdamW: _AdamW, torch.optim.Muon: _Muon}
-    if type(optimizer) not in kinds:
+) -> Callable[..., tuple[list[Tensor], _Update]]:
+    makers: dict[type, Callable[..., tuple[list[Tensor], _Update]]]
+    makers = {torch.optim.AdamW: _adamw, torch.optim.Muon: _muon}
+    if type(optimizer) not in makers:
         raise ValueError(
             f"Expected AdamW or Muon; got {type(optimizer).__name__}. Train these trials one by "
             "one: engine='reference'."
@@ -355,73 +359,55 @@ def _kind(
             "amsgrad and maximize cannot be stacked. Train these trials one by one: "
             "engine='reference'."
         )
-    return kinds[type(optimizer)]
+    return makers[type(optimizer)]
 
 
-@dataclass(kw_only=True, slots=True)
-class _AdamW:
+def _adamw(
+    weight: Tensor, group: Mapping[str, Any], rates: Tensor, steps: int
+) -> tuple[list[Tensor], _Update]:
     """m and v averages of g and g^2; w <- w - lr (m' / (sqrt(v') + eps) + decay w)."""
-
-    weight: Tensor
-    group: Mapping[str, Any]
-    steps: InitVar[int]
-    rates: Tensor = field(init=False)
-    state: list[Tensor] = field(init=False)
-    corrections: list[Tensor] = field(init=False)
-    """1 - beta^t of both averages, at every step, (steps, 1)."""
-
-    def __post_init__(self, steps: int) -> None:
-        self.state = [torch.zeros_like(self.weight.detach()) for _ in range(2)]
-        self.corrections = [
-            torch.tensor([1 - beta**t for t in range(1, steps + 1)], device=self.weight.device)
-            for beta in self.group["betas"]
-        ]
+    first, second = (torch.zeros_like(weight.detach()) for _ in range(2))
+    beta1, beta2 = group["betas"]
+    # 1 - beta^t of both averages, at every step, (steps, 1).
+    corrections = [
+        torch.tensor([1 - beta**t for t in range(1, steps + 1)], device=weight.device)
+        for beta in group["betas"]
+    ]
 
     @torch.no_grad()
-    def __call__(self, factor: Tensor, done: Tensor) -> None:
-        gradient, group = self.weight.grad, self.group
-        assert gradient is not None
-        (first, second), (beta1, beta2) = self.state, group["betas"]
-        of_first, of_second = (table.index_select(0, done) for table in self.corrections)
+    def update(gradient: Tensor, factor: Tensor, done: Tensor) -> None:
+        of_first, of_second = (table.index_select(0, done) for table in corrections)
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         # In torch's order: epsilon is added to the root of the corrected average.
         size = (second / of_second).sqrt_().add_(group["eps"])
         step = first.div(size).div_(of_first)
         if group["weight_decay"]:
-            step.add_(self.weight, alpha=group["weight_decay"])
-        self.weight.addcmul_(step, self.rates * factor, value=-1)
+            step.add_(weight, alpha=group["weight_decay"])
+        weight.addcmul_(step, rates * factor, value=-1)
+
+    return [first, second], update
 
 
-@dataclass(kw_only=True, slots=True)
-class _Muon:
+def _muon(
+    weight: Tensor, group: Mapping[str, Any], rates: Tensor, steps: int
+) -> tuple[list[Tensor], _Update]:
     """w <- w - lr sqrt(max(1, out/in)) U V^T of the gradient with Nesterov's momentum."""
-
-    weight: Tensor
-    group: Mapping[str, Any]
-    steps: InitVar[int]
-    rates: Tensor = field(init=False)
-    state: list[Tensor] = field(init=False)
-
-    def __post_init__(self, steps: int) -> None:
-        self.state = [torch.zeros_like(self.weight.detach())]
+    momentum = torch.zeros_like(weight.detach())
+    rows, columns = weight.shape[-2:]
+    rms = group["adjust_lr_fn"] == "match_rms_adamw"
+    scale = 0.2 * math.sqrt(max(rows, columns)) if rms else math.sqrt(max(1.0, rows / columns))
 
     @torch.no_grad()
-    def __call__(self, factor: Tensor, done: Tensor) -> None:
-        gradient, group, (momentum,) = self.weight.grad, self.group, self.state
-        assert gradient is not None
+    def update(gradient: Tensor, factor: Tensor, done: Tensor) -> None:
         momentum.lerp_(gradient, 1 - group["momentum"])
         ahead = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
-        step, rates = orthogonalized(ahead, group), self.rates * factor
-        rows, columns = gradient.shape[-2:]
-        scale = (
-            0.2 * math.sqrt(max(rows, columns))
-            if group["adjust_lr_fn"] == "match_rms_adamw"
-            else math.sqrt(max(1.0, rows / columns))
-        )
+        step, now = orthogonalized(ahead, group), rates * factor
         if group["weight_decay"]:
-            self.weight.mul_(1 - group["weight_decay"] * rates)
-        self.weight.addcmul_(step, rates, value=-scale)
+            weight.mul_(1 - group["weight_decay"] * now)
+        weight.addcmul_(step, now, value=-scale)
+
+    return [momentum], update
 
 
 def orthogonalized(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:

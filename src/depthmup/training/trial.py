@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from depthmup.model import Model, batches_at, network_at, resolved
+from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
@@ -24,6 +24,7 @@ from depthmup.training.command import RunFolders, run_command
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.placement import generators
+from depthmup.training.placement import threads as threads_of
 from depthmup.training.schedules import schedule
 
 Tell = Callable[[float], None]
@@ -53,17 +54,14 @@ def run_trial(
     own = resolved(model)
     if own.command is not None:
         return run_command(trial, own.command, folders, threads=threads)
-    with seeded(trial.seed), _threads(threads):
+    with seeded(trial.seed), threads_of(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))
         network, plan = planned(trial, model)
         network.to(device).train()
         torch_optimizers, rate, clip = prepared(trial, network, plan)
-        rates = [
-            (group, group["lr"])
-            for optimizer in torch_optimizers
-            for group in optimizer.param_groups
-        ]
+        groups = [group for optimizer in torch_optimizers for group in optimizer.param_groups]
+        rates = [(group, group["lr"]) for group in groups]
         generator, drawn = stream(trial.seed, "batches"), batches_at(own, trial.size)
         # For dropout: the same at all sizes, as far as shapes allow, and independent of the
         # initialization.
@@ -157,17 +155,17 @@ def _plan(shape: Trial, model: Model) -> Plan:
                 "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
             )
         return plan
-    inputs, _ = batches_at(own, shape.size)(stream(0, "batches"))
-    of_base, _ = batches_at(own, {**shape.size, **shape.base})(stream(0, "batches"))
+    inputs, _ = first_batch(own, shape.size)
+    of_base, _ = first_batch(own, {**shape.size, **shape.base})
     return make_plan(
         network,
         base=base,
         # At the base every scheme prescribes the same.
         scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,
         optimizer=shape.optimizer,
-        example_inputs=_arguments(inputs),
+        example_inputs=arguments(inputs),
         options=PlanOptions(
-            base_inputs=_arguments(of_base),
+            base_inputs=arguments(of_base),
             multiplier=shape.multiplier,
             init_scale=shape.settings.get(INIT_SCALE, 1.0),
         ),
@@ -176,7 +174,13 @@ def _plan(shape: Trial, model: Model) -> Plan:
     )
 
 
-def _arguments(inputs: Any) -> Any:
+def first_batch(own: Functions, size: Mapping[str, int]) -> Any:
+    """The first batch that runs of seed 0 see at a size."""
+    return batches_at(own, size)(stream(0, "batches"))
+
+
+def arguments(inputs: Any) -> Any:
+    """The inputs of a batch as ``depthmup.plan`` takes them."""
     return inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs)
 
 
@@ -284,13 +288,3 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

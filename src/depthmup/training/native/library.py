@@ -10,18 +10,11 @@ from typing import ClassVar
 from depthmup.records import Cell
 from depthmup.training.native.build import BuildError, build
 
+# In the order of the kernel's enum.
 ACTIVATIONS = (
-    "identity",
-    "abs",
-    "relu",
-    "tanh",
-    "gelu",
-    "silu",
-    "softplus",
-    "erf",
-    "sin",
-    "cos",
-)  # in the order of the kernel's enum
+    *("identity", "abs", "relu", "tanh", "gelu"),
+    *("silu", "softplus", "erf", "sin", "cos"),
+)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 
 SIZES = ("width", "width_stride", "batch", "batch_stride", "depth", "block_depth", "outputs")

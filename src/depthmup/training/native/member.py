@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -65,24 +64,6 @@ def row_stride(width: int, register_length: int) -> int:
     return stride + register_length if stride % 128 == 0 else stride
 
 
-@dataclass(kw_only=True)
-class Member:
-    """A cell's training state in the kernel's layout; ``arrays`` keeps the memory alive."""
-
-    struct: Struct
-    arrays: dict[str, Tensor]
-    losses: Tensor = field(repr=False)
-
-    def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
-        """Take steps [start, stop); return ``stop``, or the step whose loss exceeded ``limit``."""
-        if not 0 <= start <= stop <= len(self.losses):
-            raise ValueError(
-                f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
-            )
-        losses = ctypes.c_void_p(self.losses.data_ptr())
-        return library.advance(ctypes.byref(self.struct), start, stop, limit, losses)
-
-
 def drawn(initial: Weights) -> Tensor:
     """All W at initialization, (L, k, n, n)."""
     network = initial.network
@@ -94,54 +75,66 @@ def drawn(initial: Weights) -> Tensor:
     return hidden
 
 
-def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Member:
-    """Allocate a cell's state and fill in its initial weights, its data and their order."""
-    check(cell)
-    network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
-    n, k, layers = network.width, network.block_depth, network.depth
-    stride, batch = row_stride(n, register_length), whole(cell.batch_size, register_length)
-    initial = Weights(network=network, seed=cell.seed)
-    order = batches(cell).contiguous()
-    if int(order.min()) < 0 or int(order.max()) >= len(data.labels):
-        raise ValueError(
-            f"Expected examples 0 to {len(data.labels) - 1}; got {int(order.min())} to "
-            f"{int(order.max())}."
-        )
+class Member:
+    """A cell's training state in the kernel's layout; ``arrays`` keeps the memory alive.
 
-    # Padding must be finite: zeros.
-    weights = torch.zeros(layers, k, n, stride)
-    weights[..., :n] = drawn(initial) if hidden is None else hidden
-    table = torch.zeros(len(data.inputs), stride)
-    torch.matmul(data.inputs.float(), initial.input().T, out=table[:, :n])
-    readout = torch.zeros(network.outputs, stride)
-    readout[:, :n] = initial.readout()
-    normalized = layers if network.layer_norm else 0
-    rates = optimizer.lr * torch.tensor(factors_of(cell), dtype=torch.float64)
-    # Only AdamW takes its decay past the gradient.
-    decoupled = optimizer.weight_decay if optimizer.name == "adamw" else 0.0
-    arrays = {
-        "rates": rates,
-        "retained": 1 - rates * decoupled,
-        "table": table,
-        "order": order,
-        "labels": data.labels.long().contiguous(),
-        "readout": readout,
-        "weights": weights,
-        "first": torch.zeros_like(weights),
-        "second": torch.zeros_like(weights) if optimizer.name != "sgd" else torch.zeros(0),
-        "kept": torch.zeros(layers, k, stride, batch),
-        "operands": torch.zeros(layers, k, batch, stride),
-        "normalized": torch.zeros(normalized, stride, batch),
-        "scales": torch.zeros(normalized, batch),
-        **{name: torch.zeros(stride, batch) for name in ("x", "dx", "u", "d", "e")},
-        "mean": torch.zeros(batch),
-        "logits": torch.zeros(network.outputs, batch),
-    }
-    values = _settings(cell, stride, batch)
-    pointers = {name: array.data_ptr() for name, array in arrays.items()}
-    return Member(
-        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
-    )
+    It begins at the initial weights, the matrices among them drawn already if ``hidden`` is given.
+    """
+
+    def __init__(self, cell: Cell, register_length: int, hidden: Tensor | None = None) -> None:
+        check(cell)
+        network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
+        n, k, layers = network.width, network.block_depth, network.depth
+        stride, batch = row_stride(n, register_length), whole(cell.batch_size, register_length)
+        initial = Weights(network=network, seed=cell.seed)
+        order = batches(cell).contiguous()
+        if int(order.min()) < 0 or int(order.max()) >= len(data.labels):
+            raise ValueError(
+                f"Expected examples 0 to {len(data.labels) - 1}; got {int(order.min())} to "
+                f"{int(order.max())}."
+            )
+
+        # Padding must be finite: zeros.
+        weights = torch.zeros(layers, k, n, stride)
+        weights[..., :n] = drawn(initial) if hidden is None else hidden
+        table = torch.zeros(len(data.inputs), stride)
+        torch.matmul(data.inputs.float(), initial.input().T, out=table[:, :n])
+        readout = torch.zeros(network.outputs, stride)
+        readout[:, :n] = initial.readout()
+        normalized = layers if network.layer_norm else 0
+        rates = optimizer.lr * torch.tensor(factors_of(cell), dtype=torch.float64)
+        # Only AdamW takes its decay past the gradient.
+        decoupled = optimizer.weight_decay if optimizer.name == "adamw" else 0.0
+        self.arrays = {
+            "rates": rates,
+            "retained": 1 - rates * decoupled,
+            "table": table,
+            "order": order,
+            "labels": data.labels.long().contiguous(),
+            "readout": readout,
+            "weights": weights,
+            "first": torch.zeros_like(weights),
+            "second": torch.zeros_like(weights) if optimizer.name != "sgd" else torch.zeros(0),
+            "kept": torch.zeros(layers, k, stride, batch),
+            "operands": torch.zeros(layers, k, batch, stride),
+            "normalized": torch.zeros(normalized, stride, batch),
+            "scales": torch.zeros(normalized, batch),
+            **{name: torch.zeros(stride, batch) for name in ("x", "dx", "u", "d", "e")},
+            "mean": torch.zeros(batch),
+            "logits": torch.zeros(network.outputs, batch),
+        }
+        self.losses = torch.zeros(cell.steps)
+        pointers = {name: array.data_ptr() for name, array in self.arrays.items()}
+        self.struct = Struct(**_settings(cell, stride, batch), **pointers)
+
+    def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
+        """Take steps [start, stop); return ``stop``, or the step whose loss exceeded ``limit``."""
+        if not 0 <= start <= stop <= len(self.losses):
+            raise ValueError(
+                f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
+            )
+        losses = ctypes.c_void_p(self.losses.data_ptr())
+        return library.advance(ctypes.byref(self.struct), start, stop, limit, losses)
 
 
 def _settings(cell: Cell, stride: int, batch: int) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """The native engine: cells trained one after another, each by the compiled kernel."""
 
+import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
 from depthmup.training.built_in.data_and_weights import Weights, dataset
-from depthmup.training.divergence import ceiling, status_at_init
-from depthmup.training.ensemble import Progress, one_thread
+from depthmup.training.divergence import ceiling
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
-from depthmup.training.native.member import Member, check, drawn, member
+from depthmup.training.native.member import Member, check, drawn
+from depthmup.training.placement import Progress, threads
 
 # Ctrl-C and progress wait for the end of a call; a tenth of a second is not noticed.
 SECONDS_PER_CALL = 0.1
@@ -46,10 +47,10 @@ def train_native(
         def tell(step: int, done: int = before) -> None:
             on_progress((done + step) / total)
 
-        with one_thread():
+        with threads(1):
             if initial != (wanted := Weights(network=cell.network, seed=cell.seed)):
                 initial, hidden = wanted, drawn(wanted)
-            state = member(cell, kernel.register_length, hidden)
+            state = Member(cell, kernel.register_length, hidden)
         yield _train(cell, state, kernel, tell)
         before += cell.steps
         on_progress(before / total)
@@ -60,11 +61,10 @@ def _train(cell: Cell, state: Member, kernel: Library, tell: Callable[[int], Non
         return Record(cell=cell, status=status, losses=array("f", state.losses[:steps].tolist()))
 
     classes, chunk = dataset(cell.data).classes, steps_per_call(cell)
-    step = state.advance(kernel, 0, 1, float("inf"))
-    initial = float(state.losses[0])
-    if failed := status_at_init(initial, classes):
-        return record(failed, 1)
-    limit = ceiling(initial, classes)
+    step = state.advance(kernel, 0, 1, math.inf)
+    limit = ceiling(float(state.losses[0]), classes)
+    if limit == -math.inf:
+        return record(Status.FAILED, 1)
     while step < cell.steps:
         stop = min(step + chunk, cell.steps)
         step = state.advance(kernel, step, stop, limit)
