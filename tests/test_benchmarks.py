@@ -122,6 +122,47 @@ def test_predictions_against_measurements():
     assert exploded is None or exploded > 1
 
 
+FORECAST = """
+import json
+import numpy as np
+import pandas as pd
+from benchmarks import forecasts
+
+def ladder(jump):
+    runs = pd.DataFrame(
+        [(depth, 2.0**k, seed, 2 + 0.1 * (k + 4 + 0.2 * np.log2(depth) + 0.02 * seed
+          - (depth == 64) * jump) ** 2) for depth in (4, 8, 16, 32, 64) for seed in range(3)
+         for k in np.arange(-9, 0.5, 0.5)], columns=["depth", "lr", "seed", "loss"])
+    return forecasts.Table(source="ladder", runs=runs, axes={"depth": "depth"}, lr="lr",
+                           loss="loss", seed="seed")
+
+asked = forecasts.drawn([ladder(0)])
+(next_one,) = [one for one in forecasts.questions(ladder(2)) if one.cut == 32]
+held, missed = [forecasts.made(one) for one in (asked[0], next_one)]
+none = forecasts.Made(asked=next_one, certificate=None, score=None)
+print(json.dumps({
+    "asked": sorted((one.cut, one.target["depth"]) for one in asked),
+    "depths": sorted(set(map(int, next_one.small["depth"]))),
+    "fates": [held.score.value, missed.score.value], "errors": missed.errors,
+    "row": forecasts.row("1 doubling", [held, missed, none]),
+}))
+"""
+
+
+def test_forecasts_of_the_large_part_of_a_table_from_its_small_part():
+    done = run("-c", FORECAST)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["asked"] == [[16, 32], [16, 64], [32, 64]]
+    assert found["depths"] == [4, 8, 16, 32]
+    assert found["fates"] == ["held", "missed"]
+    # The largest depth's rates jump by two octaves upwards, against -0.2 per doubling.
+    ours, nearest = found["errors"]
+    assert ours == pytest.approx(-2.0, abs=0.1)
+    assert nearest == pytest.approx(-1.8, abs=0.1)
+    assert found["row"].startswith("| 1 doubling | 2 | 1 | 1 | 1 | 0 |")
+
+
 DECODERS = """
 import json, math, torch
 from benchmarks import decoder_sharpness as of

@@ -513,21 +513,24 @@ class Report:
             writer.writerow(_as_text(row[c]) for c in columns)
         return file.getvalue()
 
-    def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
-        """Write a table as CSV.
+    def to_csv(self, path: str | Path, name: Kind = "points") -> None:
+        """Write a table as CSV. A text that a spreadsheet would run as a formula gets a quote mark.
 
         Args:
             path: of the file.
-            kind: which table, as in ``to_pandas``.
+            name: which table, as in ``to_pandas``.
         """
-        self.to_pandas(kind).to_csv(path, index=False)
+        table = self.to_pandas(name)
+        texts = table.columns[[dtype.kind not in "biuf" for dtype in table.dtypes]]
+        table[texts] = table[texts].map(_as_text)
+        table.rename(columns=_as_text).to_csv(path, index=False)
 
-    def to_parquet(self, path: str | Path, kind: Kind = "points") -> None:
+    def to_parquet(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as Parquet.
 
         Args:
             path: of the file.
-            kind: which table, as in ``to_pandas``.
+            name: which table, as in ``to_pandas``.
 
         Raises:
             ValueError: pyarrow is not installed.
@@ -539,7 +542,7 @@ class Report:
                 "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv works "
                 "without it."
             ) from None
-        self.to_pandas(kind).to_parquet(path, index=False)
+        self.to_pandas(name).to_parquet(path, index=False)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Write report.html and summary.json into a folder; of a table excluded.csv, too.

@@ -248,15 +248,18 @@ def test_names_of_columns_and_groups_run_nowhere(tmp_path):
 @pytest.mark.parametrize(
     "name", ["=cmd()", "  @SUM(1)", "a;=cmd()", "a\t+cmd()", "＝cmd()", "a\n-cmd()"]
 )
-def test_no_cell_of_excluded_rows_is_a_formula(name, tmp_path):
+def test_no_cell_that_is_written_is_a_formula(name, tmp_path):
     """Also where a spreadsheet cuts lines at semicolons, whatever stands in quotes."""
     runs = frame()
     runs["optimizer"] = name
     runs.loc[3, "loss"] = 1e-6
-    fit(runs, axes={"depth": "layers"}, lr="lr", loss="loss", by="optimizer").save(tmp_path)
-    text = (tmp_path / "excluded.csv").read_text()
-    assert "cmd()" in text or "SUM(1)" in text
-    assert not re.search(r"(^|[;,\t\n\"])\s*[=+@＝-](cmd|SUM)", text)
+    report = fit(runs, axes={"depth": "layers"}, lr="lr", loss="loss", by="optimizer")
+    report.save(tmp_path)
+    report.to_csv(tmp_path / "points.csv")
+    for file in ("excluded.csv", "points.csv"):
+        text = (tmp_path / file).read_text()
+        assert "cmd()" in text or "SUM(1)" in text
+        assert not re.search(r"(^|[;,\t\n\"])\s*[=+@＝-](cmd|SUM)", text)
 
 
 def test_the_table_that_ships_is_small_and_untouched():
