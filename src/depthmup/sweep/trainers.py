@@ -58,6 +58,8 @@ class BuiltInTrainer:
         )
 
     def jobs(self, runs: Sequence[Cell]) -> list[Train]:
+        if not runs:
+            return []
         largest, device = max(runs, key=lambda cell: memory([cell])), self.placement.device
         width, batch = largest.network.width, largest.batch_size
         members = stack_size(

@@ -50,6 +50,8 @@ class Placement:
 
 def check_device(device: str) -> None:
     """Refuse a device that PyTorch does not know or cannot use here."""
+    if device == "cpu":  # nor need PyTorch be loaded
+        return
     import torch
 
     try:
