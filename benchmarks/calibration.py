@@ -39,8 +39,8 @@ from depthmup.sweep import (
     together,
     training,
 )
-from depthmup.sweep.target_probe import STEPS as STEPS_OF_PROBE
-from depthmup.sweep.target_probe import Train, probe_target
+from depthmup.sweep.certify import STEPS as STEPS_OF_PROBE
+from depthmup.sweep.certify import Train, probe_target
 from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")

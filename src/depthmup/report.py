@@ -49,10 +49,10 @@ from depthmup.sweep import (
     story,
     studies,
 )
+from depthmup.sweep.certify import Train
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.study import loss_over
-from depthmup.sweep.target_probe import Train
 from depthmup.tables.groups import predicted
 from depthmup.tables.rows import Excluded
 
@@ -460,7 +460,7 @@ class Report:
             chance = sweep.chance(self.records, variant) if self.studies else float("inf")
             for size in design.all_sizes:
                 for log2 in sweep.rates(variant, size):
-                    chosen = hyperparameters(design, variant, log2)
+                    chosen, log2_lr, _ = hyperparameters(design, variant, log2)
                     for seed, run in enumerate(sweep.curve(variant, size, log2)):
                         record = self.records.get(run)
                         if record is None:  # of another shard
@@ -472,7 +472,7 @@ class Report:
                             **size,
                             **base,
                             "optimizer": variant.optimizer,
-                            "lr": 2.0 ** round(chosen.log2_lr, 9),
+                            "lr": 2.0 ** round(log2_lr, 9),
                             "multiplier": chosen.multiplier,
                             "weight_decay": chosen.weight_decay,
                             design.tune.key: 2.0**log2,

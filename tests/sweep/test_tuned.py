@@ -142,8 +142,9 @@ def test_the_others_stay_at_their_values():
         tune="weight_decay", lrs=2.0**-7, values=[0.5], multipliers=2.0,
         settings={"betas": [0.8, 0.99], "init_scale": 0.5},
     )  # fmt: skip
-    chosen = hyperparameters(asked, asked.variant(), -1.0)
-    assert dataclasses.astuple(chosen) == (-7.0, 2.0, 0.5, 0.5, {"betas": [0.8, 0.99]})
+    chosen, log2_lr, settings = hyperparameters(asked, asked.variant(), -1.0)
+    assert (chosen.multiplier, chosen.weight_decay) == (2.0, 0.5)
+    assert (log2_lr, settings) == (-7.0, {"betas": [0.8, 0.99], "init_scale": 0.5})
 
 
 # Measurements ------------------------------------------------------------------------------------

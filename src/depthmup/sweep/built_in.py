@@ -10,11 +10,15 @@ from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
 from depthmup.sweep.design import Design, Size, Variant, refuse
-from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
+from depthmup.sweep.hyperparameters import (
+    IN_BRANCH,
+    INIT_SCALE,
+    hyperparameters,
+    ratios_at,
+    settings_under,
+)
 from depthmup.training.schedules import schedule
 
-HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
-INPUT = Role(kind=Kind.INPUT)
 READOUT = Role(kind=Kind.READOUT)
 
 OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
@@ -132,29 +136,29 @@ def cell_of(
     model: BuiltIn, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
 ) -> Cell:
     """The run that a variant prescribes at a size and a value of what is tuned at the base."""
-    chosen = hyperparameters(design, variant, log2_value)
+    variant, log2_lr, own = hyperparameters(design, variant, log2_value)
+    init_scale = own.pop(INIT_SCALE, 1.0)
     inputs, outputs = DATA_SHAPES[model.data.name]
     base_width = design.base["width"]
     square, of_run = ratios_at(design, size), variant.run_laws
     optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
-    hidden, readout = of_size.laws(HIDDEN, optimizer), of_size.laws(READOUT, optimizer)
-    settings = {**SETTINGS, **chosen.settings}
-    settings = settings_under(of_run, square, variant.optimizer, settings)
+    hidden, readout = of_size.laws(IN_BRANCH, optimizer), of_size.laws(READOUT, optimizer)
+    settings = settings_under(of_run, square, variant.optimizer, {**SETTINGS, **own})
     # Rounded, so that rates that are equal in theory get equal keys and are trained once.
     lr, decay = (
         getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
         for name in ("lr", "decay")
     )
-    exponent = round(chosen.log2_lr + math.log2(lr), 9)
+    exponent = round(log2_lr + math.log2(lr), 9)
     return Cell(
         network=Network(
             inputs=inputs,
             outputs=outputs,
             width=size["width"],
             depth=size["depth"],
-            multiplier=chosen.multiplier * variant.scheme.branch.at(square),
+            multiplier=variant.multiplier * variant.scheme.branch.at(square),
             input_std=inputs**-0.5,
-            hidden_std=base_width**-0.5 * hidden.init.at(square) * chosen.init_scale,
+            hidden_std=base_width**-0.5 * hidden.init.at(square) * init_scale,
             # V is not trained, so a multiplier of the logits can be a factor of its entries.
             readout_std=(readout.init * readout.forward).at(Ratios(fan_in=square.fan_in))
             / base_width,
@@ -171,7 +175,7 @@ def cell_of(
             beta2=settings["betas"][1],
             epsilon=settings["eps"] * hidden.epsilon.at(square),
             momentum=settings["momentum"],
-            weight_decay=chosen.weight_decay * decay,
+            weight_decay=variant.weight_decay * decay,
             schedule=settings["schedule"],
             warmup=float(settings["warmup"]),
         ),
@@ -217,7 +221,6 @@ def check_axes(base: Size) -> None:
 
 def _check(model: BuiltIn) -> None:
     """Refuse settings that are out of range, before anything is run."""
-
     for name in ("batch_size", "block_depth"):
         if getattr(model, name) < 1:
             refuse(name, "at least 1", getattr(model, name))

@@ -123,13 +123,13 @@ def check_memory(
     there = available(device)
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
-        raise ValueError(
-            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} "
-            f"worker{'s' * (workers > 1)}, and "
-            f"{there / 2**30:.1f} GiB are available; its largest networks have width "
-            f"{deepest.width} and depth {deepest.depth}, and batches of up to "
-            f"{max(group[0].batch_size for group in groups)}. Use fewer --workers, or smaller "
-            "sizes."
+        raise _too_large(
+            f"{needed / 2**30:.1f} GiB",
+            workers,
+            there,
+            f"its largest networks have width {deepest.width} and depth {deepest.depth}, and "
+            f"batches of up to {max(group[0].batch_size for group in groups)}. Use fewer "
+            "--workers, or smaller sizes.",
         )
 
 
@@ -156,12 +156,20 @@ def check_memory_of_models(
     apart = f", and {len(stack)} of them train as one stack" if len(stack) > 1 else ""
     advice = "Train them one by one, use" if apart else "Use"
     if needed > there:
-        raise ValueError(
-            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} "
-            f"worker{'s' * (workers > 1)}, and "
-            f"{there / 2**30:.1f} GiB are available; its largest model has "
-            f"{size_text(stack[0].size)}{apart}. {advice} fewer workers, or smaller sizes."
+        raise _too_large(
+            f"at least {needed / 2**30:.1f} GiB",
+            workers,
+            there,
+            f"its largest model has {size_text(stack[0].size)}{apart}. {advice} fewer workers, or "
+            "smaller sizes.",
         )
+
+
+def _too_large(needed: str, workers: int, there: int, why: str) -> ValueError:
+    return ValueError(
+        f"This sweep would need {needed} with {workers} worker{'s' * (workers > 1)}, and "
+        f"{there / 2**30:.1f} GiB are available; {why}"
+    )
 
 
 def stack_size(of_one: int | None, *, device: str, sharing: int, most: int) -> int:

@@ -65,7 +65,8 @@ def trial_of(
     model: Custom, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
 ) -> Trial:
     """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
-    chosen = hyperparameters(design, variant, log2_value)
+    variant, log2_lr, settings = hyperparameters(design, variant, log2_value)
+    init_scale = settings.pop(INIT_SCALE, 1.0)
     axes = set(design.base)
     # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
     # batch and the steps of the base act through learning rate, decay and settings alone: then
@@ -81,15 +82,15 @@ def trial_of(
         base={axis: n for axis, n in design.base.items() if axis in of_network},
         scheme=BASE_SHAPE if shared else variant.scheme.name,
         optimizer=variant.optimizer,
-        lr=2.0 ** round(chosen.log2_lr + math.log2(laws.lr.at(ratios)), 9),
-        multiplier=chosen.multiplier,
-        weight_decay=chosen.weight_decay * laws.decay.at(ratios),
+        lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
+        multiplier=variant.multiplier,
+        weight_decay=variant.weight_decay * laws.decay.at(ratios),
         steps=design.steps_at(size),
         seed=seed,
         settings={
-            **settings_under(laws, ratios, variant.optimizer, chosen.settings),
+            **settings_under(laws, ratios, variant.optimizer, settings),
             # A scale of one is no setting: such runs are those that never had one.
-            **({} if chosen.init_scale == 1.0 else {INIT_SCALE: chosen.init_scale}),
+            **({} if init_scale == 1.0 else {INIT_SCALE: init_scale}),
         },
         numerics=model.numerics,
     )

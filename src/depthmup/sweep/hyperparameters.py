@@ -6,21 +6,11 @@ identically are equal, whichever rule asked for them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Cell, Tuned
-from depthmup.rules import (
-    BETAS,
-    EPSILON,
-    Family,
-    Kind,
-    Power,
-    Ratios,
-    Role,
-    RunLaws,
-    family,
-)
+from depthmup.rules import BETAS, EPSILON, Family, Kind, Power, Ratios, Role, RunLaws, family
 from depthmup.sweep.design import Design, Size, Variant
 
 IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -28,35 +18,24 @@ INIT_SCALE = "init_scale"
 """The setting that scales the initial weights inside branches."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hyperparameters:
-    """What a run of the base is trained with, and what schemes and rules of the run move."""
-
-    log2_lr: float
-    multiplier: float
-    weight_decay: float
-    init_scale: float
-    settings: Mapping[str, Any]
-
-
-def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hyperparameters:
-    """A variant's hyperparameters at the base, with one value of what is tuned."""
-    settings = {k: v for k, v in design.settings.items() if k != INIT_SCALE}
-    chosen = Hyperparameters(
-        log2_lr=log2_value if design.tune.is_learning_rate else design.log2_lrs[0],
-        multiplier=variant.multiplier,
-        weight_decay=variant.weight_decay,
-        init_scale=float(design.settings.get(INIT_SCALE, 1.0)),
-        settings=settings,
-    )
+def hyperparameters(
+    design: Design, variant: Variant, log2_value: float
+) -> tuple[Variant, float, dict[str, Any]]:
+    """A variant, its log2 learning rate and its settings at the base, with a value of ``tune``."""
+    settings = dict(design.settings)
+    if INIT_SCALE in settings:
+        settings[INIT_SCALE] = float(settings[INIT_SCALE])
     value = 2.0 ** round(log2_value, 9)
     match design.tune.key:
-        case "weight_decay" | "multiplier" | "init_scale":
-            return replace(chosen, **{design.tune.key: value})
+        case "weight_decay" | "multiplier":
+            variant = replace(variant, **{design.tune.key: value})
+        case "init_scale":
+            settings[INIT_SCALE] = value
         case "one_minus_beta2":
             beta1, _ = settings.get("betas", BETAS.get(variant.optimizer, (0.9, 0.999)))
-            return replace(chosen, settings={**settings, "betas": [beta1, 1.0 - value]})
-    return chosen
+            settings["betas"] = [beta1, 1.0 - value]
+    log2_lr = log2_value if design.tune.is_learning_rate else design.log2_lrs[0]
+    return variant, log2_lr, settings
 
 
 def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:

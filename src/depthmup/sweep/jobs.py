@@ -1,5 +1,6 @@
 """Jobs: units of work for a worker. A job yields its results one by one, as they are ready."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Result = Record[Any] | Measurement
 
-
 StepLoss: TypeAlias = tuple[Trial, int, float]
 """A run that is still training, one of its steps, counted from 0, and the loss there."""
 
@@ -34,39 +34,37 @@ def key_of(result: Result) -> str:
     return result.task.key if isinstance(result, Measurement) else result.cell.key
 
 
-class Job(Protocol):
+class Job(ABC):
     """Work that can be sent to another process: calling it yields results.
 
-    ``tell`` is called with the fraction that is done. ``work`` is proportional to the job's time,
-    in the same unit for all jobs of a sweep: parameters times steps.
+    ``tell`` is called with the fraction that is done; ``str`` is the job in words, for a message.
     """
-
-    @property
-    def work(self) -> float: ...
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of its results, in any order."""
-        ...
 
     @property
     def output(self) -> str:
         """The last lines that its run printed, where they are kept, for a job that was stopped."""
-        ...
+        return ""
 
+    @property
+    @abstractmethod
+    def work(self) -> float:
+        """Proportional to its time, in one unit for all jobs of a sweep: parameters times steps."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its results, in any order."""
+
+    @abstractmethod
     def only(self, keys: Collection[str]) -> "Job":
         """The job of only some of the results, which have the same bits."""
-        ...
 
+    @abstractmethod
     def __call__(self, tell: Tell) -> Iterator[Result]: ...
-
-    def __str__(self) -> str:
-        """What the job is, for a message: 'training 12 networks of depth 8 and width 64'."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
+class Train(Job):
     """Train cells of one shape with the engine for them."""
 
     cells: tuple[Cell, ...]
@@ -79,10 +77,6 @@ class Train:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(cell.key for cell in self.cells)
-
-    @property
-    def output(self) -> str:
-        return ""
 
     def only(self, keys: Collection[str]) -> "Train":
         return replace(self, cells=tuple(cell for cell in self.cells if cell.key in keys))
@@ -107,7 +101,7 @@ class Train:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTrials:
+class TrainTrials(Job):
     """Train a trial of a custom model alone, or as one ``stacked`` network several that differ in
     learning rate and seed.
 
@@ -156,28 +150,30 @@ class TrainTrials:
             from depthmup.training.stacked_trials import run_together
 
             recorded = self.cuda_graphs and self.device.startswith("cuda")
-            for record in run_together(
+            records = run_together(
                 self.trials,
                 self.model,
                 device=self.device,
                 record=cuda_graph if recorded else None,
                 on_progress=tell,
                 on_loss=tell_loss,
-            ):
-                yield replace(record, place=place)
-            return
-        from depthmup.training.trial import run_trial
-
-        for trial in self.trials:
-            record = run_trial(
-                trial,
-                self.model,
-                device=self.device,
-                threads=self.threads,
-                folders=self.folders,
-                on_progress=tell,
-                on_loss=partial(tell_loss, trial),
             )
+        else:
+            from depthmup.training.trial import run_trial
+
+            records = (
+                run_trial(
+                    trial,
+                    self.model,
+                    device=self.device,
+                    threads=self.threads,
+                    folders=self.folders,
+                    on_progress=tell,
+                    on_loss=partial(tell_loss, trial),
+                )
+                for trial in self.trials
+            )
+        for record in records:
             yield replace(record, place=place)
 
     def __str__(self) -> str:
@@ -189,7 +185,7 @@ class TrainTrials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class Measure(Job):
     """Compute one task: ``function`` turns its settings into named numbers.
 
     The function is sent by reference, so it stands at the top of a module. ``work`` is an
@@ -203,10 +199,6 @@ class Measure:
     @property
     def keys(self) -> tuple[str, ...]:
         return (self.task.key,)
-
-    @property
-    def output(self) -> str:
-        return ""
 
     def only(self, keys: Collection[str]) -> "Measure":
         return self

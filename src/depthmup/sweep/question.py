@@ -82,14 +82,11 @@ def _letters(powers: Iterable[Power]) -> Iterator[str]:
 def _moved(variant: Variant, what: Tuned) -> str:
     """How the law of a variant moves what is tuned with size, inside branches."""
     power = law_of(what, variant)
-    title = variant.scheme.title if variant.run is None else f"{variant.scheme.title}, "
-    if variant.run is not None:
-        title += f"run by {variant.run.key},"
+    by_rule = "" if variant.run is None else f", run by {variant.run.key},"
+    law = f"moves {what.the} by {power}, and"
     if power == ONE:
-        return (
-            f"{title} keeps {what.the} at every size, and moves the learning rate by its own laws."
-        )
-    return f"{title} moves {what.the} by {power}, and the learning rate by its own laws."
+        law = f"keeps {what.the} at every size, and moves"
+    return f"{variant.scheme.title}{by_rule} {law} the learning rate by its own laws."
 
 
 def _held(design: Design, varied: set[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ same whatever the number of workers.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import SPENT
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import line_of
-from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import positive_loss_over
 from depthmup.sweep.sweep import Sweep
@@ -138,19 +138,23 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
         state, steps = _steps(state)
         if not steps:
             return replace(state, pending=(), rest=0.0, rest_runs=0)
-        runs = {run: None for step in steps.values() for run in step.runs.values()}
+        runs = {run: None for _, _, asked in steps.values() for run in asked.values()}
         new = [run for run in runs if run not in state.records]
         if over := _over_budget(state, new):
             ended = {**state.ended}
-            for name, step in steps.items():
-                ended[name] = over + _twice(step.search, state.losses.get(name, ()))
+            for name, (search, _, _) in steps.items():
+                ended[name] = over + _twice(search, state.losses.get(name, ()))
             return replace(state, pending=(), rest=0.0, rest_runs=0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
-            rest = math.fsum(step.round.rest for step in steps.values())
-            rest_runs = sum(step.round.rest_runs for step in steps.values())
-            why = next(iter(steps.values())).round.why
-            return replace(state, pending=missing, rest=rest, rest_runs=rest_runs, why=why)
+            rounds_next = [step for _, step, _ in steps.values()]
+            return replace(
+                state,
+                pending=missing,
+                rest=math.fsum(step.rest for step in rounds_next),
+                rest_runs=sum(step.rest_runs for step in rounds_next),
+                why=rounds_next[0].why,
+            )
         state = _absorbed(state, steps, store.records(new))
         rounds -= 1
     return state
@@ -161,34 +165,26 @@ def check_budget(state: SearchState) -> None:
     auto = state.sweep.design.auto
     if auto is None:  # a grid has no budget
         return
-    steps = _steps(state)[1]
-    first = [run for step in steps.values() for run in step.runs.values()]
+    _, steps = _steps(state)
+    first = [run for _, _, asked in steps.values() for run in asked.values()]
     if not _over_budget(state, first):
         return
     work = math.fsum(state.sweep.work(run) for run in first)
-    least = (
-        f"{len(first)} runs"
-        if auto.runs is not None and auto.runs < len(first)
-        else (f"{work:.3g} of work")
-    )
+    too_few = auto.runs is not None and auto.runs < len(first)
+    least = f"{len(first)} runs" if too_few else f"{work:.3g} of work"
     raise ValueError(
         f"Expected a budget of at least {least}: the first round scans the learning rates of the "
         "smallest size, for each scheme. Give more, or a grid: lrs=..., --log2-lrs."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """A round of one variant, with the run of every ask."""
-
-    search: Search
-    round: Round
-    runs: Mapping[Ask, Any]
+_Step: TypeAlias = tuple[Search, Round, Mapping[Ask, Any]]
+"""What is searched for one variant, its next round, and the run of every ask."""
 
 
 def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
     """The next round of every variant whose search goes on, and the state with those that end."""
-    steps, ended = {}, dict(state.ended)
+    steps, ended = dict[str, _Step](), dict(state.ended)
     for variant in state.sweep.design.variants:
         if variant.name in ended:
             continue
@@ -202,7 +198,7 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
                 ask: state.sweep.run(variant, search.sizes[ask.size], ask.log2_lr, ask.seed)
                 for ask in step.asks
             }
-            steps[variant.name] = _Step(search=search, round=step, runs=runs)
+            steps[variant.name] = (search, step, runs)
     return replace(state, ended=ended), steps
 
 
@@ -273,10 +269,10 @@ def _absorbed(
     counted: set[Any] = set(state.records)
     rounds = []
     number = max((r.number for r in state.rounds), default=0) + 1
-    for name, step in steps.items():
-        of_variant = losses.setdefault(name, [{} for _ in step.search.sizes])
+    for name, (search, step, runs) in steps.items():
+        of_variant = losses.setdefault(name, [{} for _ in search.sizes])
         work = 0.0
-        for ask, run in step.runs.items():
+        for ask, run in runs.items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
             row[ask.seed] = _loss(state, run, records[run])
@@ -287,23 +283,21 @@ def _absorbed(
             SearchRound(
                 number=number,
                 scheme=name,
-                why=step.round.why,
-                asked=_listed(step),
+                why=step.why,
+                asked=_listed(search, step),
                 work=work,
-                drifts={
-                    axis: drift_so_far(step.search, of_variant, axis) for axis in step.search.axes
-                },
+                drifts={axis: drift_so_far(search, of_variant, axis) for axis in search.axes},
             )
         )
     return _with_records(replace(state, rounds=(*state.rounds, *rounds)), records, losses)
 
 
-def _listed(step: _Step) -> tuple[Asked, ...]:
+def _listed(search: Search, step: Round) -> tuple[Asked, ...]:
     points: dict[tuple[int, float], list[int]] = {}
-    for ask in step.round.asks:
+    for ask in step.asks:
         points.setdefault((ask.size, ask.log2_lr), []).append(ask.seed)
     return tuple(
-        Asked(size=dict(step.search.sizes[size]), log2_lr=log2_lr, seeds=tuple(seeds))
+        Asked(size=dict(search.sizes[size]), log2_lr=log2_lr, seeds=tuple(seeds))
         for (size, log2_lr), seeds in points.items()
     )
 
@@ -357,11 +351,10 @@ def story(state: SearchState) -> SearchStory:
 def outline(sweep: Sweep) -> tuple[Any, ...]:
     """A run of every variant at every size, for checks before anything is trained."""
     design = sweep.design
-    sizes: Sequence[Size] = design.all_sizes
     unique = {
         sweep.run(variant, size, _start(design, variant), 0): None
         for variant in design.variants
-        for size in sizes
+        for size in design.all_sizes
     }
     return tuple(unique)
 

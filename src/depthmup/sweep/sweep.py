@@ -76,18 +76,16 @@ class Sweep:
     @property
     def config(self) -> dict[str, Any]:
         """The settings that a page lists, by name."""
-        design = self.design.to_dict()
-        what, lrs = self.design.tune, design.pop("lrs")
-        design.pop("values", None)
-        design["log2_lrs"] = [round(k, 4) for k in self.design.log2_lrs]
+        design, what = self.design.to_dict(), self.design.tune
+        lrs, _ = design.pop("lrs"), design.pop("values", None)
         if not what.is_learning_rate:
             design |= {"tune": what.name, "lr": lrs[0]}
-            for instead in ("log2_lrs", f"{what.key}s"):
-                design.pop(instead, None)
-            design["log2_values"] = [round(k, 4) for k in self.design.log2_values]
-        if self.design.auto:
-            name = "log2_lrs" if what.is_learning_rate else "log2_values"
-            design[name] = "as the sweep went"
+            design.pop(f"{what.key}s", None)
+        design["log2_lrs" if what.is_learning_rate else "log2_values"] = (
+            "as the sweep went"
+            if self.design.auto
+            else [round(k, 4) for k in self.design.log2_values]
+        )
         base, arms = design.pop("base"), design.pop("arms")
         at_base = {f"base_{axis}": value for axis, value in base.items()}
         hidden = ("kind", "costs")
