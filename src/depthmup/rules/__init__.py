@@ -14,6 +14,7 @@ from depthmup.rules.catalogue import (
     scheme,
     with_experts,
 )
+from depthmup.rules.conventions import converted_lr
 from depthmup.rules.experts import (
     EXPERT_RULES,
     MOE,
@@ -89,6 +90,7 @@ __all__ = [
     "WidthRule",
     "canonical",
     "completep",
+    "converted_lr",
     "decided",
     "effect",
     "expert_rule",
