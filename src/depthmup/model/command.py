@@ -125,10 +125,7 @@ def check_axes_of(command: Command, axes: Iterable[Axis]) -> None:
 
 
 def code_of(command: Command) -> str:
-    """A hash of the command and of the code that it names: scripts, modules and small text files.
-
-    Of Python files, the person's own files that they import count too, comments aside.
-    """
+    """A hash of the command and the code that it names: scripts, modules, small text files."""
     walk = Walk()
     read = repr((command.file, command.column, command.pattern))
     walk.texts.extend([("command", command.template), ("loss", read)])

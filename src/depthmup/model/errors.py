@@ -20,10 +20,7 @@ FOLDERS = {PACKAGE}
 
 
 def own_trace(error: BaseException) -> str | None:
-    """The traceback of an error in custom code, from that code on; None for other errors.
-
-    The frames of this package that called the code are left out.
-    """
+    """The traceback of an error in custom code, from that code on; None for other errors."""
     frames = _frames(error)
     owners = [_owner(frame.tb_frame) for frame in frames]
     if "own" not in owners:
@@ -37,10 +34,7 @@ def own_trace(error: BaseException) -> str | None:
 
 
 def error_report(error: BaseException) -> str:
-    """The traceback of an error in a run: the custom code's part of it, if there is one, or all.
-
-    An error of a command has none that would tell a person anything.
-    """
+    """The traceback of an error in a run, from custom code on; of a command its message."""
     if isinstance(error, CommandError):
         return str(error)
     return own_trace(error) or "".join(traceback.format_exception(error)).rstrip()

@@ -75,10 +75,7 @@ def _version(module: str) -> str:
 
 
 def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
-    """A text for a value, the same in every run; code inside the value is added to the walk.
-
-    For objects of other types than those below, the text is only their class.
-    """
+    """A text for a value, the same in every run, with its code; of other types only the class."""
     if isinstance(value, Enum):
         return f"{_text(walk, type(value))}.{value.name} = {_text(walk, value.value, inside)}"
     if isinstance(value, PLAIN):
@@ -228,10 +225,7 @@ def _source(code: CodeType) -> str:
 
 
 def _class_source(kind: type) -> str:
-    """A class's source without comments; empty in a notebook if it has no method to locate it by.
-
-    If a file has several classes of this name, all of them.
-    """
+    """The source of all classes of this name in a file; empty if a notebook cannot locate it."""
     files = [function.__code__.co_filename for function in own_functions(kind)]
     files.append(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     for file in files:

@@ -17,11 +17,7 @@ from typing import Any
 
 
 def load_functions(model: str, *, batch: str = "batch", loss: str = "") -> dict[str, Any]:
-    """Import what ``module:factory`` names, and the functions beside it, by their names.
-
-    ``batch`` and ``loss`` name functions of the same module, or ``module:function`` of another. The
-    module's own ``loss`` and ``optimizers`` are used too, if it has them.
-    """
+    """Import what ``module:factory`` names, and the functions beside it, by their names."""
     where, colon, factory = model.partition(":")
     if not colon or not where or not factory:
         raise ValueError(

@@ -175,10 +175,7 @@ def _check_complete(model: Model) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Functions:
-    """A model's functions themselves, None for those that were not given, or its command.
-
-    ``whole`` says that the person's own code does the whole training.
-    """
+    """A model's functions themselves, None for those that were not given, or its command."""
 
     make: Any = None
     batch: Any = None

@@ -18,14 +18,11 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """The code collected for a fingerprint, as pairs of a name and a text, which are hashed.
-
-    ``files`` holds the names of the files that were read. ``visited`` holds objects by id: while
-    they are referenced, no new object can get the same id.
-    """
+    """The code collected for a fingerprint: pairs of a name and a text, which are hashed."""
 
     texts: list[tuple[str, str]] = field(default_factory=list)
     files: dict[Path, str] = field(default_factory=dict)
+    # Objects by id: while they are referenced, no new object can get the same id.
     visited: dict[int, Any] = field(default_factory=dict)
 
 
@@ -93,10 +90,7 @@ def home_of(top: str) -> Path | None:
 
 
 def add_file(walk: Walk, path: Path, root: Path) -> str:
-    """Add a file, the packages that contain it, and what they import of the person's own files.
-
-    Its name has a hash of its content: files in different folders may have the same relative path.
-    """
+    """Add a file, the packages that contain it, and what they import of the person's own files."""
     if path in walk.files:
         return walk.files[path]
     raw = path.read_bytes()
@@ -106,6 +100,7 @@ def add_file(walk: Walk, path: Path, root: Path) -> str:
         raw = ast.dump(tree).encode()
     except (SyntaxError, ValueError):  # compiled, or of another Python
         pass
+    # With a hash, as files in different folders may have the same relative path.
     name = f"{path.relative_to(root).as_posix()} {hashlib.sha256(raw).hexdigest()}"
     walk.files[path] = name
     walk.texts.append(("file", name))

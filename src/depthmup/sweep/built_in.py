@@ -224,8 +224,10 @@ def _check(model: BuiltIn) -> None:
     for name in ("batch_size", "block_depth"):
         if getattr(model, name) < 1:
             refuse(name, "at least 1", getattr(model, name))
-    if model.activation not in ACTIVATIONS:
-        refuse("activation", f"one of {', '.join(ACTIVATIONS)}", model.activation)
+    named = {"activation": ACTIVATIONS, "order": ORDERS, "precision": PRECISIONS}
+    for name, known in named.items():
+        if getattr(model, name) not in known:
+            refuse(name, f"one of {', '.join(known)}", getattr(model, name))
     if model.nonlinearity not in ("post", "pre"):
         refuse("nonlinearity", "'post', phi(W x), or 'pre', W phi(x)", model.nonlinearity)
     if model.data.name not in DATA_SHAPES:
@@ -235,10 +237,6 @@ def _check(model: BuiltIn) -> None:
             "Expected a digest for all data but the digits, which come with the package; got "
             f"{model.data!r}. depthmup.training.find_data('mnist:FOLDER') computes it."
         )
-    if model.order not in ORDERS:
-        refuse("order", f"one of {', '.join(ORDERS)}", model.order)
-    if model.precision not in PRECISIONS:
-        refuse("precision", f"one of {', '.join(PRECISIONS)}", model.precision)
     if not 0 <= model.data.label_noise <= 1:
         refuse("label_noise", "a fraction in [0, 1]", model.data.label_noise)
 

@@ -99,11 +99,9 @@ def _measure(design: Design, late: slice) -> str:
 
 
 def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
-    """Why three rates a factor of two apart, which decide a verdict, would hand out a wrong one.
-
-    The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
-    octaves, and three points do not show it.
-    """
+    """Why three rates a factor of two apart, which decide a verdict, would hand out a wrong one."""
+    # The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
+    # octaves, and three points do not show it.
     spacing = float(optima(curves).spacing.max())
     if spacing <= FINEST + CLOSE:
         return ()
@@ -121,10 +119,7 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
 
 
 def _early(late: Runs, early: Runs) -> Curves | None:
-    """Curves of the early window at the rates and seeds that are fitted in the late one.
-
-    None where rates were looked for in the late window, and the early optimum lies outside of them.
-    """
+    """Curves of the early window at the rates and seeds that are fitted in the late one."""
     if not late.sought:
         return early.curves
     grids = [grid[~np.isnan(grid)] for grid in late.fitted.log2_lrs]
@@ -135,6 +130,7 @@ def _early(late: Runs, early: Runs) -> Curves | None:
         values.append(early.curves.losses[i][rows][:, : len(seeds)][:, seeds])
     curves = Curves.of(grids, values)
     places = optima(curves, chance=early.chance).places()
+    # Where rates were looked for in the late window, the early optimum may lie outside of them.
     return curves if set(places) <= {Place.INTERIOR} else None
 
 
@@ -178,10 +174,7 @@ def certify(
 def probe_target(
     certificate: Certificate, sweep: Sweep, variant: Variant, store: Store, train: Train | None
 ) -> Probe | None:
-    """Losses at the target over those at measured sizes, at the certified learning rate.
-
-    None if runs are missing or the target cannot be built. Without ``train`` none is trained.
-    """
+    """Losses at the target over those at measured sizes, at the certified rate; None if unknown."""
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}
     cost = SEEDS * sweep.work(_run(sweep, variant, target))

@@ -62,12 +62,7 @@ EFFICIENCY = {"native": 0.88, "stacked": 0.4, "reference": 0.2}
 
 
 def core_seconds(cells: Iterable[Cell], *, engine: str) -> float:
-    """Predicted seconds of training on one idle core of this machine, if no run diverges.
-
-    ``work`` times the operations of a step per parameter, divided by this core's speed at matrix
-    products, which is measured (in a twentieth of a second), and by the share of it that the engine
-    reaches.
-    """
+    """Predicted seconds of training on one idle core of this machine, if no run diverges."""
     operations = sum(_operations(64) * work(cell) for cell in cells)
     return operations / (EFFICIENCY[engine] * operations_per_second()) if operations else 0.0
 
@@ -89,15 +84,12 @@ def operations_per_second() -> float:
 
 
 def memory(group: Sequence[Cell], *, stacked: bool = True, device: str = "cpu") -> int:
-    """Most bytes for training a group, as one stack or one member after another.
-
-    Per member: weights with Adam's two moments, and the residual stream and every product of the
-    forward pass, which the backward pass needs. One after another, the initial weights stay in
-    memory as well, for the next member of the same seed; on a GPU, all gradients.
-    """
+    """Most bytes for training a group, as one stack or one member after another."""
     cell = group[0]
     network = cell.network
     matrices = network.depth * network.block_depth
+    # Weights with Adam's two moments, and the products that the backward pass needs. One after
+    # another, the initial weights stay for the next member of the seed; on a GPU, all gradients.
     weights = (3 if stacked and device == "cpu" else 4) * matrices * network.width**2
     activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
@@ -136,11 +128,7 @@ def check_memory(
 def check_memory_of_models(
     model: "Model", stacks: Sequence[Sequence[Trial]], *, workers: int, device: str = "cpu"
 ) -> None:
-    """Refuse a sweep of a custom model whose weights and activations alone would not fit.
-
-    The largest size is tried on torch's meta device, which takes no memory; a model that cannot be
-    built there is not checked.
-    """
+    """Refuse a sweep of a custom model whose weights and activations alone would not fit."""
     from depthmup.model import resolved
     from depthmup.training.forecast import bytes_of_trial
 
@@ -173,11 +161,7 @@ def _too_large(needed: str, workers: int, there: int, why: str) -> ValueError:
 
 
 def stack_size(of_one: int | None, *, device: str, sharing: int, most: int) -> int:
-    """Networks to train as one stack: on a GPU that ``sharing`` workers share, what its memory has
-    room for.
-
-    ``of_one`` are the bytes of one network, None if they are unknown.
-    """
+    """Networks to train as one stack: on a GPU, as many as its memory has room for."""
     if device == "cpu" or not of_one or (there := available(device)) is None:
         return MEMBERS
     return max(1, min(most, int(FILLED * there / (sharing * of_one))))

@@ -186,11 +186,7 @@ class TrainTrials(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Job):
-    """Compute one task: ``function`` turns its settings into named numbers.
-
-    The function is sent by reference, so it stands at the top of a module. ``work`` is an
-    estimate in the unit of training, parameters times steps.
-    """
+    """One task: ``function``, at the top of a module, turns its settings into named numbers."""
 
     task: Task
     function: Callable[..., Mapping[str, Any]]
@@ -213,16 +209,14 @@ class Measure(Job):
 def training(
     cells: Iterable[Cell], *, members: int = MEMBERS, placement: Placement | None = None
 ) -> list[Train]:
-    """Jobs that train cells, the longest first; cells of one shape are stacked.
-
-    Neighbouring learning rates share a job, as they tend to diverge together.
-    """
+    """Jobs that train cells, the longest first; cells of one shape are stacked."""
     placement = placement or Placement()
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_shape[cell.shape].append(cell)
     jobs = []
     for alike in by_shape.values():
+        # Neighbouring learning rates share a job, as they tend to diverge together.
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
         jobs += [
             Train(cells=tuple(alike[start : start + members]), placement=placement)

@@ -271,10 +271,7 @@ _LOGS: dict[str, Callable[[str], Log]] = {
 
 
 def log_named(name: str) -> Log:
-    """The log that ``tensorboard:FOLDER``, ``wandb:PROJECT`` or ``mlflow:STORE`` names.
-
-    A store of MLflow is a folder, or a URI such as ``sqlite:///runs.db``.
-    """
+    """The log that ``tensorboard:FOLDER``, ``wandb:PROJECT`` or ``mlflow:STORE`` names."""
     kind, _, address = name.partition(":")
     if kind not in _LOGS or not address:
         raise ValueError(

@@ -31,11 +31,7 @@ def resolved_sweep(
     *,
     seconds: float | None = None,
 ) -> tuple[Sweep, Size | None]:
-    """The sweep of a design, and the target with a value for every axis.
-
-    Optimizer and scheme that the design leaves open become the usual ones for the model; the scheme
-    follows from the depth of its branches. Learning rates become a search from the usual one.
-    """
+    """The sweep of a design, with all that it leaves open filled in, and the whole target."""
     if target is not None:
         target = _target(design, target)
         design = design.toward(target)
@@ -103,10 +99,7 @@ def _started(design: Design, optimizer: str, usual: Callable[[str], float]) -> D
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:
-    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own.
-
-    A command runs as it is, under SP.
-    """
+    """The scheme that the blocks of a model ask for; a command runs as it is, under SP."""
     if (command := resolved(model).command) is not None:
         if "scheme" in command.placeholders:
             raise ValueError(

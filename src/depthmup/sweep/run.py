@@ -21,10 +21,9 @@ NOTED = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """The progress of a sweep: results done out of ``cells``, and the fraction of the work done.
+    """Results done out of ``cells``, and the fraction of the work done.
 
-    A search may go on after these: ``most`` runs and ``most_work`` times their work are then
-    expected at most, and ``why`` it goes on.
+    A search may go on, for at most ``most`` runs and ``most_work`` times their work: ``why``.
     """
 
     done: int

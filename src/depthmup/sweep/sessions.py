@@ -41,10 +41,7 @@ _NEEDED: dict[str, dict[str, type]] = {
 def read_session(
     about: Any, seconds: Any, checked: dict[str, str] | None = None
 ) -> tuple[dict[str, Any], str]:
-    """A session from its columns, and what is wrong with it (empty if nothing is).
-
-    ``checked`` holds what is wrong with other sessions' sweeps, by their text; it gains this one's.
-    """
+    """A session from its columns, and what is wrong with it, if anything; ``checked`` by sweep."""
     try:
         session = json.loads(about)
     except (TypeError, ValueError, RecursionError) as error:
@@ -139,10 +136,8 @@ def engines_of(sessions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """The environment and date of the last session, and the time of all of them.
-
-    Engines agree to rounding but not to the bit, so if several engines trained, all are named.
-    """
+    """The environment and date of the last session, and the time and engines of all of them."""
+    # Engines agree to rounding but not to the bit, so all that trained are named.
     last, engines = sessions[-1], engines_of(sessions)
     several = {"engine": "; and ".join(engines)} if len(engines) > 1 else {}
     return {

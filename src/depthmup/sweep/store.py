@@ -469,10 +469,8 @@ both compute from the same weights, and of the others, in which training amplifi
 
 
 def _deviation(known: tuple[Any, ...], row: tuple[Any, ...]) -> float | None:
-    """The largest difference of two rows of one run as a fraction; None if it is no rounding.
-
-    On CPUs there is none: a run has the same bits on all.
-    """
+    """The largest difference of two rows of one run as a fraction; None if it is no rounding."""
+    # Without a place both were trained on CPUs, where a run has the same bits on all.
     if len(row) != len(_COLUMNS["records"]) + 1 or not (_place(known) or _place(row)):
         return None
     (status, here), (ended, there) = read_losses(*known[2:4]), read_losses(*row[2:4])
@@ -494,10 +492,8 @@ def _last_start(last: Sequence[_Noted]) -> float:
 
 
 def _schema(db: sqlite3.Connection) -> list[tuple[str, ...]]:
-    """Kind, name, table and text of all that a file defines, without the text's white space.
-
-    The text is what SQLite makes everything of. Not more of it is read than differs from our own.
-    """
+    """Kind, name, table and text of all that a file defines, without the text's white space."""
+    # Not more of it is read than differs from our own.
     rows = db.execute(
         "SELECT type, name, tbl_name, substr(sql, 1, 1000) FROM sqlite_master ORDER BY name "
         f"LIMIT {len(_TABLES) + 1}"

@@ -112,10 +112,7 @@ def studies(
     steps: Sequence[slice] | None = None,
     notes: Sequence[Note] = (),
 ) -> tuple[Study, ...]:
-    """Judge a sweep whose runs are done: a study for each axis.
-
-    Windows tile training from its end, unless ``steps`` gives others; the last is the headline.
-    """
+    """Judge a sweep whose runs are done: a study for each axis; the last window is the headline."""
     design = sweep.design
     of_windows = [
         (span, [runs_of(sweep, records, variant, span) for variant in design.variants])

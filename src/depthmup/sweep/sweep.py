@@ -158,17 +158,14 @@ class Sweep:
         return work(run) if isinstance(self.model, BuiltIn) else self.model.work(run)
 
     def chance(self, records: Records, variant: Variant) -> float:
-        """The loss of guessing, which a size must beat to count as trained.
-
-        Of a custom model the base's loss before training, a geometric mean over seeds; infinite
-        where that is unknown.
-        """
+        """The loss of guessing, which a size must beat to count as trained; infinite if unknown."""
         if isinstance(self.model, BuiltIn):
             return math.log(self.model.classes)
         if not self.model.untrained_loss:
             return math.inf
         of_rates = self.points(variant, [self.design.base])[0]
         first = [records[run].losses[:1] for run in (of_rates[0] if of_rates else ())]
+        # Of a custom model the base's loss before training, a geometric mean over seeds.
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
         return math.exp(math.fsum(known) / len(known)) if known else math.inf
 

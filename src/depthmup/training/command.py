@@ -41,13 +41,10 @@ PATIENCE = 15.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFolders:
-    """The folder that has a folder and an output file for every run, and where commands start.
-
-    Both are absolute: a worker may be started elsewhere.
-    """
+    """The folder of every run's folder and log, and where commands start."""
 
     folder: str
-    start: str
+    start: str  # absolute, as a worker may be started elsewhere
 
     def out(self, trial: Trial) -> Path:
         """The run's own folder, ``{out}``."""
@@ -61,10 +58,7 @@ class RunFolders:
 def run_command(
     trial: Trial, command: Command, folders: RunFolders | None, *, threads: int = 1
 ) -> Record[Trial]:
-    """Run the command of a trial; its folder is empty at the start.
-
-    A loss that is not finite makes a run that diverged, whatever the exit status.
-    """
+    """Run the command of a trial, in an empty folder; a loss that is not finite has diverged."""
     with _placed(folders) as at:
         out, log = at.out(trial), at.log(trial)
         words = command.filled(trial, out)

@@ -55,8 +55,7 @@ def replayed(
 ) -> Callable[[], object]:
     """Take one step, and return how to take the next ones by replay.
 
-    ``state`` is all that the step changes and reads again. If the step cannot be recorded, or its
-    replay gives other numbers, no step is taken, and ``NotReplayable`` is raised.
+    ``state`` is all that the step changes. Where a replay fails or differs, no step is taken.
     """
     before = [tensor.clone() for tensor in state]
     try:

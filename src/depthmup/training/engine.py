@@ -19,11 +19,7 @@ AMPERE = (8, 0)  # the first compute capability that multiplies tf32 and bf16
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine, and why it was chosen.
-
-    ``native`` is the compiled kernel, ``stacked`` trains many networks as one PyTorch network,
-    ``reference`` is the plain training loop.
-    """
+    """An engine, and why it was chosen: the compiled kernel, stacked PyTorch or the plain loop."""
 
     name: EngineName
     why: str
@@ -35,9 +31,7 @@ class Engine:
 def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
     """The engine that trains a cell under a placement; without a cell, this machine's default.
 
-    Builds the kernel if it has not been built here yet. Where the placement leaves the engine
-    open, ``DEPTHMUP_ENGINE=native``, ``stacked`` or ``reference`` in the environment requests one.
-    Imports PyTorch only for a CUDA device.
+    Builds the kernel if it was not built here yet. Imports PyTorch only for a CUDA device.
     """
     requested, origin = placement.engine, f"--engine {placement.engine}"
     if requested == "auto" and not placement.on_cuda:

@@ -51,10 +51,7 @@ def train_ensemble(
     record: Recorder | None = None,
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
-    """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
-
-    Members that fail or diverge are yielded as soon as it is read, and leave the ensemble.
-    """
+    """Train cells that differ only in learning rate, decay and seed; yield each as it ends."""
     check_one_shape(cells)
     check_precision(cells[0].precision, device)
     where, size = torch.device(device), len(cells)

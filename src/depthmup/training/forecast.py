@@ -20,11 +20,9 @@ STEPS = 4
 
 
 def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
-    """Predicted seconds of one idle core for trials, if none diverges.
+    """Predicted seconds of one idle core for trials, if none diverges; NaN if unknown.
 
-    A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
-    with its members' parameters and examples. Both are fitted to the least stack and the median
-    one. NaN where the person's own code does everything, or a try fails.
+    A step takes c_0 + c_1 work seconds, fitted to the least stack and the median one.
     """
     if resolved(model).whole or not stacks:
         return math.nan
@@ -53,9 +51,7 @@ WEIGHTS = 4
 def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     """Least memory of training one trial: its weights with their copies, and what backward needs.
 
-    Model and batch are put on torch's meta device, which takes no memory; there a forward pass
-    shows which tensors would be kept for the backward pass, in proportion to the batch. None for a
-    model that cannot be built there.
+    Read from a forward pass on torch's meta device; None for a model that cannot be built there.
     """
     size, own = trial.size, resolved(model)
     if size.get("batch", 0) <= DRAWN:

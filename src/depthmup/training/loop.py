@@ -36,11 +36,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
-    """Train one cell step by step with autograd.
-
-    In double precision from the same initial weights (``dtype=torch.float64``) it separates the
-    rounding of the other engines from errors in them.
-    """
+    """Train one cell step by step with autograd; float64 shows the rounding of other engines."""
     if cell.precision != "float32":
         raise ValueError(
             f"Expected precision to be float32 in the plain loop; got {cell.precision!r}. "

@@ -51,8 +51,7 @@ def optimizers(
 ) -> list[torch.optim.Optimizer]:
     """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
 
-    ``options`` are those of ``plan.param_groups`` or ``plan.muon_groups``, and ``beside_muon``,
-    AdamW's learning rate beside Muon as a fraction of Muon's.
+    ``options`` are those of the plan's groups, and ``beside_muon``, AdamW's rate over Muon's.
     """
     if not plan.family.matrices_only:
         made_by = optimizer_class(plan.optimizer)

@@ -20,8 +20,7 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 class Placement:
     """A device, the requested engine, and whether a CUDA device replays recorded steps.
 
-    Engines and devices agree to rounding, so none of this is part of a record's key; a sweep's
-    session notes it. Precision, which changes the numbers, belongs to the cell.
+    No part of a record's key: engines agree to rounding. Precision belongs to the cell.
     """
 
     device: str = "cpu"

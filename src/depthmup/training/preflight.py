@@ -41,9 +41,7 @@ def preflight(
 ) -> None:
     """Try the functions of a custom model at the smallest sizes of a sweep, on its device.
 
-    Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
-    A custom ``train`` or a command is not tried: nothing short of a run would show what is wrong
-    with it.
+    A custom ``train`` or a command is not tried: nothing short of a run would show its faults.
     """
     own = resolved(model)
     if own.command is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 EVERY = 32
-"""Steps of a GPU between two readings; the CPU's losses are read at every step."""
+"""Steps of a GPU between two readings, so that an end is noticed late; of the CPU it is one."""
 
 SECONDS = 1.0
 """After which slow steps are read sooner, so that their progress is seen."""
@@ -16,8 +16,7 @@ SECONDS = 1.0
 class Readings:
     """Takes the losses of every step, (members,), and gives those of several steps at once.
 
-    What ended a member is noticed up to 31 steps late, and cut to the step where it happened. The
-    first step is read at once: it shows which members failed before training.
+    The first step is read at once: it shows which members failed before training.
     """
 
     def __init__(self, members: int, *, steps: int, device: torch.device, first: int = 0) -> None:

@@ -24,10 +24,9 @@ _Advance = Callable[[int, int], int]
 
 
 def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
-    """The cell's network after each number of steps in ``at``; 0 is its initialization.
+    """The cell's network after each number of steps in ``at``; fewer if training diverges.
 
-    One module, whose weights change when the next snapshot is taken. There are fewer snapshots if
-    training diverges. The compiled kernel trains where it can, the plain loop elsewhere.
+    One module, whose weights change when the next snapshot is taken.
     """
     if not at or at[0] < 0 or at[-1] > cell.steps or any(b <= a for a, b in pairwise(at)):
         raise ValueError(

@@ -45,9 +45,7 @@ def run_together(
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in rate and seed alone; records as ``run_trial``'s, to rounding.
 
-    For models without randomness in training, with AdamW or Muon. A member that diverged stays in
-    the stack, where it does not affect the others. ``record`` makes the replay of a step, where the
-    model's step can be recorded.
+    A member that diverged stays, without effect on the others. ``record`` makes a step's replay.
     """
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
         raise ValueError("Expected trials that differ in learning rate and seed alone.")
@@ -295,7 +293,7 @@ def _stacked(trials: Sequence[Trial], model: Model, device: torch.device) -> _St
     for trial in trials:
         with seeded(trial.seed):
             network, plan = planned(trial, model)
-        torch_optimizers, rate, clip = prepared(trial, network.to(device).train(), plan)
+        torch_optimizers, factors, clip = prepared(trial, network.to(device).train(), plan)
         members.append(network)
         optimizers.append(torch_optimizers)
     weights = _state_of([dict(network.named_parameters()) for network in members])
@@ -308,7 +306,7 @@ def _stacked(trials: Sequence[Trial], model: Model, device: torch.device) -> _St
         weights=weights,
         buffers=_state_of([dict(network.named_buffers()) for network in members]),
         updates=_updates(weights, members, optimizers, steps),
-        factors=torch.tensor([rate((step + 0.5) / steps) for step in range(steps)], device=device),
+        factors=torch.tensor(factors, device=device),
         clip=clip,
         folded={p.name: p.folded for p in plan.prescriptions},
         done=torch.zeros(1, dtype=torch.long, device=device),
@@ -411,10 +409,7 @@ def _muon(
 
 
 def orthogonalized(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:
-    """About U V^T of matrices U S V^T, (M, out, in): ``torch.optim.Muon``'s quintic iteration.
-
-    ``group`` has its settings; in bfloat16, as there.
-    """
+    """About U V^T of U S V^T, (M, out, in): ``torch.optim.Muon``'s iteration, in bfloat16."""
     a, b, c = group["ns_coefficients"]
     # Of a tall matrix the transpose: its Gram matrix is the smaller one.
     tall = matrices.shape[-2] > matrices.shape[-1]

@@ -25,7 +25,7 @@ from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.placement import generators
 from depthmup.training.placement import threads as threads_of
-from depthmup.training.schedules import schedule
+from depthmup.training.schedules import rate_factors
 
 Tell = Callable[[float], None]
 
@@ -46,20 +46,18 @@ def run_trial(
 ) -> Record[Trial]:
     """Train one trial; the global random generators are left as they were.
 
-    Common random numbers: the model's own initialization and the batches depend on the seed alone,
-    so all learning rates, schemes and sizes of one seed see the same batches. ``threads`` are the
-    same here as in worker processes: the order of a sum, and so its rounding, depends on them.
-    ``folders`` is where those of a command's runs are; by default one that goes afterwards.
+    Initialization and batches depend on the seed alone: all rates and schemes see the same.
     """
     own = resolved(model)
     if own.command is not None:
         return run_command(trial, own.command, folders, threads=threads)
+    # As many threads here as in workers: the order of a sum, and its rounding, depends on them.
     with seeded(trial.seed), threads_of(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))
         network, plan = planned(trial, model)
         network.to(device).train()
-        torch_optimizers, rate, clip = prepared(trial, network, plan)
+        torch_optimizers, factors, clip = prepared(trial, network, plan)
         groups = [group for optimizer in torch_optimizers for group in optimizer.param_groups]
         rates = [(group, group["lr"]) for group in groups]
         generator, drawn = stream(trial.seed, "batches"), batches_at(own, trial.size)
@@ -84,7 +82,7 @@ def run_trial(
             losses.append(value)
             on_loss(step, value)
             for group, base in rates:
-                group["lr"] = base * rate((step + 0.5) / trial.steps)
+                group["lr"] = base * factors[step]
             network.zero_grad(set_to_none=True)
             loss.backward()
             if clip is not None:
@@ -111,18 +109,19 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
 
 def prepared(
     trial: Trial, network: nn.Module, plan: Plan
-) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
-    """A trial's optimizers, the schedule of their rates, and the norm of clipping, if any."""
+) -> tuple[list[torch.optim.Optimizer], list[float], float | None]:
+    """A trial's optimizers, the factor of their rates at every step, and the norm of clipping."""
     settings = {k: v for k, v in trial.settings.items() if k not in OF_PLAN}
     check_no_arguments(settings)
-    rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
+    shape, warmup = settings.pop("schedule", "constant"), settings.pop("warmup", 0.0)
+    factors = rate_factors(shape, warmup, trial.steps)
     clip = settings.pop("clip", None)
     if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
     torch_optimizers = optimizers(
         plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
-    return torch_optimizers, rate, clip
+    return torch_optimizers, factors, clip
 
 
 _sizes = set[tuple[tuple[str, int], ...]]()
@@ -263,12 +262,9 @@ def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch; restore their state at the end.
-
-    So are torch's defaults, which a custom model may change: runs in one process would depend on
-    those before them.
-    """
+    """Seed the global generators of Python, NumPy and torch; restore their state at the end."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
+    # A custom model may change these defaults, on which later runs would depend.
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     graded = torch.is_grad_enabled()
     try:

@@ -64,9 +64,10 @@ def arithmetic() -> dict[str, Any]:
 
 
 def compute_as(chosen: Mapping[str, Any]) -> None:
-    """Compute in this process as in the one whose ``arithmetic`` this is."""
+    """Compute in this worker as in the process whose ``arithmetic`` this is, on one thread."""
     import torch
 
+    torch.set_num_threads(1)
     if chosen:
         torch.set_float32_matmul_precision(chosen["float32_matmul_precision"])
         torch.use_deterministic_algorithms(chosen["deterministic"], warn_only=chosen["warn_only"])
@@ -82,10 +83,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether an error leaves its process without its GPU: every later call would fail, too.
-
-    Such are device-side assertions and illegal accesses, also as causes of other errors.
-    """
+    """Whether an error, or a cause of it, leaves its process without its GPU for good."""
     import torch
 
     while error is not None:

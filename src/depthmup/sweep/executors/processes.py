@@ -252,9 +252,6 @@ def _work(connection: Connection, chosen: Mapping[str, Any]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    import torch
-
-    torch.set_num_threads(1)
     compute_as(chosen)
     spoke, waiting = 0.0, list[StepLoss]()
 

@@ -230,9 +230,6 @@ class _Worker:
     """An actor: does jobs one after another, and yields messages about them."""
 
     def __init__(self, paths: Sequence[str], chosen: Mapping[str, Any]) -> None:
-        import torch
-
-        torch.set_num_threads(1)
         compute_as(chosen)
         sys.path += [path for path in paths if path not in sys.path]
 

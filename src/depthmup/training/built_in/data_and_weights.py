@@ -47,10 +47,7 @@ def batches(cell: Cell) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Initial weights: U (width, inputs), W (depth, block_depth, width, width), V (outputs, width).
-
-    The W are drawn layer by layer, so that a deep stack is in memory only once.
-    """
+    """Initial weights U (width, inputs), W of every layer, drawn when asked for, and V."""
 
     network: Network
     seed: int

@@ -83,10 +83,7 @@ def cifar_rows(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
 
 
 def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
-    """Pixels (examples, 3072) and labels (examples,) of a batch of the Python version.
-
-    A pickle that names anything else is refused.
-    """
+    """Pixels (examples, 3072) and labels (examples,) of a batch of the Python version."""
 
     def refuse(why: object) -> NoReturn:
         raise ValueError(

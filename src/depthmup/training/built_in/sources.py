@@ -28,10 +28,7 @@ def variable(name: str) -> str:
 
 
 def find_data(spec: str, *, label_noise: float | None = None, verify: bool = True) -> Data:
-    """The data that a string names, read once to check them.
-
-    Notes their folder in the environment of this process and of those that it starts.
-    """
+    """The data that a string names, read once to check them; the environment notes their folder."""
     name, _, source = spec.partition(":")
     if name not in ELSEWHERE:
         if spec != "digits":

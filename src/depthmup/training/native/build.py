@@ -107,15 +107,12 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _waited_for(process: "subprocess.Popen[str]", name: str) -> tuple[str, str]:
-    """What a process printed, of it at most ``MESSAGES`` characters of each kind.
-
-    A pipe that nobody reads any longer is closed, and whoever writes on is ended by the system.
-    """
+    """What a process printed, at most ``MESSAGES`` characters of each kind."""
     said: dict[IO[str], str] = {}
 
     def read(pipe: IO[str]) -> None:
         said[pipe] = pipe.read(MESSAGES)
-        pipe.close()
+        pipe.close()  # whoever writes on is ended by the system
 
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
     readers = [threading.Thread(target=read, args=(pipe,), daemon=True) for pipe in pipes]
@@ -214,9 +211,7 @@ def _named(folder: Path, key: str, content: bytes) -> Path:
 def is_private(folder: Path) -> bool:
     """Whether a folder is the user's own, and nobody else can write in it or replace it.
 
-    Rights that others have in a folder of the user's own are taken away. The folders above it must
-    belong to the user or to root, and others must not be able to move what is in them: they cannot
-    write there, or it is sticky, as /tmp is.
+    Rights that others have in a folder of the user's own are taken away.
     """
     if not hasattr(os, "geteuid"):  # another system, whose folders of a user are its own
         return True
@@ -227,6 +222,7 @@ def is_private(folder: Path) -> bool:
             return False
         if stat.S_IMODE(about.st_mode) & 0o077:
             path.chmod(0o700)
+        # Others must not be able to move what is above: they cannot write there, or it is sticky.
         return all(_is_safe_above(parent.stat()) for parent in path.parents)
     except OSError:
         return False

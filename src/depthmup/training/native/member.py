@@ -76,10 +76,7 @@ def drawn(initial: Weights) -> Tensor:
 
 
 class Member:
-    """A cell's training state in the kernel's layout; ``arrays`` keeps the memory alive.
-
-    It begins at the initial weights, the matrices among them drawn already if ``hidden`` is given.
-    """
+    """A cell's state in the kernel's layout; ``hidden`` are its initial matrices, if drawn."""
 
     def __init__(self, cell: Cell, register_length: int, hidden: Tensor | None = None) -> None:
         check(cell)

@@ -33,9 +33,7 @@ def train_native(
 ) -> Iterator[Record[Cell]]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
-    Has the interface of ``train_ensemble``, without a device. Cells share only the draw of their
-    initial weights: they may be of any shape, and a record's bits do not depend on the other cells.
-    Cells of one seed are trained in sequence, so that their weights are drawn once.
+    They may be of any shape. Those of one seed follow each other: their weights are drawn once.
     """
     for cell in cells:
         check(cell)
