@@ -76,6 +76,13 @@ def test_table(observable, depth_mup, ode):
         assert (found.width, found.depth) == expected
 
 
+def test_a_stream_that_its_branches_leave_may_shrink_and_with_it_what_reads_it():
+    """Without norms, x + L^-1 (independent branches) is x + O(L^-1/2), and W x follows it."""
+    for scheme, bounded in ((DEPTH_MUP, False), (ODE, True)):
+        for observable in (Observable.STREAM, Observable.PREACTIVATION):
+            assert predict(scheme, Family.ENTRYWISE, observable).at_most is bounded
+
+
 def test_entries_of_an_update_shrink_faster_than_its_norm():
     """Adam's entries are 1/m beside weights of m^-1/2, yet the norms keep their ratio."""
     role = Role(kind=Kind.HIDDEN)

@@ -193,6 +193,9 @@ def _where_depth_is_a_power(
         at_most = observable is Observable.STREAM
         depth = Fraction(0) if at_most else None
         why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
+    elif observable is Observable.PREACTIVATION and scheme.alpha > _HALF:
+        # Without a norm before it a matrix reads the stream as it is.
+        at_most, why = True, "a fresh matrix on a stream that does not grow with depth"
     if not stable and depth is not None:
         depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
     return depth, at_most and depth is not None, why
