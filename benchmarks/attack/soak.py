@@ -18,7 +18,7 @@ from cells import cell
 
 from depthmup.records import Record, Status
 from depthmup.sweep import Store, run
-from depthmup.sweep.executors.executor import Listener
+from depthmup.sweep.executors import Listener
 
 STEPS = 300
 PER_RESULT = 0.5e-3

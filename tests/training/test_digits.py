@@ -1,13 +1,12 @@
-from importlib import import_module
 from math import sqrt
 
 import pytest
 import torch
 
 from depthmup.data import digits
+from depthmup.training.built_in import dataset as module
 
 CLEAN = digits(label_noise=0.0)
-module = import_module("depthmup.training.built_in.digits")  # its function hides it in the package
 
 
 def test_features_are_centred_before_examples_are_scaled():

@@ -320,7 +320,7 @@ def _steps(options: Options) -> "list[limits.Step]":
     import torch
 
     from depthmup import limits
-    from depthmup.training.built_in.digits import digits
+    from depthmup.training.built_in.dataset import digits
 
     if options.steps < 1 or options.batch_size < 1:
         raise ValueError(

@@ -65,7 +65,7 @@ def _inputs() -> Any:
     """Digits, scaled for a U with entries N(0, 1) and to the same length."""
     import numpy as np
 
-    from depthmup.training.built_in.digits import digits
+    from depthmup.training.built_in.dataset import digits
 
     inputs = digits().inputs[:EXAMPLES].double().numpy()
     return inputs / np.linalg.norm(inputs, axis=1, keepdims=True)

@@ -12,14 +12,8 @@ from types import FrameType
 def time_limit(seconds: float | None, what: str) -> Iterator[None]:
     """Interrupt the code inside after this many seconds; None or infinity is no limit.
 
-    Python code, waiting and reading are interrupted; a loop inside a C library only once it ends.
-    Outside of the main thread, which alone receives signals, and on systems without alarms, there
-    is no limit.
-
-    Example:
-        >>> with time_limit(60.0, "adding"):
-        ...     1 + 1
-        2
+    A loop inside a C library is interrupted only once it ends. Outside of the main thread, which
+    alone receives signals, and on systems without alarms, there is no limit.
     """
     here = threading.current_thread() is threading.main_thread()
     if seconds is None or math.isinf(seconds) or not here or not hasattr(signal, "setitimer"):

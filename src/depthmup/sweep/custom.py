@@ -17,13 +17,11 @@ Cost: TypeAlias = tuple[Mapping[str, int], int, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """What a store holds of a custom model.
+    """The name and the code of a custom model, as of ``Trial``, and what else a store holds of it.
 
-    ``name`` and ``code`` are those of ``Trial``; ``planned`` says whether the library's plan is
-    applied, under which all schemes agree at the base and share its runs. ``untrained_loss`` says
-    whether a run's first loss is that of the untrained model; a command reports its own later.
-    ``costs`` are those that a person's own function gives every size: whoever opens the store
-    replays the search from them.
+    ``planned``: the library's plan is applied, under which all schemes agree at the base and share
+    its runs. ``untrained_loss``: a run's first loss is that of the untrained model; a command
+    reports its own later. ``costs`` are a person's own, by which a search is replayed.
     """
 
     name: str

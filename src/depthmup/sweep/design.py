@@ -154,7 +154,7 @@ class Design:
         grid = rates if what.is_learning_rate else _rates(values, what)
         if seeds is None:
             seeds = 3 if isinstance(grid, tuple) else LOOKS[-1]
-        at_base = _whole_size(base, "base")
+        at_base = whole_size(base, "base")
         if isinstance(steps, Iterable):
             along, steps = {**along, "steps": steps}, None
         _check_names(along, at_base)
@@ -179,7 +179,7 @@ class Design:
             "seeds": _whole(seeds, "seeds"),
             "steps": steps,
             "window": max(1, steps // 5) if window is None else index(window),
-            "sizes": tuple(_whole_size(size, "sizes") for size in sizes),
+            "sizes": tuple(whole_size(size, "sizes") for size in sizes),
             "arms": {axis: arm for axis, given in along.items() if (arm := _arm(axis, given))},
         }
         for name, value in fields_by_name.items():
@@ -518,7 +518,7 @@ def _steps_of(size: Size, steps: Any) -> int:
     return int(implied)
 
 
-def _whole_size(size: Any, name: str) -> dict[str, int]:
+def whole_size(size: Any, name: str) -> dict[str, int]:
     """A size with its whole numbers, NumPy's included, as Python integers; "64x2" is one, too."""
     if isinstance(size, str):
         width, depth = size_named(size)

@@ -102,12 +102,10 @@ class Train(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTrials(Job):
-    """Train a trial of a custom model alone, or as one ``stacked`` network several that differ in
-    learning rate and seed.
+    """Train a trial of a custom model alone, or several of one shape as one ``stacked`` network.
 
-    ``cost`` is the work of a step per ``Trial.step_work``, in the unit of all jobs. If the job is
-    ``live``, the losses of every step are told at that step. ``folders`` is where a command's runs
-    have their folders.
+    ``cost`` is the work of a step per ``Trial.step_work``. If the job is ``live``, it tells the
+    losses of every step. ``folders`` is where a command's runs have their folders.
     """
 
     trials: tuple[Trial, ...]

@@ -12,7 +12,7 @@ from depthmup.sweep import built_in
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn
 from depthmup.sweep.custom import Custom, costs_of
-from depthmup.sweep.design import LARGEST_SIZE, Design, Size
+from depthmup.sweep.design import LARGEST_SIZE, Design, Size, whole_size
 from depthmup.sweep.sweep import Sweep
 
 USUAL_RATE = 2.0**-8
@@ -150,13 +150,8 @@ def _target(design: Design, target: Size) -> Size:
             f"Expected target to name values of {', '.join(design.base)}, such as "
             f"{{'depth': 64}}; got {target!r}."
         )
-    for axis, value in target.items():
-        if not hasattr(value, "__index__") or value < 1:
-            raise ValueError(
-                f"Expected the {axis} of the target to be a whole number of at least 1; got "
-                f"{value!r}."
-            )
-    for axis, value in target.items():
+    whole = whole_size({**design.base, **target}, "the target")
+    for axis, value in whole.items():
         if value != design.base[axis] and len({size[axis] for size in design.all_sizes}) < 2:
             raise ValueError(
                 f"The target has {axis} {value}, and the design has {axis} {design.base[axis]} "
@@ -164,7 +159,6 @@ def _target(design: Design, target: Size) -> Size:
                 f"{(design.base[axis], 2 * design.base[axis], 4 * design.base[axis])}, or leave it "
                 "out of the target."
             )
-    whole = {**design.base, **{axis: int(value) for axis, value in target.items()}}
     design.steps_at(whole)
     return whole
 

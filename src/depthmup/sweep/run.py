@@ -167,11 +167,9 @@ def run(
 ) -> int:
     """Do everything asked for that the store does not hold.
 
-    Each result is stored as soon as it is ready, so whatever stops this call, the next one
-    continues from there. A job that fails does not stop the others. A ``log`` gets each run after
-    it was stored, and one with a method ``step`` the losses of custom models while they train.
-
-    With ``first_alone`` the least job comes before all others, and none of them if it fails.
+    Each result is stored as soon as it is ready, so whatever stops this call, the next one goes on
+    from there. A job that fails does not stop the others; with ``first_alone`` the least job comes
+    before all others, and none of them if it fails. A ``log`` gets each run after it was stored.
     """
     missing = store.missing(asked)
     todo = jobs(missing)

@@ -47,10 +47,8 @@ def share(
 ) -> list[Any]:
     """One shard's part of what is asked for; the parts are disjoint, and together everything.
 
-    Runs are dealt in turn, the longest first: the work of two shares differs by at most one longest
-    run, and their numbers of runs of any size by at most one, so that the missing runs of a sweep
-    are shared evenly too. Shares depend only on what is asked for, so that shards may start at any
-    time, and repeatedly.
+    Runs are dealt in turn, the longest first, so that the work of two shares differs by at most one
+    longest run. Shares depend only on what is asked for: shards may start at any time, repeatedly.
     """
     works = {key: job.work / len(job.keys) for job in jobs(list(asked)) for key in job.keys}
     dealt = sorted(works, key=lambda key: -works[key])

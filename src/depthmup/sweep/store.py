@@ -338,9 +338,8 @@ class Store:
     def sessions(self) -> list[dict[str, Any]]:
         """The sessions that wrote to this store, in the order in which they were stored.
 
-        It is not that of their times: machines that share a folder differ in their clocks. A
-        damaged session, or one that this version cannot read, is left out with a warning; its
-        results are still used. Of more than ``SESSIONS`` the last ones are read.
+        It is not that of their times: machines that share a folder differ in their clocks. One that
+        cannot be read is left out with a warning; its results are still used.
         """
         return [session for _, session in self._readable_sessions("left out")]
 
@@ -372,11 +371,9 @@ class Store:
     def absorb(self, others: Sequence["Store"]) -> int:
         """Copy the contents of other stores, all of them or none; return the number of new results.
 
-        Results of different sweeps do not conflict, as each has its own key. Results of one
-        run may differ by rounding where a GPU made one of them: the first is kept, with a warning.
-        Sessions are copied too, so that a page can be made; one that is known already is not
-        counted twice. Damaged results, and sessions that this version cannot read, are skipped with
-        a warning.
+        Results of one run may differ by rounding where a GPU made one of them: the first is kept,
+        with a warning. A session that is known already is not counted twice. What is damaged or
+        cannot be read is skipped with a warning.
         """
         before, rounded = len(self), list[tuple[float, str]]()
         noted = [other._readable_sessions("skipped") for other in others]

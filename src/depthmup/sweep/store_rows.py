@@ -36,9 +36,8 @@ def checksum(*values: Value) -> bytes:
 def check_possible(status: Status, losses: "array[float]") -> None:
     """Refuse losses that no run with this status can have left.
 
-    A finished run has losses, and like those of a diverged run they are finite. No loss is
-    negative, since curves are compared by the logarithm of the loss. A failed run may have left
-    the loss by which it failed, infinite or NaN.
+    Those of finished and diverged runs are finite; none is negative, as curves are compared by the
+    logarithm. A failed run may have left the loss by which it failed, infinite or NaN.
     """
     if not losses:
         if status is Status.FINISHED:

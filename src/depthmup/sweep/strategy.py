@@ -45,16 +45,13 @@ OUT_OF_BUDGET = "the budget is spent"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
-    """What was asked for so far, and what is to be trained next.
+    """What was asked for so far (``sweep``), and what is to be trained next (``pending``).
 
     Attributes:
-        sweep: with everything asked for whose records are there.
         region, whole: as in ``statistics.Search``.
         window: steps over which losses are averaged; the last of training unless given.
-        pending: runs without a record, all of which the next round needs; none at the end.
-        rest, rest_runs: the work and the runs expected after them.
-        why: these runs are made, for the first variant whose search goes on.
-        rounds: finished ones.
+        rest, rest_runs: the work and the runs expected after the pending ones.
+        why: the pending runs are made, for the first variant whose search goes on.
         ended: by variant, why its search is over.
     """
 

@@ -1,13 +1,12 @@
-"""The jobs still to be done, a worker's messages about one, and the rules for failed ones."""
+"""The jobs still to be done, who is told of them, and the rules for failed ones."""
 
 import math
 import pickle
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from depthmup.model.errors import error_report
-from depthmup.sweep.executors.executor import Listener
 from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage
 from depthmup.sweep.jobs import Job, Result, StepLoss, Tell, key_of
 
@@ -28,6 +27,22 @@ def messages(job: Job | bytes, tell: Tell) -> Iterator[tuple[str, Any]]:
     if kind == "exhausted":  # now that the error holds no frames
         give_back()
     yield kind, content
+
+
+class Listener(Protocol):
+    """Receives the results, the progress and the failures of an executor."""
+
+    def on_result(self, result: Result) -> None:
+        """A result is ready. Each comes once, even if its job was tried several times."""
+
+    def on_progress(self, job: Job, fraction: float) -> None:
+        """The job has come further."""
+
+    def on_losses(self, losses: Sequence[StepLoss]) -> None:
+        """Losses of a job that is live, before its result; after a worker's death, once more."""
+
+    def on_failure(self, job: Job, why: str) -> None:
+        """The job could not be done; the others continue."""
 
 
 class Backlog:

@@ -1,26 +1,13 @@
-"""The interfaces of executors, and of the listeners that they report to."""
+"""The interface of executors, and the one that does jobs in this process."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
-from depthmup.sweep.jobs import Job, Result, StepLoss
-
-
-class Listener(Protocol):
-    """Receives the results, the progress and the failures of an executor."""
-
-    def on_result(self, result: Result) -> None:
-        """A result is ready. Each comes once, even if its job was tried several times."""
-
-    def on_progress(self, job: Job, fraction: float) -> None:
-        """The job has come further."""
-
-    def on_losses(self, losses: Sequence[StepLoss]) -> None:
-        """Losses of a job that is live, before its result; after a worker's death, once more."""
-
-    def on_failure(self, job: Job, why: str) -> None:
-        """The job could not be done; the others continue."""
+from depthmup.sweep.executors.backlog import Backlog, Listener, messages
+from depthmup.sweep.jobs import Job
 
 
 class Executor(Protocol):
@@ -37,3 +24,21 @@ def staying(executor: Executor) -> AbstractContextManager[Executor]:
 
 class WorkerError(RuntimeError):
     """Jobs could not be done; the message contains the worker's traceback."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcess:
+    """Do jobs here, one after another. Nothing can stop one that hangs."""
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        backlog = Backlog(jobs, listener)
+        while backlog:
+            job = backlog.take()
+            for kind, content in messages(job, partial(backlog.progress, job)):
+                if kind == "lost":
+                    raise WorkerError(
+                        f"{job} failed and left this process without its GPU, so nothing more can "
+                        "be trained in it. Finished runs are stored. Use --executor processes, "
+                        f"whose workers are replaced:\n{content}"
+                    )
+                backlog.heard(job, kind, content)

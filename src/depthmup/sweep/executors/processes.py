@@ -19,8 +19,8 @@ from typing import Any
 from weakref import WeakSet
 
 from depthmup.model.errors import error_report
-from depthmup.sweep.executors.backlog import Backlog, messages
-from depthmup.sweep.executors.executor import Listener, WorkerError
+from depthmup.sweep.executors.backlog import Backlog, Listener, messages
+from depthmup.sweep.executors.executor import WorkerError
 from depthmup.sweep.executors.gpus import arithmetic, compute_as, seeing
 from depthmup.sweep.jobs import Job, StepLoss
 
@@ -148,7 +148,11 @@ class _Worker:
         except (EOFError, ConnectionResetError):
             code = self._exit_code()
             if code in (None, CLOSED):
-                backlog.over(self.job, CLOSED_BY_RUN)
+                backlog.over(
+                    self.job,
+                    "The code of this run closed the connection of its worker. It may close the "
+                    "files that it opened, and no others (os.closerange).",
+                )
                 return False
             # A signal (below 0) may come at any time; code that ends early does so every time.
             if not self.ready and code is not None and code >= 0:
@@ -220,12 +224,6 @@ def leave_if_starting() -> None:
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
-
-
-CLOSED_BY_RUN = (
-    "The code of this run closed the connection of its worker. It may close the files that it "
-    "opened, and no others (os.closerange)."
-)
 
 
 def _not_started(code: int) -> str:

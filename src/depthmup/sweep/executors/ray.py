@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.model.errors import error_report, is_refusal
-from depthmup.sweep.executors.backlog import Backlog, messages
-from depthmup.sweep.executors.executor import Listener, WorkerError
+from depthmup.sweep.executors.backlog import Backlog, Listener, messages
+from depthmup.sweep.executors.executor import WorkerError
 from depthmup.sweep.executors.gpus import arithmetic, compute_as
 from depthmup.sweep.jobs import Job
 
@@ -40,12 +40,8 @@ class Ray:
     """Do jobs on a Ray cluster, each on one core and ``gpus_per_trial`` GPUs.
 
     ``address`` is that of its head, host:port, or 'auto' for the cluster of this machine; an open
-    connection is reused. Jobs do not depend on each other: if a worker or a node is lost, they are
-    done elsewhere. Results come to this process one by one and are stored only here. All nodes need
-    this package and the files of the models.
-
-    The progress within a job of several results is that of its results alone, and losses come with
-    the result.
+    connection is reused. Jobs of a worker or node that is lost are done elsewhere. Results come to
+    this process one by one, and losses with them. All nodes need this package and the models.
     """
 
     address: str = "auto"
@@ -120,14 +116,17 @@ class _Team:
         """An idle actor, or a new one, which starts as soon as the cluster has room for it."""
         if self.idle:
             return self.idle.pop()
+        own = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
         make = self.ray.remote(
             num_cpus=1,
             num_gpus=self.executor.gpus_per_trial,
             max_restarts=0,  # what is tried again, and how often, the backlog decides
             max_task_retries=0,
-            runtime_env={"env_vars": _variables()},
+            runtime_env={"env_vars": {**own, "OMP_NUM_THREADS": "1"}},
         )
-        return make(_Worker).remote(_paths(), arithmetic())
+        # The files of custom models must be there on every node.
+        paths = [os.path.abspath(path) for path in sys.path]
+        return make(_Worker).remote(paths, arithmetic())
 
     def _run(self, backlog: Backlog) -> None:
         ray = self.ray
@@ -282,17 +281,6 @@ def _check_answers(address: str) -> None:
         subprocess.run(command, capture_output=True, timeout=ANSWER, check=True)
     except subprocess.SubprocessError as error:
         raise silent from error
-
-
-def _paths() -> list[str]:
-    """The import path; the files of custom models must be there on every node."""
-    return [os.path.abspath(path) for path in sys.path]
-
-
-def _variables() -> dict[str, str]:
-    """The environment of tasks: one thread, and the settings of this package."""
-    variables = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
-    return {**variables, "OMP_NUM_THREADS": "1"}
 
 
 def _resources(ray: Any) -> str:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from depthmup.records import Cell, Data, Network
-from depthmup.training.built_in.dataset import Dataset, with_label_noise
-from depthmup.training.built_in.digits import digits
+from depthmup.training.built_in.dataset import Dataset, digits, with_label_noise
 from depthmup.training.built_in.residual_mlp import ResidualMLP
 from depthmup.training.built_in.sources import found_data
 

@@ -146,13 +146,10 @@ def _wait(process: "subprocess.Popen[str]", name: str) -> None:
 def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Path:
     """The shared library of this machine, built if it is not in the cache yet.
 
-    Its name holds a hash of source, compiler, flags and processor, and one of its own content: a
-    damaged file is rebuilt, not loaded. It is moved into place in one step: processes that
-    build it at once do the work twice and disturb nobody.
-
-    A file is only loaded where nobody but this user can have put it: the hashes are of public
-    things, so a planted file could bear the right name. Where the cache folder is another's, the
-    kernel is built into a temporary folder, which the processes that this one starts use too.
+    Its name holds a hash of all that made it and one of its content: a damaged file is rebuilt. It
+    is moved into place in one step, so that processes that build it at once disturb nobody. It is
+    loaded only where nobody but this user can have put it: the hashes are of public things. Where
+    the cache folder is another's, the kernel is built into a temporary folder.
     """
     path = compiler()
     if path is None:
