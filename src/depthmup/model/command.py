@@ -11,7 +11,9 @@ from pathlib import Path
 from depthmup.model.source_files import Walk, add_file, add_import
 from depthmup.records import Axis, Trial
 
-OUT, INIT_SCALE = "{out}", "init_scale"
+OUT = "{out}"
+INIT_SCALE = "init_scale"
+"""The setting that scales the initial weights inside branches."""
 
 LARGEST_TEXT = 2**20
 """Bytes of a file named in a command whose content is hashed; larger ones are data."""

@@ -43,9 +43,9 @@ def error_report(error: BaseException) -> str:
 def is_refusal(error: BaseException) -> bool:
     """Whether this package raised an error deliberately, so that its message suffices."""
     frames = _frames(error)
-    if not frames or _owner(frames[-1].tb_frame) != "depthmup":
+    if not frames:
         return False
-    return _is_raised(frames[-1])
+    return _owner(frames[-1].tb_frame) == "depthmup" and _is_raised(frames[-1])
 
 
 def _frames(error: BaseException) -> list[TracebackType]:

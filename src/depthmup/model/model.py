@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeAlias
 
 from depthmup.model.command import Command, code_of, parsed
@@ -250,11 +249,8 @@ def _reference(function: Function) -> str:
             "that one"
         )
     file = getattr(module, "__file__", None)
-    if file and file.endswith(".py") and "." not in module.__name__ and not _installed(module):
+    # A package, and the standard library, have to be imported by name.
+    by_name = hasattr(module, "__path__") or module.__name__ in sys.stdlib_module_names
+    if file and file.endswith(".py") and "." not in module.__name__ and not by_name:
         return f"{Path(file).resolve()}:{name}"
     return f"{module.__name__}:{name}"
-
-
-def _installed(module: ModuleType) -> bool:
-    """Whether a module has to be imported by name: a package, or one of the standard library."""
-    return hasattr(module, "__path__") or module.__name__ in sys.stdlib_module_names

@@ -22,8 +22,8 @@ _Parameters = Mapping[str, inspect.Parameter]
 
 def network_at(own: Functions, size: Mapping[Axis, int]) -> Any:
     """What the factory makes of a size."""
-    names = _of_make(own, size)
-    by_position = [size[axis] for axis in size_order(size) if axis in _unnamed(own, size)]
+    names, unnamed = _of_make(own, size), _unnamed(own, size)
+    by_position = [size[axis] for axis in _BY_POSITION if axis in unnamed]
     return own.make(*by_position, **{axis: size[axis] for axis in names})
 
 
@@ -54,12 +54,6 @@ def check_axes(own: Functions, axes: Iterable[Axis]) -> None:
         )
     _check_given(own.make, make, {*_of_make(own, size)}, skip=len(_unnamed(own, size)))
     _check_given(own.batch, f"{batch}(generator, ...)", {*_of_batch(own, size)}, skip=1)
-
-
-def size_order(axes: Iterable[Axis]) -> list[Axis]:
-    """Axes with width and depth first, the order in which factories take them by position."""
-    named = list(axes)
-    return sorted(named, key=lambda axis: (*_BY_POSITION, axis).index(axis))
 
 
 def _of_make(own: Functions, size: Mapping[Axis, int]) -> list[Axis]:

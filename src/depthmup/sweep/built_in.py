@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from depthmup.model.command import INIT_SCALE
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
@@ -12,7 +13,6 @@ from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, 
 from depthmup.sweep.design import Design, Size, Variant, refuse
 from depthmup.sweep.hyperparameters import (
     IN_BRANCH,
-    INIT_SCALE,
     hyperparameters,
     ratios_at,
     settings_under,

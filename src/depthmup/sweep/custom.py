@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from depthmup.model.command import INIT_SCALE
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.hyperparameters import INIT_SCALE, hyperparameters, ratios_at, settings_under
+from depthmup.sweep.hyperparameters import hyperparameters, ratios_at, settings_under
 
 Cost: TypeAlias = tuple[Mapping[str, int], int, float]
 """A run's size, its steps and what it costs."""

@@ -169,9 +169,7 @@ class Design:
             "tune": what,
             "values": None if what.is_learning_rate else grid,
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
-            "optimizers": None
-            if optimizers is None
-            else tuple(map(_optimizer, _several(optimizers))),
+            "optimizers": _optimizers(optimizers),
             "multipliers": tuple(float(a) for a in _several(multipliers)),
             "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
             "run": None if run is None else tuple(map(run_rule, _several(run))),
@@ -453,9 +451,11 @@ def _several(value: Any) -> Sequence[Any]:
     return [value] if one else list(value)
 
 
-def _optimizer(given: str | type) -> str:
-    """An optimizer's name, also of its class."""
-    return named(given)[0] if isinstance(given, type) else given
+def _optimizers(given: Any) -> tuple[str, ...] | None:
+    """Optimizers by name, also where their classes were given."""
+    if given is None:
+        return None
+    return tuple(named(o)[0] if isinstance(o, type) else o for o in _several(given))
 
 
 def _rates(values: Any, what: Tuned = LEARNING_RATE) -> tuple[float, ...] | Auto | None:

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from depthmup.model.command import INIT_SCALE
 from depthmup.records import Cell, Tuned
 from depthmup.rules import BETAS, EPSILON, Family, Kind, Power, Ratios, Role, RunLaws, family
 from depthmup.sweep.design import Design, Size, Variant
 
 IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
-INIT_SCALE = "init_scale"
-"""The setting that scales the initial weights inside branches."""
 
 
 def hyperparameters(

@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Status, Task
@@ -213,12 +212,7 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

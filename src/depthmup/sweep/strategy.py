@@ -27,7 +27,7 @@ from depthmup.statistics import (
     next_round,
     optima,
 )
-from depthmup.statistics.bracket import Bracket
+from depthmup.statistics.bracket import Bracket, Losses
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import SPENT
 from depthmup.statistics.optimum import Optima
@@ -68,9 +68,7 @@ class SearchState:
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
-    losses: Mapping[str, Sequence[Mapping[float, Sequence[float]]]] = field(
-        default_factory=dict, repr=False
-    )
+    losses: Mapping[str, Sequence[Losses]] = field(default_factory=dict, repr=False)
 
     @property
     def done(self) -> bool:
@@ -108,9 +106,7 @@ def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
 
 
 def _with_records(
-    state: SearchState,
-    records: Mapping[Any, Record[Any]],
-    losses: Mapping[str, Sequence[Mapping[float, Sequence[float]]]],
+    state: SearchState, records: Mapping[Any, Record[Any]], losses: Mapping[str, Sequence[Losses]]
 ) -> SearchState:
     """The state with all these records, and the losses by variant, size and log2 rate."""
     asked = {
@@ -239,7 +235,7 @@ def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
     return ""
 
 
-def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) -> str:
+def _twice(search: Search, losses: Sequence[Losses]) -> str:
     """What twice the runs at the sizes measured so far would buy: twice the seeds there."""
     told = []
     for axis in search.axes if losses else ():
@@ -299,9 +295,7 @@ def _listed(search: Search, step: Round) -> tuple[Asked, ...]:
     )
 
 
-def _closed(
-    search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
-) -> tuple[list[int], Optima | None]:
+def _closed(search: Search, losses: Sequence[Losses], axis: str) -> tuple[list[int], Optima | None]:
     """The sizes along an axis whose optimum is bracketed, and their optima, if there are two."""
     sizes = [i for i in search.arm(axis) if Bracket(losses=losses[i], chance=search.chance).closed]
     if len(sizes) < 2:
@@ -309,9 +303,7 @@ def _closed(
     return sizes, optima(curves_of([losses[i] for i in sizes], chance=search.chance))
 
 
-def drift_so_far(
-    search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
-) -> Estimate:
+def drift_so_far(search: Search, losses: Sequence[Losses], axis: str) -> Estimate:
     """The drift along an axis from the sizes whose optimum is bracketed; unknown with one."""
     unit = drift_unit(axis, search.tuned)
     sizes, fitted = _closed(search, losses, axis)

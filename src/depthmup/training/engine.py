@@ -5,12 +5,12 @@ of a sweep, so a cell's record is the same whether or not its sweep was interrup
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from depthmup.records import Cell, Record
 from depthmup.training.native import BuildError, library, supports
-from depthmup.training.placement import ENGINES, EngineName, Placement, check_precision
+from depthmup.training.placement import ENGINES, EngineName, Placement, Progress, check_precision
 
 VARIABLE = "DEPTHMUP_ENGINE"
 HERE = Placement()
@@ -107,7 +107,7 @@ def train_group(
     cells: Sequence[Cell],
     *,
     placement: Placement = HERE,
-    on_progress: Callable[[float], None] = lambda fraction: None,
+    on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
     """Train cells of one shape with the engine for them; yield each record as its run ends."""
     from depthmup.training.cuda_graphs import cuda_graph

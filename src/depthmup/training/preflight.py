@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from depthmup.model import Functions, Model, batches_at, network_at, resolved
+from depthmup.model.command import INIT_SCALE
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
@@ -18,7 +19,6 @@ from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import check_command
 from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import (
-    INIT_SCALE,
     OWN_INIT,
     arguments,
     called,

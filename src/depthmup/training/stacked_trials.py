@@ -24,6 +24,7 @@ from depthmup.records import Record, Status, Trial
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.cuda_graphs import WARM_UP, NotReplayable, Recorder, replayed, warn_of
 from depthmup.training.divergence import EXPLODED
+from depthmup.training.placement import Progress
 from depthmup.training.readings import Readings
 from depthmup.training.trial import check_loss, moved, negative, planned, prepared, seeded
 
@@ -40,7 +41,7 @@ def run_together(
     *,
     device: str = "cpu",
     record: Recorder | None = None,
-    on_progress: Callable[[float], None] = lambda fraction: None,
+    on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in rate and seed alone; records as ``run_trial``'s, to rounding.
@@ -70,7 +71,7 @@ def _trained(
     model: Model,
     where: torch.device,
     record: Recorder | None,
-    on_progress: Callable[[float], None],
+    on_progress: Progress,
     on_loss: Callable[[Trial, int, float], None],
 ) -> list[Record[Trial]]:
     steps = trials[0].steps
@@ -161,11 +162,6 @@ def _side_by_side(things: Sequence[Any]) -> Any:
     return first
 
 
-def _dimension(leaf: Any) -> int | None:
-    """Along which dimension of a batch's leaf the members lie."""
-    return 0 if isinstance(leaf, Tensor) else None
-
-
 def _interchangeable(one: Any, other: Any) -> bool:
     """Whether a recorded step may find the other in place of one, a tensor's values copied."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
@@ -221,8 +217,10 @@ class _Stack:
         """Move all weights by the gradient of the members' summed loss."""
         for weight in self.weights.values():
             weight.grad = None
+        # The dimension of members: what is no tensor is the same for all.
+        where = tree_map(lambda leaf: 0 if isinstance(leaf, Tensor) else None, self.batch)
         before = _plain(self.network) if self.moving is None else {}
-        over_members = _mapped(self._cost, (0, 0, tree_map(_dimension, self.batch)))
+        over_members = _mapped(self._cost, (0, 0, where))
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels know no members
             losses, buffers = over_members(self.weights, self.buffers, self.batch)
         if self.moving is None:

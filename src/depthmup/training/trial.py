@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from depthmup.model import Functions, Model, batches_at, network_at, resolved
+from depthmup.model.command import INIT_SCALE
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
@@ -23,13 +24,11 @@ from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import RunFolders, run_command
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
-from depthmup.training.placement import generators
+from depthmup.training.placement import Progress, generators
 from depthmup.training.placement import threads as threads_of
 from depthmup.training.schedules import rate_factors
 
-Tell = Callable[[float], None]
-
-OWN_INIT, INIT_SCALE = "own_init", "init_scale"
+OWN_INIT = "own_init"
 OF_PLAN = (OWN_INIT, INIT_SCALE)
 """Settings of a trial that go to the plan; the others go to the optimizer."""
 
@@ -41,7 +40,7 @@ def run_trial(
     device: str = "cpu",
     threads: int = 1,
     folders: RunFolders | None = None,
-    on_progress: Tell = lambda fraction: None,
+    on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Record[Trial]:
     """Train one trial; the global random generators are left as they were.
@@ -118,8 +117,10 @@ def prepared(
     clip = settings.pop("clip", None)
     if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
+    # JSON has lists where optimizers have tuples.
+    own = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     torch_optimizers = optimizers(
-        plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
+        plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **own
     )
     return torch_optimizers, factors, clip
 
@@ -253,11 +254,6 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
     if losses and min(losses) < 0:
         raise negative(min(losses))
     return Record(cell=trial, status=Status.FINISHED, losses=losses)
-
-
-def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as optimizers take them: JSON has lists where they have tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
 
 @contextmanager

@@ -93,8 +93,7 @@ class _Team:
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         if jobs:
-            seconds = self.executor.trial_seconds
-            self._run(Backlog(jobs, listener, trial_seconds=seconds))
+            self._run(Backlog(jobs, listener, trial_seconds=self.executor.trial_seconds))
 
     def call(self, function: Callable[[], object]) -> None:
         """Call a function in an actor; raise what it refuses."""
@@ -174,10 +173,12 @@ class _Team:
     def _check_slots(self) -> int:
         if slots := self._slots():
             return slots
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        cores, gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
         raise ValueError(
             f"Expected a node with a core and {self.executor.gpus_per_trial:g} GPUs in the Ray "
-            f"cluster at {self.executor.address}; there is none. It has {_resources(self.ray)}. "
-            "Ask for less by --gpus-per-trial, or add a node."
+            f"cluster at {self.executor.address}; there is none. It has {len(nodes)} nodes with "
+            f"{cores:g} cores and {gpus:g} GPUs. Ask for less by --gpus-per-trial, or add a node."
         )
 
     def _slots(self) -> int:
@@ -281,9 +282,3 @@ def _check_answers(address: str) -> None:
         subprocess.run(command, capture_output=True, timeout=ANSWER, check=True)
     except subprocess.SubprocessError as error:
         raise silent from error
-
-
-def _resources(ray: Any) -> str:
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    cores, gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
-    return f"{len(nodes)} nodes with {cores:g} cores and {gpus:g} GPUs"

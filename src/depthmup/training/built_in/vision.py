@@ -20,9 +20,9 @@ from depthmup.training.built_in.official import (
     lacking,
     read,
 )
+from depthmup.training.built_in.sources import HUB
 
 CLASSES = 10
-HUB = "hf"
 
 
 @dataclass(frozen=True, kw_only=True)
