@@ -9,10 +9,12 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 import pytest
+from pytest import approx
 
 import depthmup
 from depthmup.cli.main import main
-from depthmup.tables import SearchOptions
+from depthmup.tables.cells import to_numbers
+from depthmup.tables.columns import propose
 
 SIZES = {"depth": (4, 8, 16, 32)}
 NAMES = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", "seed": "seed"}
@@ -131,14 +133,13 @@ def test_two_losses_of_one_run_are_told_and_averaged():
 )
 def test_options_that_mean_nothing_are_refused(option):
     with pytest.raises(ValueError, match=f"Expected {next(iter(option))} as"):
-        SearchOptions(**option)
+        depthmup.next_runs(pd.DataFrame(), sizes=SIZES, **option, **NAMES)
 
 
 def test_a_cost_of_no_axis_and_a_tolerance_that_is_none_are_refused():
     table = pd.DataFrame([{"layers": 4, "lr": 0.1, "seed": 0, "loss": 1.0}])
-    options = SearchOptions(cost={"dpeth": 1})
     with pytest.raises(ValueError, match="Expected cost for the axes depth; got dpeth"):
-        depthmup.next_runs(table, sizes=SIZES, options=options, **NAMES)
+        depthmup.next_runs(table, sizes=SIZES, cost={"dpeth": 1}, **NAMES)
     with pytest.raises(ValueError, match="Expected axes as names of axes with their columns"):
         depthmup.next_runs(table, sizes=SIZES, **{**NAMES, "axes": {"depth": 1}})
     with pytest.raises(ValueError, match="Expected a positive tolerance"):
@@ -207,9 +208,8 @@ def test_runs_of_one_size_that_differ_in_a_setting_are_not_one_curve():
         depthmup.next_runs(table, sizes=SIZES, **NAMES)
     narrow = table[table["width"] == 64]
     proposal = depthmup.next_runs(narrow, sizes=SIZES, **NAMES)
-    options = SearchOptions(ignore="rack")
     noted = narrow.assign(rack=np.arange(len(narrow)) % 2)
-    assert depthmup.next_runs(noted, sizes=SIZES, options=options, **NAMES) == proposal
+    assert depthmup.next_runs(noted, sizes=SIZES, ignore="rack", **NAMES) == proposal
 
 
 def test_losses_that_are_not_positive_are_refused():
@@ -227,3 +227,14 @@ def test_seeds_of_a_foreign_table_do_not_command_the_terminal(tmp_path, capsys):
     said = capsys.readouterr()
     assert r"\x1b[2Jseed" in said.out
     assert "\x1b" not in said.out + said.err
+
+
+def test_numbers_and_proposals_of_columns():
+    assert to_numbers(pd.Series(["0.5", "", "nan"]), "loss")[0] == approx(
+        [0.5, math.nan, math.inf], nan_ok=True
+    )
+    assert propose(["step", "config.n_layers", "lr", "eval_loss"]) == {
+        "lr": "lr",
+        "loss": "eval_loss",
+        "depth": "config.n_layers",
+    }

@@ -31,7 +31,7 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli import report
-    from depthmup.cli.outputs import prepare_folder
+    from depthmup.cli.folders import prepare_folder
     from depthmup.sweep import MAIN_STORE, Store, merge
 
     if not options.stores:

@@ -93,7 +93,7 @@ def run(options: Options) -> int:
 
 
 def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
-    from depthmup.tables import SearchOptions, next_runs
+    from depthmup.tables import next_runs
 
     wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
     base = parse_pairs(options.base, option="--base", value="VALUE")
@@ -110,13 +110,11 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         base={axis: _whole(n, "--base") for axis, n in base.items()} or None,
         tolerance=options.tolerance,
         tuned=options.tuned,
-        options=SearchOptions(
-            start=options.start,
-            cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
-            seeds=options.seeds,
-            precision=options.drift_precision,
-            ignore=options.ignore,
-        ),
+        start=options.start,
+        cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
+        seeds=options.seeds,
+        precision=options.drift_precision,
+        ignore=options.ignore,
     )
     return proposal.rows, proposal.why
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import IO, Any
 
+from depthmup.records.text import ON_TERMINALS, TONES
+
 _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
 
 
@@ -69,12 +71,12 @@ def show_everywhere() -> None:
 
 
 _COLOURS = {"bold red": "1;31", "bold cyan": "1;36", "bold green": "1;32", "bold yellow": "1;33"}
-_VERDICTS = {
-    "bold green": ("transfers", "pass", "certified", "consistent", "Transfers", "Pass", "Held"),
-    "bold red": ("drifts", "fail", "refused", "rejected", "Drifts", "Fail", "Missed"),
-    "bold yellow": ("undecided", "Undecided"),
+_STYLES = {
+    form: ON_TERMINALS[tone]
+    for word, tone in TONES.items()
+    if tone in ON_TERMINALS
+    for form in (word, word.capitalize())
 }
-_STYLES = {word: style for style, words in _VERDICTS.items() for word in words}
 _VERDICT = re.compile(rf"\b({'|'.join(_STYLES)})\b")
 
 

@@ -1,13 +1,19 @@
 """``depthmup report``: rebuild the page of a measurement from its store."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from depthmup.cli.folders import prepare_file, prepare_folder
+from depthmup.cli.output import print_json, show
+
 if TYPE_CHECKING:
+    from depthmup.report import Report
+    from depthmup.reports import FigureKind
     from depthmup.sweep import Store
 
 
@@ -41,7 +47,6 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli.clone import reproduction
-    from depthmup.cli.outputs import deliver, prepare_folder
     from depthmup.report import load_report
     from depthmup.sweep import MAIN_STORE, snapshot
 
@@ -76,7 +81,6 @@ def run(options: Options) -> int:
 
 def _compared(options: Options) -> int:
     """Write the page of several reports side by side."""
-    from depthmup.cli.folders import prepare_file
     from depthmup.loading import load
     from depthmup.reports import comparison_page, write_text
 
@@ -96,3 +100,61 @@ def _compared(options: Options) -> int:
 def is_of_claims(store: "Store") -> bool:
     """Whether the last session on a store reproduced claims of the paper."""
     return any("claims" in session for session in store.sessions()[-1:])
+
+
+def deliver(
+    report: "Report",
+    folder: Path | None,
+    *,
+    export: Collection[str],
+    json: bool,
+    saved: bool = False,
+    figure: "FigureKind | None" = None,
+) -> None:
+    """Show the tables, or print the summary; write both files unless they are ``saved`` already,
+    or there is no folder that can be written.
+    """
+    from rich.console import Console
+
+    from depthmup import reports
+
+    studies, certificates = report.studies, report.certificates
+    if folder is not None and (export or not saved):
+        reports.write_result(studies, folder, certificates=certificates, formats=export)
+    if folder is not None and figure is not None:
+        _write_figures(report, folder / "figures", figure)
+    if json:
+        print_json(report.to_dict())
+        return
+    console = Console()
+    for study in studies:
+        if console.is_terminal:
+            console.print(reports.table(study))
+        else:
+            print(reports.plain_table(study))
+    for certificate in certificates:
+        show(f"\n{reports.certificate_text(certificate)}")
+    if folder is not None:
+        print(f"\nThe page: {(folder / 'report.html').resolve()}")
+
+
+def _write_figures(report: "Report", folder: Path, kind: "FigureKind") -> None:
+    """Every figure as PDF and SVG, with its caption."""
+    from depthmup import reports
+
+    folder.mkdir(exist_ok=True)
+    names: tuple[reports.FigureName, ...] = ("transfer", "rates", "loss", "drift")
+    figures = {
+        f"{name}-{study.axis}": reports.study_figure(study, name, kind=kind)
+        for study in report.studies
+        for name in names
+    }
+    parts: tuple[Literal["law", "penalty"], ...] = ("law", "penalty")
+    figures |= {
+        f"certificate-{i}-{part}": reports.certificate_figure(certificate, part, kind=kind)
+        for i, certificate in enumerate(report.certificates, start=1)
+        for part in parts[: 1 + certificate.issued]
+    }
+    for path, figure in figures.items():
+        for suffix in ("pdf", "svg"):
+            figure.save(folder / f"{path}.{suffix}")

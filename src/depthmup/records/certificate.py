@@ -334,36 +334,18 @@ def compare(first: Certificate, second: Certificate) -> Change:
 
 
 def size_text(size: Mapping[str, float]) -> str:
-    """A size in words, for sentences.
-
-    Example:
-        >>> size_text({"width": 64, "depth": 8})
-        'width 64 and depth 8'
-    """
+    """A size in words, for sentences."""
     parts = [f"{axis} {value:g}" for axis, value in size.items()]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def size_name(size: Mapping[str, float]) -> str:
-    """A size as a name, for legends and keys: without commas and "and".
-
-    Example:
-        >>> size_name({"width": 64, "depth": 8})
-        'width 64 depth 8'
-    """
+    """A size as a name, for legends and keys: without commas and "and"."""
     return " ".join(f"{axis} {value:g}" for axis, value in size.items())
 
 
 def size_names(sizes: Sequence[Mapping[str, float]], among: Sequence[Mapping[str, float]]) -> str:
-    """Sizes by what tells them from the others among which they are.
-
-    Example:
-        >>> among = [{"width": 64, "batch": b} for b in (8, 16, 32)]
-        >>> size_names(among[:2], among)
-        'batch 8, 16'
-        >>> size_names(among[:2], [*among, {"width": 128, "batch": 8}])
-        'width 64 batch 8, width 64 batch 16'
-    """
+    """Sizes by what tells them from the others among which they are."""
     varied = [axis for axis in among[0] if len({size[axis] for size in among}) > 1]
     if len(varied) == 1:
         return f"{varied[0]} {', '.join(f'{size[varied[0]]:g}' for size in sizes)}"

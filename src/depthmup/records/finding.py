@@ -45,12 +45,7 @@ UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
 
 
 def change(octaves: float) -> str:
-    """A shift in octaves as a change in percent.
-
-    Example:
-        >>> change(-0.06), change(1.0), change(0.001), change(math.inf)
-        ('−4%', '+100%', '0%', '+∞%')
-    """
+    """A shift in octaves as a change in percent."""
     if math.isnan(octaves):
         return "unknown"
     if octaves > 1000:
@@ -60,22 +55,12 @@ def change(octaves: float) -> str:
 
 
 def change_span(low: float, high: float) -> str:
-    """An interval of shifts in octaves, in percent.
-
-    Example:
-        >>> change_span(-0.15, 0.15)
-        '−10% to +11%'
-    """
+    """An interval of shifts in octaves, in percent."""
     return f"{change(low)} to {change(high)}"
 
 
 def in_percent(octaves: Estimate) -> str:
-    """An estimate in octaves as a change in percent, with its interval.
-
-    Example:
-        >>> in_percent(Estimate(value=-0.06, low=-0.2, high=0.06))
-        '−4% (−13% to +4%)'
-    """
+    """An estimate in octaves as a change in percent, with its interval."""
     return f"{change(octaves.value)} ({change_span(octaves.low, octaves.high)})"
 
 

@@ -19,26 +19,13 @@ EXTRAS = {
 
 
 def installed(*packages: str) -> bool:
-    """Whether all of these can be imported.
-
-    Example:
-        >>> installed("json"), installed("json", "no_such_package")
-        (True, False)
-    """
+    """Whether all of these can be imported."""
     # Found and not imported: an import may take seconds.
     return all(find_spec(name) is not None for name in packages)
 
 
 def need(what: str, *packages: str) -> None:
-    """Refuse work whose packages are not installed, before it begins.
-
-    Example:
-        >>> need("A page", "json")
-        >>> need("A page", "vl_convert_of_nobody")
-        Traceback (most recent call last):
-        ...
-        ModuleNotFoundError: A page needs vl_convert_of_nobody, which is not installed here...
-    """
+    """Refuse work whose packages are not installed, before it begins."""
     for name in packages:
         if find_spec(name) is None:
             raise ModuleNotFoundError(without(what, name))
@@ -50,12 +37,7 @@ def need(what: str, *packages: str) -> None:
 
 
 def without(what: str, package: str) -> str:
-    """The sentence that says what is missing, and how to install it.
-
-    Example:
-        >>> without("A chart", "altair")
-        "A chart needs altair, which is not installed here: pip install 'depthmup[pages]'."
-    """
+    """The sentence that says what is missing, and how to install it."""
     extra = EXTRAS.get(package)
     command = f"pip install 'depthmup[{extra}]'" if extra else f"pip install {package}"
     return f"{what} needs {package}, which is not installed here: {command}."

@@ -19,12 +19,7 @@ _SHOWN = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code 
 
 
 def printable(text: str) -> str:
-    """The text with control characters and unpaired surrogates shown as escapes.
-
-    Example:
-        >>> print(printable("a" + chr(27) + "[2Jb"))
-        a\\x1b[2Jb
-    """
+    """The text with control characters and unpaired surrogates shown as escapes."""
     shown = text.translate(_SHOWN)
     # A surrogate without its partner has no UTF-8: printing it would raise.
     return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -17,24 +17,14 @@ tokens, in whatever the batch counts, so that a size names two of the three at m
 
 
 def plural(axis: Axis) -> str:
-    """Several values of an axis.
-
-    Example:
-        >>> plural("depth"), plural("batch"), plural("steps")
-        ('depths', 'batches', 'steps')
-    """
+    """Several values of an axis."""
     if axis.endswith("s"):
         return axis
     return axis + ("es" if axis.endswith(("ch", "x")) else "s")
 
 
 def sizes_along(axis: Axis) -> str:
-    """Several values of an axis in a sentence, where "more steps" would be a longer run.
-
-    Example:
-        >>> sizes_along("depth"), sizes_along("steps")
-        ('depths', 'durations')
-    """
+    """Several values of an axis in a sentence, where "more steps" would be a longer run."""
     return "durations" if axis in ("steps", "tokens") else plural(axis)
 
 

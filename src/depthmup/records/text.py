@@ -7,21 +7,19 @@ from html import escape
 MUTED = "#5b6472"
 GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
 TONES = {
-    **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced"), GOOD),
-    **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced"), BAD),
+    **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced", "Held"), GOOD),
+    **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced", "Missed"), BAD),
     **dict.fromkeys(("undecided", "cannot tell", "undecidable"), OPEN),
     "shown": FAINT,
 }
 """The colour of every verdict, by its word."""
 
+ON_TERMINALS = {GOOD: "bold green", BAD: "bold red", OPEN: "bold yellow"}
+"""The same colours as terminals have them."""
+
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Rows as lines with columns of one width; columns that are not ``left`` end flush right.
-
-    Example:
-        >>> aligned([("depth", "loss"), ("8", "0.48")], left=())
-        ['depth  loss', '    8  0.48']
-    """
+    """Rows as lines with columns of one width; columns that are not ``left`` end flush right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,12 +37,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 
 
 def html_card(title: str, verdict: str, lines: Iterable[str]) -> str:
-    """A card for a notebook: a title, a verdict in its colour, and sentences.
-
-    Example:
-        >>> "background:#a83f00" in html_card("a < b", "fail", ["Why."])
-        True
-    """
+    """A card for a notebook: a title, a verdict in its colour, and sentences."""
     tone = TONES.get(verdict, MUTED)
     badge = (
         f'<span style="background:{tone};color:#fff;border-radius:1em;padding:1px 10px">'

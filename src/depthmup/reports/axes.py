@@ -203,12 +203,7 @@ def change_axis(low: float, high: float, title: str) -> Axis:
 
 
 def round_values(low: float, high: float) -> tuple[float, ...]:
-    """Round numbers on a logarithmic axis, as many as are told apart.
-
-    Example:
-        >>> round_values(1e-4, 1e-2)
-        (0.0001, 0.0003, 0.001, 0.003, 0.01)
-    """
+    """Round numbers on a logarithmic axis, as many as are told apart."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     best: tuple[float, ...] = ()
     for digits in _DIGITS:

@@ -21,12 +21,7 @@ _MOVES = {
 
 
 def percent(value: float) -> str:
-    """A fraction of the loss as a percentage of two digits.
-
-    Example:
-        >>> percent(0.0078), percent(0.123), percent(1e-6), percent(31.0), percent(math.inf)
-        ('0.78%', '12%', 'below 0.01%', 'above 1000%', 'no bound')
-    """
+    """A fraction of the loss as a percentage of two digits."""
     if math.isnan(value):
         return "unknown"
     if math.isinf(value):

@@ -297,10 +297,5 @@ _ENDING_EXPRESSIONS = str.maketrans(
 
 
 def tip_title(text: str) -> str:
-    """A person's words as the title of an axis or of a line in a tooltip.
-
-    Example:
-        >>> tip_title("log2 " + chr(92) + "rate")
-        'log2 ∖rate'
-    """
+    """A person's words as the title of an axis or of a line in a tooltip."""
     return text.translate(_ENDING_EXPRESSIONS)

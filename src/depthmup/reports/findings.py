@@ -7,7 +7,13 @@ from depthmup.records import Estimate, JointLaw, Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import in_percent
 from depthmup.reports.sentences import interval, significant
-from depthmup.reports.study_rows import Row, optimum_rows, point_rows, transfer_rows
+from depthmup.reports.study_rows import (
+    Row,
+    interval_columns,
+    optimum_rows,
+    point_rows,
+    transfer_rows,
+)
 
 
 def rule_rows(study: Study) -> list[Row]:
@@ -19,7 +25,7 @@ def rule_rows(study: Study) -> list[Row]:
             "rule": judged.rule,
             "exponent": judged.exponent,
             "answer": judged.answer.value,
-            **_interval("cost", judged.cost),
+            **interval_columns("cost", judged.cost),
             "setting": judged.setting,
             "reach": judged.reach,
             "source": judged.source,
@@ -35,7 +41,7 @@ def law_rows(study: Study) -> list[Row]:
         {
             "scheme": law.scheme,
             "axis": term.axis,
-            **_interval("exponent", term.estimate),
+            **interval_columns("exponent", term.estimate),
             "pooled": law.pooled,
         }
         for law in study.laws
@@ -66,17 +72,13 @@ def prediction_rows(certificates: Iterable[Certificate]) -> list[Row]:
             {
                 "scheme": name,
                 "rule": "these runs",
-                **_interval("value", certificate.value),
+                **interval_columns("value", certificate.value),
                 "penalty_bound": certificate.penalty.high,
                 "refusals": " ".join(refusal.reason for refusal in certificate.refusals),
             }
         )
         rows += [{"scheme": name, "rule": r.rule, "value": r.rate} for r in certificate.rules]
     return rows
-
-
-def _interval(name: str, estimate: Estimate) -> Row:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
@@ -101,12 +103,7 @@ def cost(estimate: Estimate) -> str:
 
 
 def bend_sentence(bend: Estimate) -> str:
-    """Whether a drift changes along its axis, where that is shown; else nothing.
-
-    Example:
-        >>> bend_sentence(Estimate(value=0.1, low=0.05, high=0.15))
-        ' With every doubling this change itself moves by +7% (+4% to +11%).'
-    """
+    """Whether a drift changes along its axis, where that is shown; else nothing."""
     if not bend.known or not bend.outside(0, 0):
         return ""
     return f" With every doubling this change itself moves by {in_percent(bend)}."

@@ -20,13 +20,7 @@ SHOWN = 6
 
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
-    """How many runs were made, and what a grid would have taken.
-
-    Example:
-        >>> print(saved_sentence(SearchStory(rounds=(), ended={}, runs=60, work=2.0, grid_rates=8,
-        ...     grid_seeds=3, grid_runs=96, grid_work=9.0)))
-        60 runs. A grid of 8 learning rates and 3 seeds at every size has 96 and 4.5 times the work.
-    """
+    """How many runs were made, and what a grid would have taken."""
     grid = f"A grid of {story.grid_rates} {tuned.plural} and {story.grid_seeds} seeds at every size"
     if not story.work:
         return "Nothing was trained."
@@ -72,12 +66,7 @@ def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
 
 
 def _runs(asked: Sequence[Asked]) -> str:
-    """The runs of a round: rates by size, in the order in which they were asked for.
-
-    Example:
-        >>> _runs([Asked(size={"depth": 8}, log2_lr=k, seeds=(0, 1)) for k in (-7.0, -6.0)])
-        'depth 8: 7.8e-3, 0.016 (seeds 0, 1)'
-    """
+    """The runs of a round: rates by size, in the order in which they were asked for."""
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     varied = {a for one in asked for a in one.size if len({o.size[a] for o in asked}) > 1}
     for one in asked:

@@ -12,12 +12,7 @@ _COMPARED = {"depth": "deeper", "width": "wider"}
 
 
 def is_larger_better(axis: Axis) -> str:
-    """The question that best losses along an axis answer.
-
-    Example:
-        >>> is_larger_better("depth"), is_larger_better("batch")
-        ('Is deeper better?', 'Is a larger batch better?')
-    """
+    """The question that best losses along an axis answer."""
     return f"Is {_COMPARED.get(axis, f'a larger {axis}')} better?"
 
 
@@ -46,12 +41,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def rate(value: float) -> str:
-    """A learning rate, or a value of what is tuned instead, with two digits.
-
-    Example:
-        >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
-        ('2.1e-3', '0.25', '3', '∞')
-    """
+    """A learning rate, or a value of what is tuned instead, with two digits."""
     if not math.isfinite(value) or value == 0 or 0.01 <= abs(value) < 100:
         return number(value) if not math.isfinite(value) else f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
@@ -59,12 +49,7 @@ def rate(value: float) -> str:
 
 
 def rate_interval(log2: Estimate, unit: float = 1.0) -> str:
-    """``[low, high]`` of a value whose log2 is estimated, empty where there is none.
-
-    Example:
-        >>> rate_interval(Estimate(value=-9.0, low=-10.0, high=-8.0))
-        '[9.8e-4, 3.9e-3]'
-    """
+    """``[low, high]`` of a value whose log2 is estimated, empty where there is none."""
     if math.isnan(log2.low) or math.isnan(log2.high):
         return ""
     low, high = (math.inf if k > 1000 else unit * 2.0**k for k in (log2.low, log2.high))
@@ -98,12 +83,7 @@ def interval(estimate: Estimate, digits: int = 2) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them.
-
-    Example:
-        >>> duration(75), duration(4), duration(7300)
-        ('1 min 15 s', '4 s', '2 h 1 min')
-    """
+    """Seconds as a person would say them."""
     if seconds == float("inf"):
         return "unknown"
     minutes, rest = divmod(round(seconds), 60)
@@ -218,10 +198,5 @@ def _join(names: list[str]) -> str:
 
 
 def folded(title: str, columns: int = 16) -> str:
-    """A title in lines for a label of a chart, which is cut where it is longer than its room.
-
-    Example:
-        >>> folded("CompleteP, every multiplier 0.5")
-        'CompleteP, every\\nmultiplier 0.5'
-    """
+    """A title in lines for a label of a chart, which is cut where it is longer than its room."""
     return "\n".join(textwrap.wrap(title, columns)) or title

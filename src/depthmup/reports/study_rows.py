@@ -6,7 +6,7 @@ belongs to (0 is the first). Numbers are the study's own, NaN where nothing coul
 
 from typing import Any
 
-from depthmup.records import RUN_AXES, Curve, Optimum, Study, Transfer, Window
+from depthmup.records import RUN_AXES, Curve, Estimate, Optimum, Study, Transfer, Window
 
 Row = dict[str, Any]
 
@@ -20,6 +20,11 @@ def _place(index: int, window: Window, scheme: str, title: str) -> Row:
         "scheme": scheme,
         "title": title,
     }
+
+
+def interval_columns(name: str, estimate: Estimate) -> Row:
+    """The columns of an estimate and of the ends of its interval."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 def point_rows(study: Study) -> list[Row]:
@@ -54,9 +59,7 @@ def optimum_rows(study: Study) -> list[Row]:
             study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
-            "loss": optimum.loss.value,
-            "loss_low": optimum.loss.low,
-            "loss_high": optimum.loss.high,
+            **interval_columns("loss", optimum.loss),
             "place": optimum.place.value,
         }
         for index, window in enumerate(study.windows)
@@ -73,15 +76,9 @@ def transfer_rows(study: Study) -> list[Row]:
             "alpha": transfer.alpha,
             "gamma": transfer.gamma,
             "axis": study.axis,
-            "drift": transfer.drift.value,
-            "drift_low": transfer.drift.low,
-            "drift_high": transfer.drift.high,
-            "regret": transfer.regret.value,
-            "regret_low": transfer.regret.low,
-            "regret_high": transfer.regret.high,
-            "bend": transfer.bend.value,
-            "bend_low": transfer.bend.low,
-            "bend_high": transfer.bend.high,
+            **interval_columns("drift", transfer.drift),
+            **interval_columns("regret", transfer.regret),
+            **interval_columns("bend", transfer.bend),
             "verdict": transfer.verdict.value,
             "question": transfer.question,
             "why": transfer.why,

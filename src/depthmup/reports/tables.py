@@ -9,7 +9,7 @@ from depthmup.records import Axis, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
-from depthmup.records.text import aligned
+from depthmup.records.text import ON_TERMINALS, TONES, aligned
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.findings import cost, law_sentence, span_sentence
 from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
@@ -18,8 +18,6 @@ from depthmup.reports.study_rows import question, size_of, title_of, transfers
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_STYLES = {"transfers": "bold green", "drifts": "bold red", "undecided": "bold yellow"}
 
 
 def table(study: Study) -> "Table":
@@ -58,7 +56,7 @@ def table(study: Study) -> "Table":
             grid.add_column(Text(name), justify="right", no_wrap=True)
     for transfer in schemes:
         title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
-        verdict.stylize(_STYLES[transfer.verdict.value])
+        verdict.stylize(ON_TERMINALS[TONES[transfer.verdict.value]])
         grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
     grid.caption = Text("\n".join([*question(study), *_below(study)]))
     grid.caption_justify = "left"

@@ -57,12 +57,7 @@ def tone(verdict: str) -> str:
 
 
 def ramp(count: int) -> list[str]:
-    """Colours of ordered things, from light to dark.
-
-    Example:
-        >>> ramp(2)
-        ['#8bb8e0', '#062550']
-    """
+    """Colours of ordered things, from light to dark."""
     if count == 1:
         return [_BLUES[-3]]
     step = (len(_BLUES) - 1) / max(count - 1, 1)

@@ -2,14 +2,13 @@
 
 from depthmup.tables.formats import LARGEST_FILE
 from depthmup.tables.groups import KEEP, Reading, example
-from depthmup.tables.proposal import NextRuns, SearchOptions, next_runs
+from depthmup.tables.proposal import NextRuns, next_runs
 
 __all__ = [
     "KEEP",
     "LARGEST_FILE",
     "NextRuns",
     "Reading",
-    "SearchOptions",
     "example",
     "next_runs",
 ]

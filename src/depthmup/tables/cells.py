@@ -49,13 +49,7 @@ def _label(value: Any) -> str:
 
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
-    """A column's numbers, and where NaN does not say whether it is missing or diverged.
-
-    Example:
-        >>> import pandas as pd
-        >>> to_numbers(pd.Series(["0.5", "", "nan"]), "loss")[0].tolist()
-        [0.5, nan, inf]
-    """
+    """A column's numbers, and where NaN does not say whether it is missing or diverged."""
     import pandas as pd
 
     if pd.api.types.is_object_dtype(column) or pd.api.types.is_bool_dtype(column):

@@ -171,12 +171,7 @@ def _absent(what: str, column: str, names: Sequence[str]) -> str:
 
 
 def propose(names: Sequence[str]) -> dict[str, str]:
-    """What columns look like, by their names alone; nothing is assumed from it.
-
-    Example:
-        >>> propose(["step", "config.n_layers", "lr", "eval_loss"])
-        {'lr': 'lr', 'loss': 'eval_loss', 'depth': 'config.n_layers'}
-    """
+    """What columns look like, by their names alone; nothing is assumed from it."""
     proposals: dict[str, str] = {}
     for what, likely in LIKELY.items():
         for name in likely:

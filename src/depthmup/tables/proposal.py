@@ -37,44 +37,6 @@ class NextRuns:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchOptions:
-    """How the runs are chosen, where the usual way does not fit.
-
-    Attributes:
-        start: value from which the first optimum is looked for; by default the usual one.
-        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
-            unless given, 2 for width.
-        seeds: most seeds of a rate.
-        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
-            instead of a verdict.
-        chance: the loss of guessing, from which no optimum is taken.
-        ignore: columns in which runs of one size may differ without meaning anything.
-    """
-
-    start: float | None = None
-    cost: Mapping[str, float] | None = None
-    seeds: int = LOOKS[-1]
-    precision: float | None = None
-    chance: float = math.inf
-    ignore: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
-            raise ValueError(f"Expected seeds as a whole number from 1 on; got {self.seeds!r}.")
-        for name in ("start", "precision", "chance"):
-            value = getattr(self, name)
-            highest = math.inf if name == "chance" else sys.float_info.max
-            if value is not None and not 0 < value <= highest:
-                raise ValueError(f"Expected {name} as a positive number; got {value!r}.")
-        powers = {} if self.cost is None else self.cost
-        if not all(abs(power) <= STEEPEST for power in powers.values()):
-            raise ValueError(
-                f"Expected cost as powers of the axes from -{STEEPEST} to {STEEPEST}, such as "
-                f"{{'width': 2}}; got {printable(repr(dict(powers)))}."
-            )
-
-
 LARGEST = 1e30
 """Of an axis: far more tokens than there are."""
 
@@ -93,7 +55,12 @@ def next_runs(
     base: Mapping[str, int] | None = None,
     tolerance: float = TOLERANCE,
     tuned: str = LEARNING_RATE.name,
-    options: SearchOptions | None = None,
+    start: float | None = None,
+    cost: Mapping[str, float] | None = None,
+    seeds: int = LOOKS[-1],
+    precision: float | None = None,
+    chance: float = math.inf,
+    ignore: str | Sequence[str] = (),
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
@@ -112,13 +79,21 @@ def next_runs(
         base: where the arms of the axes meet; the smallest values unless given.
         tolerance: octaves per doubling within which a value counts as staying.
         tuned: what the column ``lr`` holds, in words, if not learning rates.
-        options: where the search begins, what a run costs and when it has enough.
+        start: value from which the first optimum is looked for; by default the usual one.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
+            unless given, 2 for width.
+        seeds: most seeds of a rate.
+        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+            instead of a verdict.
+        chance: the loss of guessing, from which no optimum is taken.
+        ignore: columns in which runs of one size may differ without meaning anything.
 
     Returns:
         The runs, and why.
 
     Raises:
-        ValueError: the table cannot be read, or sizes and axes do not fit together.
+        ValueError: the table cannot be read, sizes and axes do not fit together, or a number is
+            none that can be searched with.
 
     Example:
         >>> import pandas as pd
@@ -128,28 +103,29 @@ def next_runs(
         >>> [row["lr"] for row in proposal.rows][:3]
         [0.000244141, 0.000488281, 0.000976562]
     """
-    options, what = options or SearchOptions(), worded(tuned)
-    ignore = (options.ignore,) if isinstance(options.ignore, str) else tuple(options.ignore)
-    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignore)
+    what = worded(tuned)
+    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignored)
     check_tolerance(tolerance)
+    _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
-    start = round(math.log2(what.start if options.start is None else options.start), 9)
-    points = _points(source, columns, start)
+    begin = round(math.log2(what.start if start is None else start), 9)
+    points = _points(source, columns, begin)
     of_size = _indices(points, columns, wanted)
     _check_settings(source, columns, of_size)
     labels, number = _seeds(source, columns, points)
     search = Search(
         sizes=wanted,
-        costs=tuple(_cost(size, options.cost) for size in wanted),
+        costs=tuple(_cost(size, cost) for size in wanted),
         base=smallest,
         axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
-        start=start,
-        seeds=options.seeds,
+        start=begin,
+        seeds=seeds,
         tolerance=tolerance,
-        precision=options.precision,
-        chance=options.chance,
+        precision=precision,
+        chance=chance,
         tuned=what,
     )
     losses, repeats = _losses(source, columns.loss, points, of_size, number, len(wanted))
@@ -164,6 +140,23 @@ def next_runs(
         for ask in step.asks
     ]
     return NextRuns(rows=tuple(rows), why=why)
+
+
+def _check_search(
+    seeds: int, cost: Mapping[str, float] | None, amounts: Mapping[str, float | None]
+) -> None:
+    """Refuse what no search can begin, count or end with."""
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise ValueError(f"Expected seeds as a whole number from 1 on; got {seeds!r}.")
+    for name, value in amounts.items():
+        highest = math.inf if name == "chance" else sys.float_info.max
+        if value is not None and not 0 < value <= highest:
+            raise ValueError(f"Expected {name} as a positive number; got {value!r}.")
+    if not all(abs(power) <= STEEPEST for power in (cost or {}).values()):
+        raise ValueError(
+            f"Expected cost as powers of the axes from -{STEEPEST} to {STEEPEST}, such as "
+            f"{{'width': 2}}; got {printable(repr(dict(cost or {})))}."
+        )
 
 
 def _sizes(
@@ -225,7 +218,7 @@ def _check_settings(source: Table, columns: Columns, of_size: Index) -> None:
 
 ADVICE = (
     "Ask about the rows of one value, make it an axis, or say that it does not matter: "
-    "SearchOptions(ignore=...), --ignore."
+    "ignore=..., --ignore."
 )
 
 
