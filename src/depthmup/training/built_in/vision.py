@@ -42,7 +42,7 @@ class Images:
         return content_hash.hexdigest()[:32]
 
 
-def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
+def mnist_images(folder: Path, *, split: Split, verify: bool) -> Images:
     """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``."""
     files = MNIST_FILES[split]
     # torchvision's folders, and the names that some mirrors unpack to.
@@ -70,7 +70,7 @@ def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -
     return _checked(pixels.reshape(len(pixels), 28 * 28), labels, of=folder)
 
 
-def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
+def cifar10_images(folder: Path, *, split: Split, verify: bool) -> Images:
     """CIFAR-10's images of 3 x 32 x 32, of the binary or the Python version; see ``images``."""
     versions = (
         (CIFAR10_BINARY[split], "cifar-10-batches-bin", cifar_rows),
@@ -97,7 +97,7 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
     )
 
 
-def hub_images(name: str, *, split: Split = "train") -> Images:
+def hub_images(name: str, *, split: Split) -> Images:
     """A data set of the Hugging Face hub, downloaded once by the package ``datasets``."""
     try:
         import datasets
