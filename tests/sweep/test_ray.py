@@ -117,6 +117,20 @@ def test_what_is_no_address(unconnected, log, address):
         Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
 
 
+def test_a_cluster_that_asks_for_a_token_is_told_apart_from_one_that_is_silent(monkeypatch, log):
+    def refused(command, **options):
+        error = "Traceback ...\nray.exceptions.AuthenticationError: RPC error: InvalidAuthToken\n"
+        raise subprocess.CalledProcessError(1, command, stderr=error)
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        monkeypatch.setattr(executor_ray.subprocess, "run", refused)
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ValueError, match=r"asks for its token: .*InvalidAuthToken\. Copy"):
+            Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
+
+
 def test_a_cluster_that_lost_its_last_node_is_given_up_after_a_while(monkeypatch, log):
     """Ray itself would wait for ever."""
     monkeypatch.setattr(executor_ray, "LOOK", 0.0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.model.errors import error_report, is_refusal
+from depthmup.records.printable import printable
 from depthmup.sweep.executors.backlog import Backlog, Listener, messages
 from depthmup.sweep.executors.executor import WorkerError
 from depthmup.sweep.executors.gpus import arithmetic, compute_as
@@ -279,6 +280,14 @@ def _check_answers(address: str) -> None:
             raise silent from error
         command += ["--address", address]
     try:
-        subprocess.run(command, capture_output=True, timeout=ANSWER, check=True)
+        subprocess.run(command, capture_output=True, timeout=ANSWER, check=True, text=True)
+    except subprocess.CalledProcessError as error:
+        refused = [line for line in error.stderr.splitlines() if "AuthenticationError" in line]
+        if not refused:
+            raise silent from error
+        raise ValueError(
+            f"The Ray cluster {where} asks for its token: {printable(refused[-1])[:200]}. Copy "
+            "~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN."
+        ) from error
     except subprocess.SubprocessError as error:
         raise silent from error
