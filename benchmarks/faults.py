@@ -22,11 +22,11 @@ from depthmup.diagnostics import check, planned
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import Plan, plan
-from depthmup.planning.hooks import MultiplyInput
+from depthmup.planning.hooks import Multiply
 from depthmup.planning.prescribe import Prescription
 from depthmup.records import Check, Outcome
 from depthmup.rules import Kind
-from depthmup.tracing import parameters
+from depthmup.tracing import Hook, parameters
 
 CLASSES, WORDS, LENGTH = 8, 32, 8
 
@@ -273,7 +273,8 @@ def twice(model: nn.Module, made: Plan, optimizers: Optimizers) -> None:
     """Multiply the readout's input by 1/width once more."""
     ratio = made["tokens.weight"].ratios
     factor = 1 / max(ratio.fan_in, ratio.fan_out)
-    model.head.register_forward_pre_hook(MultiplyInput(factor=factor), with_kwargs=True)  # type: ignore
+    multiply = Multiply(factor=factor, hook=Hook(module="head", side="input"))
+    model.head.register_forward_pre_hook(multiply.input, with_kwargs=True)  # type: ignore
 
 
 def width_of(p: Prescription) -> float:

@@ -15,31 +15,33 @@ from depthmup.tracing import Hook, named_modules, unwrapped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MultiplyOutput:
-    """Forward hook: multiply one tensor of what a module returns, or part of its coordinates."""
+class Multiply:
+    """One explicit multiplier; the method for the side of its hook is what torch calls.
+
+    Methods of a value, and no closures, so that models can be pickled and copied.
+    """
 
     factor: float
-    index: int = 0
-    part: tuple[tuple[int, int], ...] = ()
+    hook: Hook
 
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+    def output(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Multiply one tensor of what a module returns, or part of its coordinates."""
         if isinstance(output, Tensor):
             return output * self._factors(output)
-        return _multiplied(output, self.index, self._factors)
+        return _multiplied(output, self.hook.index, self._factors)
 
     def _factors(self, tensor: Tensor) -> Tensor | float:
-        if not self.part:
+        if not self.hook.part:
             return self.factor
-        return _on_part(self.part, self.factor, tensor.new_ones(tensor.shape[-1]))
+        return self._on_part(tensor.new_ones(tensor.shape[-1]))
 
+    def _on_part(self, factors: Tensor) -> Tensor:
+        for start, stop in self.hook.part:
+            factors[start:stop] = self.factor
+        return factors
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiplyAddition:
-    """Forward hook: x + f(x) becomes x + factor * f(x), of a module that returns the former."""
-
-    factor: float
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+    def addition(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        """x + f(x) becomes x + factor * f(x), of a module that returns the former."""
         if not args or output is args[0] or output.shape != args[0].shape:
             raise RuntimeError(
                 f"A plan multiplies what {type(module).__name__} adds to its first argument, and "
@@ -48,65 +50,29 @@ class MultiplyAddition:
             )
         return torch.lerp(args[0].to(output.dtype), output, self.factor)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiplyInput:
-    """Forward pre-hook: multiply the first tensor a module is given."""
-
-    factor: float
-    index: int = 0
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Multiply the first tensor a module is given."""
         if args and isinstance(args[0], Tensor):
             return (args[0] * self.factor, *args[1:]), kwargs
-        return _multiplied((args, kwargs), self.index, lambda _: self.factor)
+        return _multiplied((args, kwargs), self.hook.index, lambda _: self.factor)
 
+    def parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """For one call, part of a parameter is multiplied in the module's own eyes.
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiplyParameter:
-    """Forward pre-hook: for one call, part of a parameter is multiplied in the module's own eyes.
-
-    An entry of the instance hides the parameter of the same name, which stays what it is for
-    optimizers, checkpoints and every other module. ``RestoreParameter`` removes the entry.
-    """
-
-    factor: float
-    parameter: str
-    dim: int
-    part: tuple[tuple[int, int], ...] = ()
-
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        weight = module._parameters[self.parameter]
+        An entry of the instance hides the parameter of the same name, which stays what it is for
+        optimizers, checkpoints and every other module; ``restore`` removes the entry.
+        """
+        hook = self.hook
+        weight = module._parameters[hook.parameter]
         assert weight is not None
-        factors = _on_part(self.part, self.factor, weight.new_ones(weight.shape[self.dim]))
+        factors = self._on_part(weight.new_ones(weight.shape[hook.dim]))
         shape = [1] * weight.dim()
-        shape[self.dim] = -1
-        module.__dict__[self.parameter] = weight * factors.view(shape)
+        shape[hook.dim] = -1
+        module.__dict__[hook.parameter] = weight * factors.view(shape)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RestoreParameter:
-    """Forward hook: what ``MultiplyParameter`` hid is seen again."""
-
-    parameter: str
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        module.__dict__.pop(self.parameter, None)
-
-
-_HOOKS = (
-    MultiplyOutput,
-    MultiplyAddition,
-    MultiplyInput,
-    MultiplyParameter,
-    RestoreParameter,
-)
-
-
-def _on_part(part: tuple[tuple[int, int], ...], factor: float, factors: Tensor) -> Tensor:
-    for start, stop in part:
-        factors[start:stop] = factor
-    return factors
+    def restore(self, module: nn.Module, args: Any, output: Any) -> None:
+        """The parameter that a call hid is seen again."""
+        module.__dict__.pop(self.hook.parameter, None)
 
 
 def _multiplied(tree: Any, index: int, factors: Callable[[Tensor], Tensor | float]) -> Any:
@@ -137,27 +103,17 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
             values.setdefault(hook, {})[multiplier.where] = multiplier.value
     for hook, by_kind in values.items():
         module, factor = modules[hook.module], math.prod(by_kind.values())
+        multiply = Multiply(factor=factor, hook=hook)
         if hook.side == "output":
-            module.register_forward_hook(
-                MultiplyOutput(factor=factor, index=hook.index, part=hook.part)
-            )
+            module.register_forward_hook(multiply.output)
         elif hook.side == "addition":
             # Before any other: that one multiplies the stream and what was added to it alike.
-            module.register_forward_hook(MultiplyAddition(factor=factor), prepend=True)
+            module.register_forward_hook(multiply.addition, prepend=True)
         elif hook.side == "parameter":
-            module.register_forward_pre_hook(
-                MultiplyParameter(
-                    factor=factor, parameter=hook.parameter, dim=hook.dim, part=hook.part
-                ),
-                with_kwargs=True,
-            )
-            module.register_forward_hook(
-                RestoreParameter(parameter=hook.parameter), always_call=True
-            )
+            module.register_forward_pre_hook(multiply.parameter, with_kwargs=True)
+            module.register_forward_hook(multiply.restore, always_call=True)
         else:
-            module.register_forward_pre_hook(
-                MultiplyInput(factor=factor, index=hook.index), with_kwargs=True
-            )
+            module.register_forward_pre_hook(multiply.input, with_kwargs=True)
     if values:
         torch.compiler.reset()
 
@@ -168,7 +124,7 @@ def detach(model: nn.Module) -> None:
     for module in unwrapped(model).modules():
         for table in (module._forward_hooks, module._forward_pre_hooks):
             for key, hook in list(table.items()):
-                if isinstance(hook, _HOOKS):
+                if _is_multiplier(hook):
                     del table[key]
                     removed = True
                     module._forward_pre_hooks_with_kwargs.pop(key, None)
@@ -181,8 +137,12 @@ def detach(model: nn.Module) -> None:
 def attached(model: nn.Module) -> int:
     """How many explicit multipliers are installed."""
     return sum(
-        isinstance(hook, _HOOKS) and not isinstance(hook, RestoreParameter)
+        _is_multiplier(hook) and getattr(hook, "__func__", None) is not Multiply.restore
         for module in unwrapped(model).modules()
         for table in (module._forward_hooks, module._forward_pre_hooks)
         for hook in table.values()
     )
+
+
+def _is_multiplier(hook: Any) -> bool:
+    return isinstance(getattr(hook, "__self__", None), Multiply)

@@ -116,7 +116,7 @@ def pooled(parts: Sequence[Measured]) -> Measured:
     )
 
 
-def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
+def drawn_from(drawn: Drawn | Measured, measured: Measured, *, sure: bool) -> bool:
     """Whether measured values may come from this distribution.
 
     ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
@@ -152,13 +152,9 @@ def with_exact(
     result = dict(measured)
     for name, values in measured.items():
         source = known.get(name)
-        if source is not None and drawn_from(_drawn(source), values, sure=True):
+        if source is not None and drawn_from(source, values, sure=True):
             result[name] = source
     return result
-
-
-def _drawn(exact: Measured) -> Drawn:
-    return Drawn(rms=exact.rms, kurtosis=exact.kurtosis, constant=exact.constant)
 
 
 def known_sizes(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:

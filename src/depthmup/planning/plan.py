@@ -483,7 +483,7 @@ def plan(
         init_scale=options.init_scale,
     )
     prescriptions, of_decay = _with_counted_decay(prescriptions, options, model, base)
-    start = own_start(
+    own_laws, model_sizes, base_sizes, of_start = own_start(
         model,
         base,
         prescriptions,
@@ -501,14 +501,14 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *of_scheme, *of_decay, *caveat, *start.notes),
+        notes=(*compared.notes, *of_scheme, *of_decay, *caveat, *of_start),
         one_minus_beta=scheme.run.one_minus_beta.at(run),
         log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,
-        base_init=start.base.measured if start.base is not None else {},
-        base_default=start.base.defaults if start.base is not None else {},
-        model_init=start.model,
-        own_laws=start.laws,
+        base_init=base_sizes.measured,
+        base_default=base_sizes.defaults,
+        model_init=model_sizes,
+        own_laws=own_laws,
         depths=compared.depths,
         mixtures=compared.mixtures,
     )

@@ -1,7 +1,6 @@
 """Starts: how a model's own initialization depends on its size, from all that is known of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from torch import nn
@@ -22,20 +21,6 @@ from depthmup.tracing import parameters, pattern_of, plain_name
 Draws: TypeAlias = tuple[Mapping[str, Drawn], Mapping[str, Drawn]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
-    """How large a model and its base start, and by which laws they differ.
-
-    ``model`` are the sizes of the model that are known and not measured; ``base`` all of the
-    base's, None where it has no values.
-    """
-
-    model: Mapping[str, Measured]
-    base: Sizes | None
-    laws: Mapping[str, OwnLaw]
-    notes: tuple[str, ...]
-
-
 def own_start(
     model: nn.Module,
     base: nn.Module,
@@ -44,11 +29,13 @@ def own_start(
     gains: Sequence[str],
     own_init: OwnInit | None,
     drawn: Draws | None,
-) -> Start:
+) -> tuple[Mapping[str, OwnLaw], Mapping[str, Measured], Sizes, tuple[str, ...]]:
     """How each parameter's start depends on size: declared, drawn, or measured.
 
-    A parameter of ``gains`` multiplies products of activations: one number each, so what it is set
-    to is its size. A note says what ``initialize`` would refuse.
+    Beside these laws: the sizes of the model that are known without measuring, those of the base
+    (none where it has no values), and notes, among them what ``initialize`` would refuse. A
+    parameter of ``gains`` multiplies products of activations: one number each, so what it is set to
+    is its size.
     """
     base_names = {p.name: p.base_name for p in prescriptions}
     draws, base_draws = drawn or ({}, {})
@@ -66,7 +53,7 @@ def own_start(
         notes += more
     except UnrecognizedInit as problem:  # parameter groups do not depend on it
         notes += (f"initialize would refuse: {problem}",)
-    return Start(model=known, base=base_sizes, laws=laws, notes=notes)
+    return laws, known, base_sizes or Sizes(measured={}), notes
 
 
 def numbers_of(drawn: Draws | None) -> tuple[dict[str, float], dict[str, float]]:

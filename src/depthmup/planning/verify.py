@@ -9,9 +9,9 @@ import copy
 import inspect
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -35,13 +35,8 @@ LOOKS = (1, 2, 10, 100, 1000)
 """Optimizer steps before which ``watch`` looks: warm-ups end, floors and restarts begin."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry:
-    """One parameter in one group of an optimizer; ``shared``: which groups share base values."""
-
-    prescription: Prescription
-    group: dict[str, Any]
-    shared: tuple[int, object]
+# One parameter in one group of an optimizer, and a key of the groups that share its base values.
+_Entry: TypeAlias = tuple[Prescription, dict[str, Any], tuple[int, object]]
 
 
 def verify(
@@ -106,21 +101,19 @@ def _entries(
             for tensor in group["params"]:
                 p = prescribed.get(names.get(id(tensor), ""))
                 if p is not None:
-                    yield _Entry(prescription=p, group=group, shared=(number, group.get(LR_ORIGIN)))
+                    yield p, group, (number, group.get(LR_ORIGIN))
 
 
 def _of_parameters(
     plan: PlanContent, model: nn.Module, entries: Sequence[_Entry], strict: bool
 ) -> Iterator[str]:
     present = planned_parameters(plan, model)
-    counts: dict[str, int] = {}
-    for one in entries:
-        counts[one.prescription.name] = counts.get(one.prescription.name, 0) + 1
+    counts = Counter(p.name for p, _, _ in entries)
     missing = [
         p.name
         for p in plan.prescriptions
         if (strict or p.name in present)
-        and not counts.get(p.name)
+        and not counts[p.name]
         and (p.name not in present or present[p.name].requires_grad)
     ]
     if missing:
@@ -137,8 +130,7 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
     """Values divided by the plan's factors, which must agree where groups share base values."""
     bases: dict[tuple[object, ...], tuple[float, str]] = {}
     told: set[str] = set()
-    for one in entries:
-        p, group = one.prescription, one.group
+    for p, group, shared in entries:
         for name in _RATIO_LOST:
             value = group.get(name)
             if value is None or isinstance(value, tuple) or name in told:
@@ -146,7 +138,7 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
             # Muon's epsilon guards a division by a norm: muon_groups leaves it alone.
             if name == "eps" and (p.family is Family.RAW or p.family.matrices_only):
                 continue
-            key: tuple[object, ...] = (*one.shared, name, p.family)
+            key: tuple[object, ...] = (*shared, name, p.family)
             if name == "weight_decay":
                 key = (*key, p.role.kind is Kind.VECTOR)
             base = float(value) / factor(p, name)
@@ -246,14 +238,7 @@ def _of_schedule(
     stand_in = torch.optim.SGD(groups, lr=1.0)
     tried = copy.deepcopy(scheduler, {id(real): stand_in})
     numbers = {id(group): i for i, group in enumerate(real.param_groups)}
-    moved = [
-        _Entry(
-            prescription=one.prescription,
-            group=stand_in.param_groups[numbers[id(one.group)]],
-            shared=one.shared,
-        )
-        for one in entries
-    ]
+    moved = [(p, stand_in.param_groups[numbers[id(group)]], shared) for p, group, shared in entries]
     for step in range(steps):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no optimizer steps between

@@ -13,7 +13,7 @@ from depthmup.rules.scheme import Scheme
 _OF_RUNS = ("parameters", "compute", "tokens", "steps")
 """Axes along which a rule must say what the batch did."""
 
-_SCALED_BY_SCHEMES = ("width", "depth")
+SCALED_BY_SCHEMES = ("width", "depth")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
     """
     axis_name = canonical(axis)
     # Under SP nothing is scaled by size: the values are what rules speak of.
-    if scheme is not None and scheme.name != SP.name and axis_name in _SCALED_BY_SCHEMES:
+    if scheme is not None and scheme.name != SP.name and axis_name in SCALED_BY_SCHEMES:
         yield Claim(
             rule=scheme.title,
             exponent=Fraction(0),
@@ -86,7 +86,7 @@ def prescribed(
     """
     doublings = {canonical(a): math.log2(target[a] / base[a]) for a in base if target[a] != base[a]}
     under = scheme is not None
-    axes = {a: d for a, d in doublings.items() if not (under and a in _SCALED_BY_SCHEMES)}
+    axes = {a: d for a, d in doublings.items() if not (under and a in SCALED_BY_SCHEMES)}
     names = {canonical(a) for a in base}
     fixed = "tokens" if "tokens" in names else "steps" if "steps" in names else ""
     for rule in RUN_RULES:

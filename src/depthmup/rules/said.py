@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from depthmup.rules.claims import SCALED_BY_SCHEMES
 from depthmup.rules.power import Ratios
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import RUN_RULES
 from depthmup.rules.scheme import Scheme
 
-_BY_SCHEMES = ("width", "depth")
 _ROLES = {"width": "fan_in", "depth": "depth", "batch": "batch", "tokens": "duration"}
 
 
@@ -121,7 +121,7 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
     for rule in RUN_RULES:
         # What the base does not name stays as it is.
         growing = [axis for axis in rule.exponents if of.get(axis, 1.0) != 1]
-        scaled = {*_BY_SCHEMES, "parameters"} & set(growing)
+        scaled = {*SCALED_BY_SCHEMES, "parameters"} & set(growing)
         if scheme is not None and (scaled or ("compute" in growing and resized)):
             continue
         lr = math.prod(of[a] ** float(rule.exponents[a].value) for a in growing)
@@ -146,6 +146,6 @@ def _silent(rule: RunRule, of: Mapping[str, float], scheme: Scheme | None) -> tu
     if "compute" in covered:
         covered |= {"tokens", "parameters"}
     if "parameters" in covered or scheme is not None:
-        covered |= {*_BY_SCHEMES}
+        covered |= {*SCALED_BY_SCHEMES}
     axes = ("width", "depth", "batch", "tokens")
     return tuple(axis for axis in axes if of.get(axis, 1.0) != 1 and axis not in covered)
