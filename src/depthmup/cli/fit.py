@@ -1,12 +1,13 @@
 """``depthmup fit``: what do the runs that I already have say about my best learning rate?"""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from depthmup.cli.columns import Columns
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
 
@@ -26,18 +27,7 @@ class Options:
     """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known
     columns; or the word "example" for the table that ships with this package."""
 
-    axes: tuple[str, ...] = ()
-    """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
-    rules are known for width, depth, parameters, compute, batch, tokens and steps."""
-
-    lr: str = ""
-    """The column of the tuned hyperparameter."""
-
-    loss: str = ""
-    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
-
-    seed: str = ""
-    """The column of the seed, if runs were repeated."""
+    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
 
     steps: str = ""
     """The column of the steps that a run took: finds runs that were cut short, and whether tokens
@@ -97,14 +87,11 @@ def run(options: Options) -> int:
     table: Any = options.table
     if str(table) == "example":
         table = example()
-        if not (options.axes or options.lr or options.loss):
-            options = replace(options, **_EXAMPLE)
+        if not (options.columns.axes or options.columns.lr or options.columns.loss):
+            options = replace(options, columns=_EXAMPLE, by=("scheme",))
     report = fit(
         table,
-        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
-        lr=options.lr,
-        loss=options.loss,
-        seed=options.seed,
+        **options.columns.named(),
         steps=options.steps,
         by=options.by,
         where=options.where,
@@ -139,13 +126,9 @@ def run(options: Options) -> int:
     return 0
 
 
-_EXAMPLE: dict[str, Any] = {
-    "axes": ("depth=n_layers", "width=d_model"),
-    "lr": "lr",
-    "loss": "final_loss",
-    "seed": "seed",
-    "by": ("scheme",),
-}
+_EXAMPLE = Columns(
+    axes=("depth=n_layers", "width=d_model"), lr="lr", loss="final_loss", seed="seed"
+)
 """The columns of the table that ships with this package."""
 
 _NAMES = {"report.html": "The page", "summary.json": "The result", "excluded.csv": "Rows left out"}

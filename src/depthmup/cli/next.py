@@ -3,12 +3,13 @@
 import csv
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from depthmup.cli.columns import Columns
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_pairs
 from depthmup.records.printable import printable
@@ -20,7 +21,8 @@ class Options:
 
     Of a folder of `depthmup transfer`, the runs that its search waits for. Of a table of results,
     as `depthmup fit` reads, the most informative runs, for people with a trainer or a job queue of
-    their own: train them, add their results to the table, and ask again.
+    their own: train them, add their results to the table, and ask again. The columns of its values
+    and losses are lr and loss unless --lr and --loss name others.
 
         depthmup next runs.csv --axes depth=n_layers --lr lr --loss final_loss --seed seed
             --sizes depth=4,8,16,32
@@ -29,8 +31,7 @@ class Options:
     source: Annotated[Path, tyro.conf.Positional]
     """The --out folder of `depthmup transfer`, or a CSV, JSON lines or Parquet file."""
 
-    axes: tuple[str, ...] = ()
-    """Of a table: the columns of the sizes: AXIS=COLUMN, or COLUMN where it has its axis' name."""
+    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
 
     sizes: tuple[str, ...] = ()
     """Of a table: the values wanted along each axis: AXIS=VALUE,VALUE,...; the others stay at
@@ -39,17 +40,8 @@ class Options:
     base: tuple[str, ...] = ()
     """Of a table: the size where the arms meet: AXIS=VALUE; by default the smallest."""
 
-    lr: str = "lr"
-    """Of a table: the column of the tuned hyperparameter."""
-
     tuned: str = "learning rate"
     """Of a table: name of the tuned hyperparameter, such as 'weight decay'."""
-
-    loss: str = "loss"
-    """Of a table: the column of the final loss: nan or inf if a run diverged."""
-
-    seed: str = ""
-    """Of a table: the column of the seed."""
 
     start: float | None = None
     """Of a table: the first value to try; 2^-8 for learning rates."""
@@ -100,13 +92,10 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
     cost = parse_pairs(options.cost, option="--cost", value="POWER")
     proposal = next_runs(
         options.source,
-        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
-        lr=options.lr,
-        loss=options.loss,
+        **options.columns.named(lr="lr", loss="loss"),
         sizes={
             axis: tuple(_whole(n, "--sizes") for n in v.split(",")) for axis, v in wanted.items()
         },
-        seed=options.seed,
         base={axis: _whole(n, "--base") for axis, n in base.items()} or None,
         tolerance=options.tolerance,
         tuned=options.tuned,

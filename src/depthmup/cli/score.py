@@ -1,13 +1,13 @@
 """``depthmup score``: did the forecast hold?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from depthmup.cli.columns import Columns
 from depthmup.cli.output import print_json, show
-from depthmup.cli.sizes import parse_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,8 @@ class Options:
     """Judge a forecast: a certificate against runs that were made at its target later.
 
     Fits the optimum at the target as `depthmup fit` does. The value held if the forecast's interval
-    holds that optimum; the bound held if training with the forecast's value costs no more.
+    holds that optimum; the bound held if training with the forecast's value costs no more. Columns
+    of sizes are called as in the certificate unless --axes names them.
 
         depthmup score runs/first/certificate.json runs/large
         depthmup score certificate.json large.csv --lr lr --loss final_loss --seed seed
@@ -27,17 +28,7 @@ class Options:
     table: Annotated[Path, tyro.conf.Positional]
     """The runs: a CSV, JSON lines or Parquet file, or the --out folder of `depthmup transfer`."""
 
-    axes: tuple[str, ...] = ()
-    """The columns of the sizes: AXIS=COLUMN; by default they are called as in the certificate."""
-
-    lr: str = ""
-    """The column of the tuned hyperparameter."""
-
-    loss: str = ""
-    """The column of the final loss."""
-
-    seed: str = ""
-    """The column of the seed, if runs were repeated."""
+    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
 
     by: tuple[str, ...] = ()
     """Columns whose values make groups."""
@@ -56,10 +47,7 @@ def run(options: Options) -> int:
     result = score(
         options.certificate,
         options.table,
-        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
-        lr=options.lr,
-        loss=options.loss,
-        seed=options.seed,
+        **options.columns.named(),
         by=options.by,
         where=options.where,
     )

@@ -11,7 +11,6 @@ from depthmup.reports.charts import (
     rate_panel,
 )
 from depthmup.reports.comparison import comparison_page
-from depthmup.reports.export import FORMATS, export
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
 from depthmup.reports.figure import Kind as FigureKind
 from depthmup.reports.figure import Name as FigureName
@@ -27,7 +26,7 @@ from depthmup.reports.recorded import (
     example_prediction,
     example_study,
 )
-from depthmup.reports.result import notebook, write_result
+from depthmup.reports.result import FORMATS, export, notebook, write_result
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import SCHEMA, summary

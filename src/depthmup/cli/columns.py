@@ -1,0 +1,30 @@
+"""The columns of a table of runs, for every verb that reads one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.cli.sizes import parse_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of a table of runs."""
+
+    axes: tuple[str, ...] = ()
+    """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
+    rules are known for width, depth, parameters, compute, batch, tokens and steps."""
+
+    lr: str = ""
+    """The column of the tuned hyperparameter."""
+
+    loss: str = ""
+    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
+
+    seed: str = ""
+    """The column of the seed, if runs were repeated."""
+
+    def named(self, **usual: str) -> dict[str, Any]:
+        """The arguments of a function that reads a table; ``usual`` where no column was named."""
+        axes = parse_pairs(self.axes, option="--axes", value="COLUMN", alone=True)
+        given = {"lr": self.lr, "loss": self.loss, "seed": self.seed}
+        return {"axes": axes, **{what: name or usual.get(what, "") for what, name in given.items()}}
