@@ -12,10 +12,7 @@ from depthmup.tracing import pattern_of
 def chosen_scheme(
     named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy
 ) -> tuple[Scheme, tuple[str, ...]]:
-    """The scheme that was named, or else the default for the model, with its rule of the run.
-
-    Notes say why it was chosen and what it does not cover.
-    """
+    """The scheme that was named or the model's default, with its rule of the run, and notes."""
     scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
     if run is not None:
         scheme = with_run(scheme, run)

@@ -20,10 +20,7 @@ from depthmup.tracing import matches, pattern_of
 def declared_law(
     p: Prescription, own_init: OwnInit, fan_in: float, constant: bool
 ) -> OwnLaw | None:
-    """The law that the caller declared for a parameter; None if nothing was said of it.
-
-    ``fan_in`` is the ratio of its matrix; ``constant``: all entries are one value.
-    """
+    """The law declared for a parameter, if any; ``fan_in`` is the ratio of its matrix."""
     law: str | Power | None
     if isinstance(own_init, Mapping):
         law = next((law for key, law in own_init.items() if _means(key, p.name)), None)
@@ -65,7 +62,7 @@ def declared(
             # Numbers that are known say it better, unless they are zero, which is so under any law.
             known = measured.exact and base_measured.exact
             if constant and known and measured.constant and base_measured.constant:
-                law = exact_law(p, measured, base_measured, (), ())
+                law = exact_law(p, measured, base_measured, ((), ()))
             _check_declared(p, law, measured, base_measured)
         result[p.name] = law
     return result
@@ -86,7 +83,7 @@ def _check_declared(p: Prescription, law: OwnLaw, measured: Measured, base: Meas
         )
 
 
-def _check_patterns(own_init: OwnInit | None, names: Sequence[str]) -> None:
+def _check_patterns(own_init: OwnInit, names: Sequence[str]) -> None:
     """Refuse patterns of ``own_init`` that name no parameter."""
     if not isinstance(own_init, Mapping):
         return

@@ -152,10 +152,7 @@ class Nesting:
 def counterparts(
     nest: Nesting, base: Nesting, base_of: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Streams with their counterparts in the base, and branches that share parameters with theirs.
-
-    The most votes of parameters win.
-    """
+    """Streams and branches with their counterparts in the base, by most votes of parameters."""
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
     for name, pairs in nest.users.items():

@@ -124,9 +124,6 @@ def muon_groups(
         refuse_decay_on_a_sphere(plan.optimizer, weight_decay)
     tensors = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
-    beside: dict[str, Any] = {}
-    if betas is not None:
-        beside["betas"] = betas_at(plan, betas)
     return MuonGroups(
         muon=_groups(
             tensors,
@@ -144,7 +141,7 @@ def muon_groups(
             decays=(others, others if vector_weight_decay is None else vector_weight_decay),
             eps=eps,
             independent=independent_decay,
-            options=beside,
+            options={} if betas is None else {"betas": betas_at(plan, betas)},
         ),
     )
 

@@ -16,10 +16,7 @@ from depthmup.tracing import Hook, named_modules, unwrapped
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiply:
-    """One explicit multiplier; the method for the side of its hook is what torch calls.
-
-    Methods of a value, and no closures, so that models can be pickled and copied.
-    """
+    """One explicit multiplier: torch calls its methods, no closures, so that models pickle."""
 
     factor: float
     hook: Hook

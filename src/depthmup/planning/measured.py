@@ -58,10 +58,7 @@ class Sizes:
 
 
 def measure(tensor: Tensor) -> Measured | None:
-    """Measure a parameter; None on the meta device, where there is nothing to measure.
-
-    Sharded tensors are measured as a whole, by all their ranks together.
-    """
+    """The size of a parameter, a sharded one as a whole; None on meta, where there is none."""
     if tensor.is_meta or tensor.numel() == 0:
         return None
     data = tensor.detach()

@@ -28,15 +28,7 @@ _MULTIPLIERS, _EPSILON, _DECAY, _BETAS = "multipliers", "epsilon", "decay", "bet
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Hyperparameters of the base, for formats that take values and not multiples.
-
-    Attributes:
-        lr: the learning rate.
-        weight_decay: the weight decay.
-        eps: epsilon; torch's by default.
-        betas: by default the trainer's own.
-        min_lr: the rate at which a schedule ends, which Megatron has in every group.
-    """
+    """Values at the base, for formats that take no multiples; ``min_lr`` is Megatron's floor."""
 
     lr: float | None = None
     weight_decay: float = 0.0
@@ -47,10 +39,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Parameters with the same factors: their names, and patterns that no other group shares.
-
-    In a pattern, a segment ``*`` stands for a number.
-    """
+    """Parameters of the same factors, by patterns (``*``: a number) that no other group has."""
 
     first: Prescription
     names: tuple[str, ...]
@@ -135,10 +124,7 @@ def _listed(first: Sequence[str], count: int) -> str:
 def groups(
     plan: PlanContent, key: Callable[[Prescription], Hashable], *, vectors: bool = False
 ) -> list[Group]:
-    """The groups of a plan, each with patterns that match no name of another.
-
-    ``vectors``: gains and biases are apart from matrices.
-    """
+    """The groups of a plan; with ``vectors`` gains and biases are apart from matrices."""
     members: dict[Hashable, list[Prescription]] = {}
     for p in plan.prescriptions:
         members.setdefault((key(p), vectors and _is_vector(p)), []).append(p)

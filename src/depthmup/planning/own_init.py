@@ -19,6 +19,9 @@ from depthmup.tracing import pattern_of
 
 OwnInit: TypeAlias = str | Power | Mapping[str, str | Power]
 
+# By how much widths, and depths, of a model's parameters grew.
+Scales: TypeAlias = tuple[Sequence[float], Sequence[float]]
+
 # How far from a law a measurement may lie (at 5 sigma, 1 tensor in 1.7 million is refused by
 # chance), and how much better than the next law it must be: differences of squared scores are twice
 # the logarithm of odds, so 6 is 20 to 1. Laws that few models follow start 9 behind: where one
@@ -46,10 +49,7 @@ class UnrecognizedInit(ValueError):
 
 
 class _Uncertain(UnrecognizedInit):
-    """Several laws fit, likeliest first, with these ratios: too few entries to tell them apart.
-
-    ``scores`` are those of all laws, smaller where they fit better.
-    """
+    """Several laws fit, likeliest first; ``scores`` are those of all laws, small where they fit."""
 
     def __init__(
         self, message: str, laws: Mapping[str, float], scores: Mapping[str, float]
@@ -85,18 +85,20 @@ def recognize(
     the law of the others, if those agree, then others of their kind; vectors and tensors of one
     fixed shape take the likelier law, with a note.
     """
-    widths = sorted({p.ratios.fan_in for p in prescriptions} - {1.0})
-    depths = sorted({p.ratios.depth for p in prescriptions} - {1.0})
+    scales = (
+        sorted({p.ratios.fan_in for p in prescriptions} - {1.0}),
+        sorted({p.ratios.depth for p in prescriptions} - {1.0}),
+    )
     laws: dict[str, OwnLaw] = {}
     doubts: list[tuple[_Part, _Uncertain]] = []
     for part in _parts(prescriptions, model, base):
         try:
-            own = _default(part, model, base, widths, depths)
-            own = own or _law(part.first, part.size, part.base, widths, depths)
+            own = _default(part, model, base, scales)
+            own = own or _law(part.first, part.size, part.base, scales)
         except _Uncertain as problem:
             doubts.append((part, problem))
         except UnrecognizedInit:
-            default = _weak_default(part, model, base, widths, depths)
+            default = _weak_default(part, model, base, scales)
             if default is None:
                 raise
             laws.update({p.name: default for p in part.members})
@@ -111,7 +113,7 @@ def recognize(
             _as_the_others(part.first, prescriptions, laws, fans),
             together.get(index),
         )
-        law = _weak_default(part, model, base, widths, depths)
+        law = _weak_default(part, model, base, scales)
         law = law or next((h for h in habits if h is not None and doubt.allows(h.ratio)), None)
         if law is None:
             fixed = part.first.shape == part.first.base_shape
@@ -149,19 +151,15 @@ def _parts(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> 
     return result
 
 
-def _default(
-    part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
-) -> OwnLaw | None:
+def _default(part: _Part, model: Sizes, base: Sizes, scales: Scales) -> OwnLaw | None:
     """The law of the modules' own reset, if enough numbers agree with it."""
     few = min(part.size.count, part.base.count) < FEW
     if few or (part.size.exact and part.base.exact):
         return None
-    return _weak_default(part, model, base, widths, depths)
+    return _weak_default(part, model, base, scales)
 
 
-def _weak_default(
-    part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
-) -> OwnLaw | None:
+def _weak_default(part: _Part, model: Sizes, base: Sizes, scales: Scales) -> OwnLaw | None:
     if not all(p.name in model.defaults and p.base_name in base.defaults for p in part.members):
         return None
     rms = {model.defaults[p.name].rms for p in part.members}
@@ -169,7 +167,7 @@ def _weak_default(
     constant = part.size.constant is not None and part.size.count > 1
     if constant or len(rms) != 1 or len(base_rms) != 1 or 0 in base_rms:
         return None
-    return _named_law(part.first, rms.pop() / base_rms.pop(), widths, depths)
+    return _named_law(part.first, rms.pop() / base_rms.pop(), scales)
 
 
 def _as_its_matrix(
@@ -275,14 +273,12 @@ def _alike(parts: Sequence[Measured]) -> bool:
     )
 
 
-def candidates(
-    p: Prescription, widths: Sequence[float], depths: Sequence[float]
-) -> dict[str, tuple[float, float]]:
+def candidates(p: Prescription, scales: Scales) -> dict[str, tuple[float, float]]:
     """The laws a parameter's own initialization may follow: name -> (ratio at this size, rarity).
 
     Rarity is a prior, in units of squared standard scores: what most models do has 0.
     """
-    into, out = p.ratios.fan_in, p.ratios.fan_out
+    (widths, depths), into, out = scales, p.ratios.fan_in, p.ratios.fan_out
     root = into**-0.5
     laws: list[tuple[str, float, float]] = [("1", 1.0, 0.0)]
     if p.role.kind is Kind.VECTOR:  # a bias may follow the fan-in of the matrix beside it
@@ -314,8 +310,7 @@ def _law(
     p: Prescription,
     size: Measured,
     base: Measured,
-    widths: Sequence[float],
-    depths: Sequence[float],
+    scales: Scales,
 ) -> OwnLaw:
     """The law of one part: known, equal, or the nearest of those in use."""
     if (size.rms == 0) != (base.rms == 0):
@@ -326,20 +321,19 @@ def _law(
         )
     if size.rms == 0:
         return OwnLaw(law="zero", ratio=1.0)
-    if size.exact and base.exact:
-        return exact_law(p, size, base, widths, depths)
-    if size.constant is not None and base.constant is not None:
-        ratio = size.constant / base.constant
-        if ratio != 1 and max(size.count, base.count) == 1:
-            laws = candidates(p, widths, depths)
-            raise _Uncertain(
-                f"{p.name} is one number, which tells nothing of how it depends on size. "
-                f"{_advice(p)}",
-                {law: value for law, (value, _) in laws.items()},
-                {law: rarity for law, (_, rarity) in laws.items()},
-            )
-        return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
-    laws = candidates(p, widths, depths)
+    known = size.exact and base.exact
+    constant = size.constant is not None and base.constant is not None
+    one_number = constant and max(size.count, base.count) == 1
+    if one_number and not known and size.constant != base.constant:
+        laws = candidates(p, scales)
+        raise _Uncertain(
+            f"{p.name} is one number, which tells nothing of how it depends on size. {_advice(p)}",
+            {law: value for law, (value, _) in laws.items()},
+            {law: rarity for law, (_, rarity) in laws.items()},
+        )
+    if known or constant:
+        return exact_law(p, size, base, scales)
+    laws = candidates(p, scales)
     if p.shape == p.base_shape and len(laws) == 1:
         return OwnLaw(law="1", ratio=1.0)
     return _nearest(p, size, base, laws)
@@ -392,21 +386,18 @@ def exact_law(
     p: Prescription,
     size: Measured,
     base: Measured,
-    widths: Sequence[float],
-    depths: Sequence[float],
+    scales: Scales,
 ) -> OwnLaw:
     """The law of two distributions that are known; any ratio will do, a name is for the reader."""
     ratio = size.rms / base.rms
     if size.constant is not None and base.constant is not None:
         ratio = size.constant / base.constant
         return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
-    return _named_law(p, ratio, widths, depths)
+    return _named_law(p, ratio, scales)
 
 
-def _named_law(
-    p: Prescription, ratio: float, widths: Sequence[float], depths: Sequence[float]
-) -> OwnLaw:
-    laws = candidates(p, widths, depths)
+def _named_law(p: Prescription, ratio: float, scales: Scales) -> OwnLaw:
+    laws = candidates(p, scales)
     fitting = [k for k, (value, _) in laws.items() if math.isclose(value, ratio, rel_tol=1e-6)]
     if fitting:
         return OwnLaw(law=fitting[0], ratio=laws[fitting[0]][0])

@@ -51,11 +51,7 @@ class Site:
 def branch_sites(
     facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
 ) -> tuple[Site, ...]:
-    """One site for every branch.
-
-    Branches that end in the same weights (tied across depth) are one site: the weights carry the
-    multiplier once.
-    """
+    """One site for every branch; one for all that end in the same weights, tied across depth."""
     multipliers = {i: (depth[i], own[i]) for i in depth}
     folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
     distinct: dict[object, Site] = {}
@@ -185,8 +181,5 @@ def growing_sums(comparison: Comparison) -> Iterator[str]:
 
 
 def temperatures(comparison: Comparison) -> tuple[str, ...]:
-    """The parameters that multiply products of activations.
-
-    The product takes the factor; a temperature is one number that must start as the base's does.
-    """
+    """The parameters that multiply products of activations: each must start as the base's."""
     return tuple(sorted({name for product, _ in comparison.products for name in product.gains}))
