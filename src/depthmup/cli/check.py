@@ -84,6 +84,8 @@ class Options:
 def run(options: Options) -> int:
     from json import dumps
 
+    import torch
+
     from depthmup.cli.folders import page_and_data
     from depthmup.cli.terminal import Done
     from depthmup.diagnostics import as_is, check, planned
@@ -99,7 +101,7 @@ def run(options: Options) -> int:
             f"Expected --along to name an argument of your factory that is no option of check; got "
             f"{taken[0]}. Give the argument another name."
         )
-    _limit_threads()
+    torch.set_num_threads(1)  # networks this small lose by more
     model = load(options)
     files = None if options.out is None else page_and_data(options.out, "check")
     result = check(
@@ -136,9 +138,3 @@ def load(options: Options) -> Any:
     from depthmup.model import Model
 
     return Model.load(options.model, batch=options.batch, loss=options.loss)
-
-
-def _limit_threads() -> None:
-    import torch
-
-    torch.set_num_threads(1)  # networks this small lose by more

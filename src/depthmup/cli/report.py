@@ -14,7 +14,6 @@ from depthmup.cli.output import print_json, show
 if TYPE_CHECKING:
     from depthmup.report import Report
     from depthmup.reports import FigureKind
-    from depthmup.sweep import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ def run(options: Options) -> int:
         return _compared(options)
     given = options.folders[0]
     with snapshot(given / MAIN_STORE) as store:
-        if is_of_claims(store):
+        if any("claims" in session for session in store.sessions()[-1:]):  # of the paper
             paper = reproduction("command")
             paper.deliver_evidence(
                 paper.load_evidence(store),
@@ -95,11 +94,6 @@ def _compared(options: Options) -> int:
     write_text(options.out, page)
     print(f"The page: {options.out.resolve()}")
     return 0
-
-
-def is_of_claims(store: "Store") -> bool:
-    """Whether the last session on a store reproduced claims of the paper."""
-    return any("claims" in session for session in store.sessions()[-1:])
 
 
 def deliver(

@@ -413,14 +413,15 @@ def _design(
     from depthmup.sweep import Design
 
     named = parse_size(options.base, option="--base")
-    steps = _given(options.steps, (preset or {}).get("steps", 300 if preset else 200))
+    at = preset or {}
+    usual = at.get("steps", 300 if preset else 200)
+    steps = usual if options.steps is None else options.steps
     if base is None and not named:
         raise ValueError(
             "Expected --base, the size whose learning rate is known or cheap to tune, such as "
             "--base width=64 depth=4."
         )
     sizes = {**(base or {}), **named}
-    at = preset or {}
     schemes = options.schemes or (SCHEMES if preset is not None else None)
     return Design(
         base=sizes,
@@ -529,10 +530,6 @@ def _arms(options: Options, preset: dict[str, Any] | None) -> dict[str, tuple[in
             raise ValueError(f"Expected --{axis}s or --along {axis}=..., not both.")
         arms[axis] = values
     return arms or ({} if preset is None else {"depth": preset["depths"]})
-
-
-def _given(value: int | None, usual: int) -> int:
-    return usual if value is None else value
 
 
 def _settings(options: Options) -> dict[str, Any]:

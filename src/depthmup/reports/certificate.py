@@ -6,11 +6,11 @@ from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
-from depthmup.records.finding import Estimate, change, in_percent
+from depthmup.records.finding import change, in_percent
 from depthmup.records.text import aligned
 from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
-from depthmup.reports.sentences import number, rate, rate_interval
+from depthmup.reports.sentences import UNKNOWN, number, rate, rate_interval
 from depthmup.reports.theme import PAGE
 
 _MOVES = {
@@ -212,7 +212,9 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
             "size": [f"{o.size[axis]:g}" for axis in certificate.base],
-            "rate": _rate_of(o.log2_lr, certificate.rate_unit),
+            "rate": (
+                rate(certificate.rate_unit * 2.0**o.log2_lr.value) if o.log2_lr.known else UNKNOWN
+            ),
             "interval": rate_interval(o.log2_lr, certificate.rate_unit),
             "curvature": number(o.curvature.value, 3),
             "loss": number(o.loss.value, 3),
@@ -220,10 +222,6 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
         }
         for o in certificate.optima
     ]
-
-
-def _rate_of(log2: Estimate, unit: float) -> str:
-    return rate(unit * 2.0**log2.value) if log2.known else number(math.nan)
 
 
 def _measured_on(certificate: Certificate) -> str:

@@ -279,10 +279,7 @@ def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
     ends = [row[low], row[high]]
     if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
         return {"band_low": None, "band_high": None}
-    return {
-        "band_low": axis.clamp(ends[0]),
-        "band_high": axis.clamp(ends[1]),
-    }
+    return {"band_low": axis.clamp(ends[0]), "band_high": axis.clamp(ends[1])}
 
 
 def known(value: object) -> bool:

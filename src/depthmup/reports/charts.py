@@ -217,8 +217,7 @@ def _plain(row: Row, study: Study) -> Row:
 
 
 def _power(log2: float) -> float:
-    if math.isnan(log2):
-        return math.nan
+    """``2**log2``, infinite where that overflows."""
     return math.inf if log2 > 1000 else 2.0**log2
 
 

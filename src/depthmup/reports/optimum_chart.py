@@ -91,7 +91,7 @@ def _movement_chart(
         shapes={PREDICTED: "circle", MEASURED: "diamond"},
         description=f"The best learning rate against {axis}, as a multiple of the base's",
         title=title,
-        subtitle=_legend(predicted, measured),
+        subtitle=[each.label for each in (predicted, measured) if each is not None],
         height=300,
     )
 
@@ -146,7 +146,3 @@ def _rows(movement: Movement, kind: str) -> list[dict[str, Any]]:
         for size, at in zip(movement.sizes, movement.octaves, strict=True)
         if math.isfinite(at.value)
     ]
-
-
-def _legend(predicted: Movement, measured: Movement | None) -> list[str]:
-    return [predicted.label, *([] if measured is None else [measured.label])]

@@ -32,9 +32,9 @@ def rounds(study: Study) -> list[Section]:
     story = study.search
     assert story is not None
     sections = []
-    for scheme, ended in _ended(study, story).items():
+    for scheme in dict.fromkeys(t.scheme for t in transfers(study)):
         rows = [_row(study, r, story) for r in story.rounds if r.scheme == scheme]
-        title = title_of(study, scheme)
+        title, ended = title_of(study, scheme), story.ended.get(scheme, "")
         table = Table(
             rows=rows,
             name=f"Rounds of {title}",
@@ -47,10 +47,6 @@ def rounds(study: Study) -> list[Section]:
             )
         )
     return sections
-
-
-def _ended(study: Study, story: SearchStory) -> dict[str, str]:
-    return {t.scheme: story.ended.get(t.scheme, "") for t in transfers(study)}
 
 
 def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:

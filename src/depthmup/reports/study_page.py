@@ -127,29 +127,19 @@ def verdict_cards(study: Study) -> list[Card]:
 
 
 def _card(study: Study, transfer: Transfer) -> Card:
-    regret = regret_sentence(study, transfer)
+    text = (base_sentence(study, transfer), transfer.why + bend_sentence(transfer.bend))
+    notes = (
+        f"It answers: {transfer.question}." if transfer.question else "",
+        regret_sentence(study, transfer),
+        rejected_sentence(study, transfer.scheme),
+    )
     return Card(
         title=transfer.title,
         verdict=transfer.verdict.value,
         symbol=_symbol(transfer),
         aside=f"α = {transfer.alpha}, γ = {transfer.gamma}" if transfer.alpha else "",
-        text=[
-            sentence
-            for sentence in (
-                base_sentence(study, transfer),
-                transfer.why + bend_sentence(transfer.bend),
-            )
-            if sentence
-        ],
-        notes=[
-            note
-            for note in (
-                f"It answers: {transfer.question}." if transfer.question else "",
-                regret,
-                rejected_sentence(study, transfer.scheme),
-            )
-            if note
-        ],
+        text=[sentence for sentence in text if sentence],
+        notes=[note for note in notes if note],
     )
 
 

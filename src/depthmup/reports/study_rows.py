@@ -36,7 +36,7 @@ def point_rows(study: Study) -> list[Row]:
     return [
         {
             **_place(index, window, curve.scheme, titles[curve.scheme]),
-            **_size(curve),
+            **curve.size,
             study.tuned.column: point.log2_lr,
             "loss": point.loss.value,
             "low": point.loss.low,
@@ -55,7 +55,7 @@ def optimum_rows(study: Study) -> list[Row]:
     return [
         {
             **_place(index, window, transfer.scheme, transfer.title),
-            **_size(optimum),
+            **optimum.size,
             study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
@@ -139,11 +139,6 @@ def base_size(study: Study) -> float:
     if isinstance(named, int) and named in measured:
         return named
     return measured[0] if measured else 1
-
-
-def _size(measured: Curve | Optimum) -> Row:
-    """A column for every axis."""
-    return dict(measured.size)
 
 
 def _titles(study: Study) -> dict[str, str]:
