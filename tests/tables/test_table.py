@@ -335,6 +335,31 @@ def test_a_target_beyond_reach_is_refused_with_reasons():
     assert "more than 16 times" in report.summary()
 
 
+def test_a_flat_valley_is_kept_and_counts_little():
+    """One seed: steep kinks beside it show no scatter of runs, only what a parabola misses."""
+    runs = pd.DataFrame(
+        [(b, 2.0**k) for b in 2.0 ** np.arange(4, 10) for k in np.arange(-8, 3, 0.5)],
+        columns=["batch", "lr"],
+    )
+    away = np.log2(runs.lr) + 6 - np.log2(runs.batch) / 2
+    runs["loss"] = np.exp(np.where(runs.batch > 32, 0.15 * abs(away), 0.004 * away**2))
+    [certificate] = fitted(runs, ["batch"], target={"batch": 1024}).certificates
+    assert [o.size["batch"] for o in certificate.optima] == [16, 32, 64, 128, 256, 512]
+    assert certificate.issued
+    assert certificate.predicted.low <= -1 <= certificate.predicted.high
+
+
+def test_two_values_of_an_axis_suffice_where_the_target_stays_among_them():
+    sizes = [(d, w) for d in (1, 2, 4, 8, 16) for w in (64, 128)]
+    runs = table(exponents={"depth": -0.5, "width": 0.2}, sizes=sizes)
+    for width, issued in ((128, True), (96, True), (256, False)):
+        [certificate] = fitted(
+            runs, ["depth", "width"], target={"depth": 32, "width": width}
+        ).certificates
+        assert certificate.issued is issued
+    assert "5 in depth, 2 in width" in certificate.refusals[0].reason
+
+
 def test_the_table_that_ships(tmp_path):
     report = depthmup.fit(
         example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", seed="seed", by="scheme"

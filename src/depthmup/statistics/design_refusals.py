@@ -27,7 +27,7 @@ def refuse_design(
     """Too few sizes, or a target too far away or beside the sizes measured."""
     varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
     refusals = [
-        *_too_few(sizes, varied, laws),
+        *_too_few(sizes, varied, target, laws),
         *_too_far(sizes, base, target),
         *_no_corner(sizes, base, target),
     ]
@@ -60,9 +60,16 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
             )
 
 
-def _too_few(sizes: Sequence[Size], varied: Sequence[str], laws: Laws | None) -> Iterator[Refusal]:
-    counts = {axis: len({size[axis] for size in sizes}) for axis in varied}
-    enough = len(sizes) >= 3 and all(n >= 3 for n in counts.values())
+def _too_few(
+    sizes: Sequence[Size], varied: Sequence[str], target: Size, laws: Laws | None
+) -> Iterator[Refusal]:
+    def values(axis: str) -> set[float]:
+        return {size[axis] for size in sizes}
+
+    # Along an axis whose measured range holds the target no law is continued.
+    grown = [a for a in varied if not min(values(a)) <= target[a] <= max(values(a))]
+    counts = {axis: len(values(axis)) for axis in grown or varied}
+    enough = len(sizes) >= 3 and (not grown or min(counts.values()) >= 3)
     if enough and (laws is None or laws.optimum.freedom >= 1):
         return
     numbers = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"

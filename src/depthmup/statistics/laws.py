@@ -47,11 +47,15 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
         )
 
     nothing = np.zeros(len(sizes))
-    misfit = np.hypot(fitted.misfit, fitted.scatter) if alone else fitted.misfit
     level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing
     with np.errstate(invalid="ignore", divide="ignore"):
+        relative = fitted.curvature_scatter / fitted.curvature if alone else nothing
+        # A centre is a slope over a curvature c. The first order leaves out the scatter of 1 / c,
+        # whose square is 1 + 3 relative^2 times 1 / c^2: much where a valley is flat or lopsided.
+        scatter = fitted.scatter * np.sqrt(1 + 3 * relative**2) if alone else nothing
+        misfit = np.hypot(fitted.misfit, scatter)
         # Of log2 c the standard error is that of c over c ln 2.
-        blurred = fitted.curvature_scatter / (fitted.curvature * math.log(2)) if alone else nothing
+        blurred = relative / math.log(2)
         bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
     return Laws(
         optimum=law(fitted.centre, fitted.centre_without, misfit, 0),

@@ -60,7 +60,7 @@ def chosen(runs: Runs) -> Index:
     """The sizes that a prediction rests on."""
     fitted = runs.optima
     good = np.flatnonzero(runs.inside & ~fitted.wall & (fitted.curvature > 0))
-    # What a size with too much scatter says of its curvature would spoil the others' law.
+    # A curvature that the seeds' scatter hides would spoil the others' law.
     while len(good) > FEWEST and (bad := noisy_sizes(optima(runs.fitted[good]))):
         if len(good) - len(bad) < FEWEST:
             break
