@@ -23,10 +23,7 @@ _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", bool: ""}
 
 
 def help_of(verb: str, options: type, *, only: Set[str] = frozenset(), more: str = "") -> str:
-    """The help, as wide as the terminal; of some options ``only``, where any are named.
-
-    ``more`` is the command that shows all.
-    """
+    """The help, as wide as the terminal: options ``only``, if any are named; ``more`` shows all."""
     columns = min(shutil.get_terminal_size().columns, _WIDEST)
     listed = list(entries(options))
     positional = [names for _, names, _ in listed if not names.startswith("-")]

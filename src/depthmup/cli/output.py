@@ -61,10 +61,8 @@ codecs.register_error("depthmup.plainly", plainly)
 
 
 def show_everywhere() -> None:
-    """Let both streams show any text: what their encoding lacks is written in ASCII.
-
-    A path may hold bytes that no encoding has: they are shown as escapes.
-    """
+    """Let both streams show any text: what their encoding lacks is written in ASCII."""
+    # A path may hold bytes that no encoding has: they are shown as escapes.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="depthmup.plainly")

@@ -55,12 +55,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slope:
-    """How a quantity changes per doubling of one axis, on average from base to target.
-
-    Attributes:
-        axis: along which sizes double.
-        estimate: the change per doubling, with its interval.
-    """
+    """How a quantity changes per doubling of one axis, on average from base to target."""
 
     axis: str
     estimate: Estimate
@@ -71,10 +66,6 @@ class BandPoint:
     """A point of a curve with its band.
 
     ``at`` is the fraction of the way from base to target, or a log2 learning rate.
-
-    Attributes:
-        value: of the curve there.
-        low, high: of its band.
     """
 
     at: float
@@ -120,13 +111,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prescribed:
-    """The value that a published rule prescribes at the target, from the best one at the base.
-
-    Attributes:
-        rule: its name.
-        rate: that it prescribes.
-        source: of the rule.
-    """
+    """The value that a published rule prescribes at the target, from the best one at the base."""
 
     rule: str
     rate: float

@@ -7,12 +7,7 @@ from typing import Any
 
 
 def canonical(description: Mapping[str, Any]) -> str:
-    """The one JSON text of a description: the same for equal ones on every machine.
-
-    Example:
-        >>> canonical({"steps": 2, "seed": 0})
-        '{"seed":0,"steps":2}'
-    """
+    """The one JSON text of a description: the same for equal ones on every machine."""
     return _CANONICAL.encode(description)
 
 

@@ -8,13 +8,7 @@ from depthmup.records.finding import UNKNOWN, Estimate
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """A learning rate at one size, and the seeds that it was trained with in one round.
-
-    Attributes:
-        size: by axis.
-        log2_lr: of the value at the base.
-        seeds: that were trained.
-    """
+    """A learning rate at one size, and the seeds that it was trained with in one round."""
 
     size: Mapping[str, int]
     log2_lr: float
@@ -26,12 +20,6 @@ class SearchRound:
     """One round of one scheme: its runs, the reason for them, and the drifts known afterwards.
 
     ``work`` is what the runs took, in parameters times steps; ``drifts`` are by axis.
-
-    Attributes:
-        number: from 1.
-        scheme: that the runs are for.
-        why: in a sentence.
-        asked: what was trained.
     """
 
     number: int
@@ -50,12 +38,8 @@ class SearchRound:
 class SearchStory:
     """All rounds, why each scheme's search ended, and what a grid would have taken.
 
-    Attributes:
-        rounds: in the order in which they were trained.
-        ended: the reason by scheme.
-        runs, work: of the search, runs that schemes share counted once.
-        grid_runs, grid_work: of the grid of ``grid_rates`` learning rates and ``grid_seeds`` seeds
-            at every size.
+    Runs that schemes share count once. The grid has ``grid_rates`` rates and ``grid_seeds``
+    seeds at every size.
     """
 
     rounds: tuple[SearchRound, ...]

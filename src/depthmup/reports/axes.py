@@ -21,8 +21,6 @@ class Axis:
     """An axis: what may be drawn lies in [low, high], labelled at ``ticks``.
 
     ``log`` axes need positive values; a quantity that can be negative gets a linear one.
-
-    ``names`` stand in place of numbers, in the order of their rows.
     """
 
     title: str = ""
@@ -36,7 +34,7 @@ class Axis:
     top: float | None = None  # the end of the scale beyond ``high``
     bottom: float | None = None
     room: bool = False  # for labels beside the ends of lines
-    names: bool = False
+    names: bool = False  # in place of numbers, in the order of their rows
 
     def at(self, fraction: float) -> float:
         """The value at a fraction of the axis' length."""

@@ -207,10 +207,7 @@ def _along(certificate: Certificate, at: float) -> float:
 
 
 def _moved(certificate: Certificate, optimum: Optimum, position: float) -> float:
-    """The shift of an optimum along the law to its position on the way to the target.
-
-    Nothing where one axis varies.
-    """
+    """The shift of an optimum along the law to its position; nothing where one axis varies."""
     (varied, unit), base, target = _varied(certificate), certificate.base, certificate.target
     if len(varied) == 1 or not certificate.law:
         return 0.0

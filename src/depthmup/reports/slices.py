@@ -11,10 +11,7 @@ MOST = 12
 
 
 def drawn(study: Study) -> Study:
-    """The study with a variant for every slice, and axes that are names of fields.
-
-    A study of a sweep has one slice for each scheme, and stays as it is.
-    """
+    """The study with a variant for every slice, and axes that are names of fields."""
     return by_slice(_named(study))
 
 

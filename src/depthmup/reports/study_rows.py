@@ -28,10 +28,7 @@ def interval_columns(name: str, estimate: Estimate) -> Row:
 
 
 def point_rows(study: Study) -> list[Row]:
-    """Loss at each value of what is tuned: one row per window, scheme, size and value.
-
-    The column is ``log2_lr``, or ``log2_weight_decay`` and so on.
-    """
+    """Loss at each value of what is tuned: one row per window, scheme, size and value."""
     titles = _titles(study)
     return [
         {

@@ -54,10 +54,7 @@ def clean(
     keep: frozenset[Defect],
     fewest: int,
 ) -> Cleaned:
-    """One group's runs, and what was wrong with its rows.
-
-    ``keep`` are defects that stay; ``fewest`` is how many sizes must have an optimum.
-    """
+    """One group's runs, and what was wrong with its rows; ``fewest`` sizes must have an optimum."""
     words = tuned.name
     rows = Rows(table=table, columns=columns, name=name, keep=keep)
     defects.numbers(rows, words)

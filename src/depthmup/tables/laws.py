@@ -69,10 +69,7 @@ def _regression(fitted: Optima, columns: list[Array]) -> Regression:
 
 
 def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> JointLaw | None:
-    """One law of all runs at once, for sizes with too few rates for optima of their own.
-
-    That of a random design is known from its runs.
-    """
+    """One law of all runs at once, for sizes with too few rates for optima of their own."""
     x, y = runs.optima.curves.log2_lrs, runs.optima.log_losses
     size, rate = np.nonzero(np.isfinite(y))
     varied = runs.varied(size)

@@ -44,20 +44,12 @@ class Excluded:
 
 @dataclass
 class Rows:
-    """The rows that are left of one group.
-
-    Attributes:
-        table: their cells.
-        columns: what stands for what.
-        name: of the group, for messages.
-        keep: defects whose rows are kept on request.
-        excluded, findings: what was said so far.
-    """
+    """The rows that are left of one group, and what was said of the others so far."""
 
     table: Table
     columns: Columns
-    name: str
-    keep: frozenset[Defect]
+    name: str  # of the group, for messages
+    keep: frozenset[Defect]  # defects whose rows stay on request
     excluded: list[Excluded] = field(default_factory=list)
     findings: list[Note] = field(default_factory=list)
 
