@@ -360,6 +360,21 @@ def test_two_values_of_an_axis_suffice_where_the_target_stays_among_them():
     assert "5 in depth, 2 in width" in certificate.refusals[0].reason
 
 
+@pytest.mark.parametrize(("octaves", "issued"), [(0.0, True), (3.0, False)])
+def test_a_bound_at_the_nearest_size_may_contradict_the_law(octaves, issued):
+    """The grid of depth 16 ends below its best rate, which the law puts at 2^-8."""
+    last = DEPTH.depth == 16
+    edge = DEPTH[last & (DEPTH.lr < 2.0**-8.2)].assign(lr=lambda runs: runs.lr * 2.0**octaves)
+    runs = pd.concat([DEPTH[~last], edge])
+    [certificate] = fitted(runs, ["depth"], target={"depth": 32}).certificates
+    assert certificate.issued is issued
+    if not issued:
+        [refusal] = certificate.refusals
+        assert refusal.lack == "the nearest size contradicts the law"
+        assert "At depth 16, " in refusal.reason
+        assert "is above 0.0156. The law" in refusal.reason
+
+
 def test_the_table_that_ships(tmp_path):
     report = depthmup.fit(
         example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", seed="seed", by="scheme"

@@ -36,6 +36,7 @@ class Lack(StrEnum):
     WORSE = "larger sizes train worse"
     FAR = "target too far"
     UNCERTAIN = "prediction too uncertain"
+    CONTRADICTED = "the nearest size contradicts the law"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

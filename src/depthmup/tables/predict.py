@@ -1,19 +1,21 @@
 """The best value at a target in all axes, with its interval, or a refusal with its reasons."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from depthmup.records import Certificate
-from depthmup.records.certificate import Prescribed
+from depthmup.records import Certificate, Fate, Place
+from depthmup.records.certificate import Lack, Prescribed, Refusal, size_text
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, noisy_sizes, optima
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import Runs
+from depthmup.tables.score import scored
 
 MOST_SIZES = 48
 """Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
@@ -34,26 +36,59 @@ def predict(
     """A certificate of the best value at a target; a refused one says why.
 
     Sizes whose optimum is at an edge, or beside a divergence, are left out, as their curves know no
-    optimum; None where no size is left. ``about`` are further fields, such as its title.
+    optimum; None where no size is left. The one nearest to the target must not contradict the
+    others' law. ``about`` are further fields, such as its title.
     """
     sizes = chosen(runs)
     if not len(sizes):
         return None
-    certificate = calibrate(
-        sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
-        curves=runs.fitted[sizes],
-        target=dict(target),
-        chance=runs.chance,
-        one_seed=True,
-        tolerance=tolerance,
-        about=dict(about),
-    )
+
+    def forecast(size: Mapping[str, float], *refusals: Refusal) -> Certificate:
+        return calibrate(
+            sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
+            curves=runs.fitted[sizes],
+            target={axis: float(n) for axis, n in size.items()},
+            chance=runs.chance,
+            one_seed=True,
+            refusals=refusals,
+            tolerance=tolerance,
+            about=dict(about),
+        )
+
+    certificate = forecast(target)
+    nearest = min(range(len(runs.sizes)), key=lambda s: _doublings(runs.sizes[s], target))
+    if certificate.issued and nearest not in sizes and not runs.optima.failed[nearest]:
+        there = forecast(runs.sizes[nearest])
+        if there.issued and (contradiction := _contradiction(there, runs)):
+            certificate = forecast(target, contradiction)
     start = next(o for o in certificate.optima if dict(o.size) == dict(certificate.base))
     if not start.log2_lr.known or not certificate.tuned.is_learning_rate:
         return certificate
     there_too = prescribed(certificate.base, target, start.log2_lr.value, scheme)
     rules = (Prescribed(rule=r.name, rate=rate, source=r.source) for r, rate in there_too)
     return replace(certificate, rules=tuple(rules))
+
+
+def _doublings(size: Mapping[str, float], target: Mapping[str, float]) -> float:
+    return sum(abs(math.log2(size[axis] / target[axis])) for axis in target)
+
+
+def _contradiction(there: Certificate, runs: Runs) -> Refusal | None:
+    """What the others' law forecasts at a measured size, missed by that size's own runs."""
+    score = scored(there, [runs])
+    if score.value is not Fate.MISSED:
+        return None
+    best, name, law = score.measured, there.tuned.name, there.value
+    bound = {Place.LOW_EDGE: f"below {best.high:.3g}", Place.HIGH_EDGE: f"above {best.low:.3g}"}
+    return Refusal(
+        lack=Lack.CONTRADICTED,
+        reason=(
+            f"At {size_text(there.target)}, the measured size nearest to the target, the best "
+            f"{name} is {bound.get(score.best.place, f'{best.value:.3g}')}. The law of the other "
+            f"sizes has {law.low:.3g} to {law.high:.3g} there."
+        ),
+        advice=f"Extend the grid of {there.tuned.plural} there, so that its best one lies inside.",
+    )
 
 
 def chosen(runs: Runs) -> Index:
