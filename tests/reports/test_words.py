@@ -5,7 +5,7 @@ import math
 import pytest
 
 from depthmup.records import Estimate
-from depthmup.records.search import Asked, SearchStory
+from depthmup.records.search import SearchStory
 from depthmup.reports.axes import round_values
 from depthmup.reports.certificate import percent
 from depthmup.reports.chart import tip_title
@@ -17,7 +17,7 @@ from depthmup.reports.theme import ramp
 STORY = SearchStory(
     rounds=(), ended={}, runs=60, work=2.0, grid_rates=8, grid_seeds=3, grid_runs=96, grid_work=9.0
 )
-ASKED = [Asked(size={"depth": 8}, log2_lr=k, seeds=(0, 1)) for k in (-7.0, -6.0)]
+ASKED = [({"depth": 8}, k, (0, 1)) for k in (-7.0, -6.0)]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,8 @@ from dataclasses import dataclass
 
 from depthmup.records.finding import UNKNOWN, Estimate
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A learning rate at one size, and the seeds that it was trained with in one round."""
-
-    size: Mapping[str, int]
-    log2_lr: float
-    seeds: tuple[int, ...]
+Asked = tuple[Mapping[str, int], float, tuple[int, ...]]
+"""A size, the log2 of a value at the base, and the seeds that were trained with it in one round."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -64,15 +64,16 @@ def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
 def _runs(asked: Sequence[Asked]) -> str:
     """The runs of a round: rates by size, in the order in which they were asked for."""
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    varied = {a for one in asked for a in one.size if len({o.size[a] for o in asked}) > 1}
-    for one in asked:
-        axes = [a for a in one.size if a in varied] or list(one.size)[-1:]
-        size = ", ".join(f"{a} {one.size[a]}" for a in axes)
-        groups.setdefault((size, one.seeds), []).append(rate(2.0**one.log2_lr))
+    sizes = [size for size, _, _ in asked]
+    varied = {a for size in sizes for a in size if len({other[a] for other in sizes}) > 1}
+    for size, log2_lr, seeds in asked:
+        axes = [a for a in size if a in varied] or list(size)[-1:]
+        words = ", ".join(f"{a} {size[a]}" for a in axes)
+        groups.setdefault((words, seeds), []).append(rate(2.0**log2_lr))
     return "; ".join(
-        f"{size}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
+        f"{words}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
         f"({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
-        for (size, seeds), rates in groups.items()
+        for (words, seeds), rates in groups.items()
     )
 
 

@@ -74,8 +74,8 @@ def _search(story: SearchStory, column: str) -> dict[str, Any]:
                 "scheme": one.scheme,
                 "why": one.why,
                 "runs": [
-                    {"size": dict(asked.size), column: asked.log2_lr, "seeds": list(asked.seeds)}
-                    for asked in one.asked
+                    {"size": dict(size), column: log2_lr, "seeds": list(seeds)}
+                    for size, log2_lr, seeds in one.asked
                 ],
                 "drift": {
                     axis: _estimate(drift, f"octaves per doubling of {axis}")

@@ -290,7 +290,7 @@ def _listed(search: Search, step: Round) -> tuple[Asked, ...]:
     for ask in step.asks:
         points.setdefault((ask.size, ask.log2_lr), []).append(ask.seed)
     return tuple(
-        Asked(size=dict(search.sizes[size]), log2_lr=log2_lr, seeds=tuple(seeds))
+        (dict(search.sizes[size]), log2_lr, tuple(seeds))
         for (size, log2_lr), seeds in points.items()
     )
 
