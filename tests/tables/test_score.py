@@ -12,6 +12,7 @@ import depthmup
 from depthmup.cli import main
 from depthmup.records import Certificate, Estimate
 from depthmup.records.score import Fate
+from depthmup.reports import certificate_text
 from depthmup.reports.result import _sealed
 
 COLUMNS = {"lr": "lr", "loss": "loss", "seed": "seed"}
@@ -50,6 +51,22 @@ def test_forecasts_hold_as_often_as_they_say():
     best = np.array([each.best.log2_lr.value for each in scores])
     # By how the runs were made: -4 - 0.5 * 4.
     assert abs(best.mean() + 6) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("depth", "beyond", "words"),
+    [
+        (128, 2.0, "the target is 2 doublings of depth beyond"),
+        (64, 1.0, "the target is 1 doubling of depth beyond"),
+        (24, 0.0, "measured up to depth 32."),
+    ],
+)
+def test_a_forecast_tells_how_far_it_reaches(depth, beyond, words):
+    report = depthmup.fit(runs((4, 8, 16, 32)), axes=["depth"], **COLUMNS, target={"depth": depth})
+    [certificate] = report.certificates
+    assert json.loads(certificate.to_json())["doublings_beyond"] == {"depth": beyond}
+    assert Certificate.from_json(certificate.to_json()).doublings_beyond == {"depth": beyond}
+    assert words in " ".join(certificate_text(certificate).split())
 
 
 @pytest.mark.parametrize("octaves", [-2.0, 2.0])

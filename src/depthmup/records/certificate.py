@@ -230,10 +230,21 @@ class Certificate:
         """The value of what is tuned to train the target with, in units of the base."""
         return self.predicted.exp2(self.rate_unit)
 
+    @property
+    def doublings_beyond(self) -> dict[str, float]:
+        """From the largest size measured to the target, along each axis; 0 if it is no larger."""
+        sizes = {a: [o.size[a] for o in self.optima if a in o.size] for a in self.target}
+        return {
+            axis: max(math.log2(self.target[axis] / max(values)), 0.0)
+            for axis, values in sizes.items()
+            if values
+        }
+
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
         # A NaN that encode missed raises here and does not become invalid JSON.
-        return json.dumps(encode(self), indent=2, allow_nan=False)
+        raw = {**encode(self), "doublings_beyond": self.doublings_beyond}
+        return json.dumps(raw, indent=2, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Certificate":

@@ -88,7 +88,12 @@ def _up_to(certificate: Certificate) -> str:
     largest = ", ".join(
         f"{s.axis} {max(o.size[s.axis] for o in certificate.optima):g}" for s in certificate.slopes
     )
-    return f", measured up to {largest}"
+    beyond = " and ".join(
+        f"{n:.2g} doubling{'' if n == 1 else 's'} of {axis}"
+        for axis, n in certificate.doublings_beyond.items()
+        if n > 0
+    )
+    return f", measured up to {largest}" + (f"; the target is {beyond} beyond" if beyond else "")
 
 
 def certificate_text(certificate: Certificate) -> str:
