@@ -130,7 +130,7 @@ def look(*, trial: str, norm: str, first: int, looked_at: int) -> dict[str, floa
         model, plan = planned(run, own)
     generator = stream(run.seed, "batches")
     batches = list(islice(iter(lambda: resolved(own).batch(generator), None), first))
-    (optimizer,), rate, _ = prepared(run, model.train(), plan)
+    (optimizer,), factors, _ = prepared(run, model.train(), plan)
     groups = {p: group for group in optimizer.param_groups for p in group["params"]}
     squares = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for inputs, targets in batches:
@@ -151,7 +151,7 @@ def look(*, trial: str, norm: str, first: int, looked_at: int) -> dict[str, floa
     base_rates = [group["lr"] for group in optimizer.param_groups]
     for step, (inputs, targets) in enumerate(batches):
         for group, of_group in zip(optimizer.param_groups, base_rates, strict=True):
-            group["lr"] = of_group * rate((step + 0.5) / run.steps)
+            group["lr"] = of_group * factors[step]
         optimizer.zero_grad()
         cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
         optimizer.step()
