@@ -142,8 +142,6 @@ def transfer(
     begun = path is not None and path.exists()
     if not begun:
         runner.check(asked)  # before anything is written
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
     about = {
         "sweep": sweep.to_dict(),
         "tolerance": tolerance,
@@ -153,8 +151,8 @@ def transfer(
         **({"command": list(command)} if command else {}),
     }
     with (
-        Store(path or ":memory:") as store,
-        staying(runner.executor) as workers,
+        staying(runner.executor) as workers,  # a cluster that does not answer leaves no store
+        _store_in(folder, path) as store,
         told(progress) as tell_all,
     ):
 
@@ -188,6 +186,12 @@ def transfer(
     if folder is not None:
         report.save(folder)
     return report
+
+
+def _store_in(folder: Path | None, path: Path | None) -> Store:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    return Store(path or ":memory:")
 
 
 def _shared(

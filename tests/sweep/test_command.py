@@ -1,6 +1,7 @@
 """Sweeps of a person's own command: refused, interrupted, resumed, shared, reported."""
 
 import json
+import math
 import os
 import random
 import re
@@ -16,7 +17,9 @@ import pytest
 import depthmup
 from depthmup import Design, Execution, Model
 from depthmup.cli.main import main
+from depthmup.model.command import parsed
 from depthmup.sweep import MAIN_STORE, Store, WorkerError
+from depthmup.sweep.resolution import resolved_sweep
 
 SCRIPT = """
 import json, math, os, sys, time
@@ -72,6 +75,21 @@ def test_the_script_as_it_is_gets_a_verdict_and_its_files_are_kept(tmp_path, scr
     assert all(log.with_suffix("").joinpath("log.jsonl").is_file() for log in logs)
     depthmup.transfer(model, Design(**GRID), out=out, on=workers)
     assert len(started(out)) == 30
+
+
+def test_a_rate_reaches_the_command_as_it_was_written():
+    """Rates are kept as log2 to nine decimals; 0.004 would come as 0.003999999999063."""
+    words = "train --lr {lr} --depth {depth} --seed {seed}"
+    model = Model(command=words, loss="re:(.*)")
+    lrs = (0.004, 0.01, 2.0**-6.5)
+    design = Design(base={"depth": 4}, depth=(4, 8), lrs=lrs, seeds=1, steps=2)
+    sweep, _ = resolved_sweep(model, design, None)
+    command = parsed(words, "re:(.*)")
+    given = {command.filled(trial, Path())[2] for trial in sweep.runs}
+    assert given >= {"0.004", "0.01"}
+    assert sorted(round(math.log2(float(word)), 9) for word in given) == [
+        round(math.log2(lr), 9) for lr in lrs
+    ]
 
 
 def test_the_command_line_finds_the_optimum_that_moves_and_certifies_nothing(tmp_path, script):

@@ -20,6 +20,7 @@ from clusters import Cluster, kill, processes, until
 from misbehaviour import Several, lines, task
 from sweeps import measure, residual
 
+import depthmup
 from depthmup.model import Model, find_function, resolved
 from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import InProcess, Ray, Store, WorkerError, run
@@ -109,6 +110,14 @@ def test_an_address_that_does_not_answer(unconnected, log, server):
     # Limits of 5 s and 12 s, and a process to start, which takes long on a machine with other work;
     # Ray's own limit is 120 s, tried several times.
     assert time.monotonic() - start < 240
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_folder(unconnected, tmp_path):
+    design = depthmup.Design(base={"width": 8, "depth": 2}, depth=(2, 4), steps=2, seeds=1)
+    on = depthmup.Execution(executor="ray", address="127.0.0.1:1")
+    with pytest.raises(ValueError, match="No Ray cluster answers at"):
+        depthmup.transfer(depthmup.BuiltIn(), design, out=tmp_path / "out", on=on)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "host:", ":6379"])

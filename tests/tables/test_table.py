@@ -292,8 +292,22 @@ class TestRules:
         own = judged["Complete(d)P", "batch"]
         assert own.answer is Answer.CONSISTENT
         assert judged["one rate for all batches", "batch"].answer is Answer.REJECTED
-        assert judged["Step Law", "tokens"].answer is Answer.REJECTED
         assert own.cost.value < 0.01 < judged["one rate for all batches", "batch"].cost.low
+
+    def test_a_rule_for_the_best_batch_is_not_judged_where_the_batch_is_held(self):
+        """Step Law's rate rises with tokens at the batch that is best for them, by its own law.
+
+        At a held batch the same law of the optimum may fall with tokens: the two agree.
+        """
+        runs = table(exponents={"batch": 0.5, "tokens": -0.5}, sizes=GRID, base=6)
+        judged = {(j.rule, j.axis): j for j in fitted(runs, ["batch", "tokens"]).rules()}
+        held = judged["Step Law", "tokens"]
+        assert held.answer is Answer.ELSEWHERE
+        assert held.cost.known
+        # Where a table has no batch, each of its runs may have had its best.
+        alone = runs[runs.batch == runs.batch.min()].drop(columns="batch")
+        answers = {j.rule: j.answer for j in fitted(alone, ["tokens"]).rules()}
+        assert answers["Step Law"] is Answer.REJECTED
 
     def test_under_a_scheme_the_drift_beyond_it_is_judged(self):
         runs = table(exponents={"batch": 0.0, "tokens": 0.0}, sizes=GRID)

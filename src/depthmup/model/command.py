@@ -1,6 +1,7 @@
 """A command that trains one run: its placeholders, and the place from which its loss is read."""
 
 import hashlib
+import math
 import re
 import shlex
 import string
@@ -145,12 +146,23 @@ def code_of(command: Command) -> str:
 
 
 def _values(trial: Trial, out: Path) -> dict[str, str]:
-    """The text of every placeholder; numbers are written so that they are read back exactly."""
+    """The text of every placeholder; numbers are read back exactly, tuned ones to their grain."""
     values: dict[str, object] = {name: getattr(trial, name) for name in _OF_TRIAL}
     values |= {INIT_SCALE: 1.0, **trial.settings, **trial.size, "out": out}
     if (betas := trial.settings.get("betas")) is not None:
         values |= dict(zip(_BETAS, (*betas, 1.0 - betas[1]), strict=True))
-    return {name: str(value) for name, value in values.items()}
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: object) -> str:
+    """A value's text. What is tuned is 2 to a power of nine decimals: 0.004, not 0.00399...9063."""
+    if not isinstance(value, float) or not 0 < value < math.inf:
+        return str(value)
+    power = round(math.log2(value), 9)
+    if value != 2.0**power:
+        return str(value)
+    texts = (f"{value:.{digits}g}" for digits in range(1, 17))
+    return next((t for t in texts if round(math.log2(float(t)), 9) == power), str(value))
 
 
 def names_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:

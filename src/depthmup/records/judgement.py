@@ -66,6 +66,7 @@ class Answer(StrEnum):
     CONSISTENT = "consistent"
     REJECTED = "rejected"
     UNDECIDED = "cannot tell"
+    ELSEWHERE = "another question"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +78,7 @@ class Judgement:
         rule: its name in ``depthmup.rules``.
         axis: along which the rule speaks.
         exponent: that it states, of the values that were measured.
-        answer: consistent, rejected, or undecided.
+        answer: consistent, rejected, undecided, or that the rule is for runs of another kind.
         cost: of following it to the largest size, in nats of loss.
         setting: optimizer, parametrization, and whatever else the rule presupposes.
         reach: the range in which its source measured or derived it.

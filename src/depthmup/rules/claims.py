@@ -6,19 +6,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from depthmup.rules.catalogue import SP
-from depthmup.rules.run_rule import RunRule, canonical
+from depthmup.rules.run_rule import Batch, RunRule, canonical
 from depthmup.rules.run_rules import RUN_RULES, rules_of
 from depthmup.rules.scheme import Scheme
 
 _OF_RUNS = ("parameters", "compute", "tokens", "steps")
 """Axes along which a rule must say what the batch did."""
 
+_LONGER = ("compute", "tokens", "steps")
+"""Axes along which the best batch grows."""
+
 SCALED_BY_SCHEMES = ("width", "depth")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What one rule says of measured values along an axis, beyond the scheme's scaling."""
+    """What one rule says of measured values along an axis, beyond the scheme's scaling.
+
+    ``elsewhere``: it speaks of other runs than these, so they can neither confirm nor reject it.
+    """
 
     rule: str
     exponent: Fraction
@@ -26,15 +32,19 @@ class Claim:
     reach: str
     source: str
     standing: str
+    elsewhere: bool = False
 
 
-def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
+def claims(
+    axis: str, fixed: str, scheme: Scheme | None, *, batch_held: bool = False
+) -> Iterator[Claim]:
     """The published rules that speak of an axis, as exponents of the measured values.
 
     Under a scheme the values are those at its base: what it scales by width and depth should stay,
     and rules of other parametrizations say nothing of them. What it scales by batch and duration is
     taken from the exponents of other rules. ``fixed`` is what stays as the batch grows, "tokens" or
-    "steps"; empty where that is not known.
+    "steps"; empty where that is not known. Where the batch is held, rules for the best batch,
+    which grows with the run, are for other runs.
     """
     axis_name = canonical(axis)
     # Under SP nothing is scaled by size: the values are what rules speak of.
@@ -61,6 +71,7 @@ def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
                 reach=rule.reach,
                 source=rule.source,
                 standing=rule.standing.value,
+                elsewhere=batch_held and axis_name in _LONGER and rule.batch is Batch.BEST,
             )
 
 

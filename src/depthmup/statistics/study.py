@@ -173,6 +173,8 @@ class Claim(Protocol):
     def source(self) -> str: ...
     @property
     def standing(self) -> str: ...
+    @property
+    def elsewhere(self) -> bool: ...
 
 
 def judged(
@@ -200,7 +202,9 @@ def judged(
                 rule=claim.rule,
                 axis=axis,
                 exponent=exponent,
-                answer=answer(drift, exponent, tolerance),
+                answer=(
+                    Answer.ELSEWHERE if claim.elsewhere else answer(drift, exponent, tolerance)
+                ),
                 cost=price,
                 setting=claim.setting,
                 reach=claim.reach,

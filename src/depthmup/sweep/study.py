@@ -161,4 +161,5 @@ def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[Claim, ...]:
     if not design.tune.is_learning_rate:
         return ()
     fixed = "tokens" if "tokens" in design.base else "steps"
-    return tuple(claims(axis, fixed, replace(variant.scheme, run=variant.run_laws)))
+    scheme = replace(variant.scheme, run=variant.run_laws)
+    return tuple(claims(axis, fixed, scheme, batch_held=axis != "batch"))

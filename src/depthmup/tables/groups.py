@@ -244,7 +244,13 @@ def _study(
             continue
         notes += far_sizes(group.runs, axis, tuned)
         if tuned.is_learning_rate:  # of which published rules speak
-            spoken = claims(axis, _fixed(group, axis, question), _scheme_of(group, question))
+            spoken = claims(
+                axis,
+                _fixed(group, axis, question),
+                _scheme_of(group, question),
+                batch_held=question.columns.own
+                or "batch" in {canonical(a) for a in question.columns.axes} - {canonical(axis)},
+            )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     return Study(
         title="",
