@@ -232,6 +232,20 @@ class TestCleaning:
         assert [row.row for row in report.excluded] == [len(runs)]
         assert Defect.IMPOSSIBLE in told
 
+    def test_a_size_whose_losses_go_below_zero_is_left_out_whole(self):
+        """The rates above zero that remain would show an edge far from its optimum."""
+        runs = DEPTH.copy()
+        last = runs.depth == 16
+        runs.loc[last, "loss"] -= runs.loc[last, "loss"].quantile(0.6)
+        report, _ = self.told(runs)
+        assert {row.row - 1 for row in report.excluded} == set(runs.index[last])
+        assert {o.size["depth"] for o in report.finding().optima} == {1, 2, 4, 8}
+        # One alone is a slip of the table.
+        runs = DEPTH.copy()
+        runs.loc[runs.index[-1], "loss"] = -2.0
+        report, _ = self.told(runs)
+        assert [row.row for row in report.excluded] == [len(runs)]
+
     def test_an_optimum_at_an_edge_is_a_bound(self):
         runs = DEPTH[(DEPTH.depth != 16) | (DEPTH.lr > 2.0**-8.2)]
         report, told = self.told(runs)

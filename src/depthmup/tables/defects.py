@@ -1,7 +1,7 @@
 """Rows of a table that are no sound runs: each test flags, tells, and drops what it must.
 
-They run in this order, as each counts on what the ones before it left: numbers, repeats, stray
-values, tokens, steps, losses that do not say whether they are missing.
+They run in this order, as each counts on what the ones before it left: numbers, losses without a
+logarithm, repeats, stray values, tokens, steps, losses that do not say whether they are missing.
 """
 
 import math
@@ -48,10 +48,22 @@ def numbers(rows: Rows, tuned: str) -> None:
         reasons[wrong & ~bad] = f"{what} is not positive"
         bad |= wrong
     sentence = f"have a size or a {tuned} that is not positive"
-    out = out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True)
+    rows.drop(out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True))
+
+
+def losses_of_no_logarithm(rows: Rows, size: Index) -> None:
+    """Losses that are not positive, and sizes that go below zero at several rates.
+
+    There the best rates do so: without them the size would have an edge that is none.
+    """
+    loss = rows.loss
     sentence = "have a loss of zero or below, which no cross-entropy has"
-    out = out | rows.tell(Defect.IMPOSSIBLE, ~out & (loss <= 0), sentence, out=True)
-    rows.drop(out)
+    out = rows.tell(Defect.IMPOSSIBLE, loss <= 0, sentence, out=True)
+    points = np.unique(np.column_stack([size, rows.rate])[loss < 0], axis=0)
+    sizes, rates = np.unique(points[:, 0], return_counts=True)
+    sentence = "are of sizes whose losses go below zero at several rates: add their lower bound"
+    crossing = np.isin(size, sizes[rates > 1]) & ~out
+    rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
 
 
 def repeats(rows: Rows, size: Index) -> None:
