@@ -22,7 +22,7 @@ from depthmup.cli.optimum import read_measured
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
 from depthmup.records import Certificate, Estimate, Lack, Optimum, Refusal, Verdict
-from depthmup.records.certificate import BandPoint, Metrics, Slope
+from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
 from depthmup.records.finding import Place
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, run
@@ -54,7 +54,7 @@ def certificate():
         log2_lrs=(-4.0, -3.0),
         seeds=3,
         refusals=(Refusal(lack=Lack.SIZES, reason="why", advice="what"),),
-        slopes=(Slope(axis="depth", estimate=ONE),),
+        slopes=(AxisSlope(axis="depth", estimate=ONE),),
         predicted=ONE,
         metrics=Metrics(fit_error=0.5, robustness=(), horizon_penalty=ONE),
         verdict=Verdict.UNDECIDED,

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from depthmup import BuiltIn, Design
 from depthmup.records import Certificate, Estimate, Optimum, Place, Refusal, Verdict
-from depthmup.records.certificate import BandPoint, Lack, Metrics, Slope
+from depthmup.records.certificate import AxisSlope, BandPoint, Lack, Metrics
 from depthmup.records.codec import decode, encode, strict
 from depthmup.sweep import Custom
 
 numbers = st.floats(allow_nan=False)
 estimates = st.builds(Estimate, value=numbers, low=numbers, high=numbers, unit=st.text("aZ-9 "))
 sizes = st.dictionaries(st.sampled_from(["width", "depth"]), st.integers(1, 2**40), min_size=1)
-slopes = st.builds(Slope, axis=st.sampled_from(["width", "depth"]), estimate=estimates)
+slopes = st.builds(AxisSlope, axis=st.sampled_from(["width", "depth"]), estimate=estimates)
 certificates = st.builds(
     Certificate,
     target=sizes,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from depthmup.records import Certificate, Estimate, Lack, Optimum, Place, Refusal, Verdict
-from depthmup.records.certificate import BandPoint, Metrics, Slope
+from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
 from depthmup.reports import Page, certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
 from depthmup.reports.certificate_charts import excess_loss_chart
@@ -38,15 +38,15 @@ def issued(**changes):
         title="My model",
         scheme="completep",
         rate_unit=2**-6,
-        slopes=(Slope(axis="width", estimate=estimate(0.02)),
-                Slope(axis="depth", estimate=estimate(-0.03))),
+        slopes=(AxisSlope(axis="width", estimate=estimate(0.02)),
+                AxisSlope(axis="depth", estimate=estimate(-0.03))),
         predicted=Estimate(value=-2.895, low=-3.2, high=-2.587),
         penalty=Estimate(value=0.001, low=0.0, high=0.008),
         base_regret=Estimate(value=0.012, low=0.001, high=0.034),
         best_loss=estimate(0.3, 0.02),
         metrics=Metrics(
             fit_error=0.034,
-            robustness=(Slope(axis="depth", estimate=estimate(-0.2)),),
+            robustness=(AxisSlope(axis="depth", estimate=estimate(-0.2)),),
             horizon_penalty=Estimate(value=0.02, low=0.0, high=math.inf),
         ),
         verdict=Verdict.TRANSFERS,

@@ -7,7 +7,7 @@ from depthmup.cli.sizes import parse_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class RunColumns:
     """The columns of a table of runs."""
 
     axes: tuple[str, ...] = ()

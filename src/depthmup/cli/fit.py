@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from depthmup.cli.columns import Columns
+from depthmup.cli.columns import RunColumns
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
 
@@ -27,7 +27,7 @@ class Options:
     """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known
     columns; or the word "example" for the table that ships with this package."""
 
-    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
+    columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
     steps: str = ""
     """The column of the steps that a run took: finds runs that were cut short, and whether tokens
@@ -126,7 +126,7 @@ def run(options: Options) -> int:
     return 0
 
 
-_EXAMPLE = Columns(
+_EXAMPLE = RunColumns(
     axes=("depth=n_layers", "width=d_model"), lr="lr", loss="final_loss", seed="seed"
 )
 """The columns of the table that ships with this package."""

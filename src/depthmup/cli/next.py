@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from depthmup.cli.columns import Columns
+from depthmup.cli.columns import RunColumns
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_pairs
 from depthmup.records.printable import printable
@@ -31,7 +31,7 @@ class Options:
     source: Annotated[Path, tyro.conf.Positional]
     """The --out folder of `depthmup transfer`, or a CSV, JSON lines or Parquet file."""
 
-    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
+    columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
     sizes: tuple[str, ...] = ()
     """Of a table: the values wanted along each axis: AXIS=VALUE,VALUE,...; the others stay at

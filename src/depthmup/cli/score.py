@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from depthmup.cli.columns import Columns
+from depthmup.cli.columns import RunColumns
 from depthmup.cli.output import print_json, show
 
 
@@ -28,7 +28,7 @@ class Options:
     table: Annotated[Path, tyro.conf.Positional]
     """The runs: a CSV, JSON lines or Parquet file, or the --out folder of `depthmup transfer`."""
 
-    columns: Annotated[Columns, tyro.conf.OmitArgPrefixes] = field(default_factory=Columns)
+    columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
     by: tuple[str, ...] = ()
     """Columns whose values make groups."""

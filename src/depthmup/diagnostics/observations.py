@@ -148,7 +148,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class MeasuringPoint:
     """A tensor of a module's call, times a constant, and the observable that it shows.
 
     ``side`` is input, output, or difference: the output ``index`` less the input ``subtracted``.
@@ -176,7 +176,7 @@ class Points:
         hidden_from_view: labels of the points that no module shows.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[MeasuringPoint, ...]
     attention: tuple[str, ...]
     heads: tuple[int, ...]
     branches: int
@@ -241,7 +241,7 @@ class Collector:
         self.readouts: list[float] = []  # mean squares of what readouts give
         self.logits = 0.0
 
-    def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
+    def attach(self, stack: ExitStack, module: nn.Module, point: MeasuringPoint) -> None:
         """Collect a point at every call of its module, until the stack is left."""
 
         def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from depthmup.diagnostics.observations import Key, Labels, Point, Points, labels_of
+from depthmup.diagnostics.observations import Key, Labels, MeasuringPoint, Points, labels_of
 from depthmup.rules import Observable
 from depthmup.tracing import (
     Branch,
@@ -50,7 +50,7 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     labels = labels_of(model, branches=(b.label for b in traced.residuals.branches))
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
-    points: list[Point] = []
+    points: list[MeasuringPoint] = []
     for branch in branches:
         point = _branch_point(traced, branch, labels)
         if point is None:
@@ -100,7 +100,7 @@ def _makers(traced: Facts, products: Sequence[Product], operand: str) -> set[str
     return names
 
 
-def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> Point | None:
+def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> MeasuringPoint | None:
     """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
     for placement in onto_modules(
@@ -112,7 +112,7 @@ def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> Point | None
         scaled = frozenset(ref.node for ref in placement.scaled)
         if not _is_resized(traced, scaled - {call.outputs[index].node}):
             key = Key(observable=Observable.BRANCH, module=labels(hook.module))
-            return Point(
+            return MeasuringPoint(
                 key=key, module=hook.module, side="output", index=hook.index, scale=placement.scale
             )
     # x + f(x) where f has no module of its own: what the module that adds gives, less its input.
@@ -121,7 +121,7 @@ def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> Point | None
         out = [i for i, ref in enumerate(call.outputs) if ref.node == branch.addition]
         if into and out and call.name:
             key = Key(observable=Observable.BRANCH, module=labels(call.name))
-            return Point(
+            return MeasuringPoint(
                 key=key, module=call.name, side="difference", index=out[0], subtracted=into[0]
             )
     return None
@@ -144,7 +144,9 @@ def _is_resized(traced: Facts, nodes: frozenset[int]) -> bool:
     return False
 
 
-def _stream_point(traced: Facts, additions: list[int], fraction: float, label: str) -> Point | None:
+def _stream_point(
+    traced: Facts, additions: list[int], fraction: float, label: str
+) -> MeasuringPoint | None:
     """The module that takes in, or gives out, the stream there or (if none does) just before."""
     # Where no module shows the stream at the very addition, the one before is as good: it differs
     # by one branch in L.
@@ -156,8 +158,8 @@ def _stream_point(traced: Facts, additions: list[int], fraction: float, label: s
                 continue
             for index, ref in enumerate(call.inputs):
                 if ref.node == addition:
-                    return Point(key=key, module=call.name, side="input", index=index)
+                    return MeasuringPoint(key=key, module=call.name, side="input", index=index)
             for index, ref in enumerate(call.outputs):
                 if ref.node == addition:
-                    return Point(key=key, module=call.name, side="output", index=index)
+                    return MeasuringPoint(key=key, module=call.name, side="output", index=index)
     return None

@@ -25,7 +25,7 @@ from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.networks import Shape, Values
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.records import Exponent, NonFinite, Outcome, Size
-from depthmup.rules import Family, Kind, Observable, Part, Prediction, Role, Scheme, predict
+from depthmup.rules import ExpectedExponents, Family, Kind, Observable, Part, Role, Scheme, predict
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
@@ -48,7 +48,7 @@ class _Fitted:
     key: Key
     axis: str
     slope: Slope
-    prediction: Prediction
+    prediction: ExpectedExponents
     shown: bool
 
     @property

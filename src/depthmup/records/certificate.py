@@ -55,7 +55,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Slope:
+class AxisSlope:
     """How a quantity changes per doubling of one axis, on average from base to target."""
 
     axis: str
@@ -90,7 +90,7 @@ class Metrics:
     """
 
     fit_error: float
-    robustness: tuple[Slope, ...]
+    robustness: tuple[AxisSlope, ...]
     horizon_penalty: Estimate
 
 
@@ -163,7 +163,7 @@ class Certificate:
     scheme: str = ""
     rate_unit: float = 1.0
     refusals: tuple[Refusal, ...] = ()
-    slopes: tuple[Slope, ...] = ()
+    slopes: tuple[AxisSlope, ...] = ()
     predicted: Estimate = UNKNOWN
     penalty: Estimate = UNKNOWN
     base_regret: Estimate = UNKNOWN

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from depthmup.records.certificate import Slope
+from depthmup.records.certificate import AxisSlope
 from depthmup.records.finding import UNKNOWN, Estimate
 
 
@@ -120,8 +120,8 @@ class JointLaw:
     scheme: str
     base: Mapping[str, float]
     constant: Estimate
-    exponents: tuple[Slope, ...]
-    interactions: tuple[Slope, ...]
+    exponents: tuple[AxisSlope, ...]
+    interactions: tuple[AxisSlope, ...]
     sizes: tuple[Mapping[str, float], ...]
     residuals: tuple[float, ...]
     fit_error: float

@@ -31,7 +31,7 @@ from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.optimizers import BETAS, CAVEATS, EPSILON, OPTIMIZERS, family, named
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
-from depthmup.rules.predictions import Observable, Prediction, effect, predict
+from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
@@ -66,6 +66,7 @@ __all__ = [
     "SP",
     "STANDARD",
     "Departure",
+    "ExpectedExponents",
     "ExpertRule",
     "Exponent",
     "Family",
@@ -76,7 +77,6 @@ __all__ = [
     "Observable",
     "Part",
     "Power",
-    "Prediction",
     "Ratios",
     "Readout",
     "Regime",

@@ -41,7 +41,7 @@ class Observable(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prediction:
+class ExpectedExponents:
     """Exponents of width, depth and others; None where theory predicts no power law.
 
     ``at_most``: that of depth is a bound, which what is measured may lie below. ``why`` gives the
@@ -106,7 +106,7 @@ def predict(
     *,
     role: Role | None = None,
     head_grows: bool = False,
-) -> Prediction:
+) -> ExpectedExponents:
     """The exponents of one observable.
 
     Args:
@@ -138,7 +138,7 @@ def predict(
         why = f"{why}; {scheme.title} has no theory of width"
     elif experts is None:
         experts = _of_experts(scheme, family, observable, role)
-    return Prediction(
+    return ExpectedExponents(
         width=width, depth=depth, why=why, at_most=at_most, experts=experts, further=further
     )
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Tuned, Verdict
-from depthmup.records.certificate import BandPoint, Metrics, Slope
+from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
 from depthmup.statistics.asymmetry import ASYMMETRY_WALK
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
-from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
-from depthmup.statistics.laws import Laws, volume
+from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
+from depthmup.statistics.laws import CertificateLaws, volume
 from depthmup.statistics.optimum import Optima
 
 
 def conclude(
-    laws: Laws,
+    laws: CertificateLaws,
     fitted: Optima,
     sizes: Sequence[Size],
     base: Size,
@@ -28,7 +28,7 @@ def conclude(
     """Everything that an issued certificate says."""
     asymmetry = float(fitted.sides.asymmetry)
 
-    def optimum(size: Size) -> Prediction:
+    def optimum(size: Size) -> Predicted:
         error = _asymmetry_error(fitted, laws.optimum, size)
         return predict(laws.optimum, size).shifted(asymmetry, error, stream=3)
 
@@ -111,7 +111,7 @@ def _handed_on(law: Law, base: Size) -> float:
     return predict(law, base).value
 
 
-def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
+def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
     """The law's slope along one axis, with the interval of the mean slope from base to target.
 
     Where the target is no larger than the base, that to the largest size, or to the smallest.
@@ -125,7 +125,7 @@ def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
     doublings = math.log2(end[axis] / base[axis])
     change = predict(law, end, minus=base).estimate()
     low, high = sorted((change.low / doublings, change.high / doublings))
-    return Slope(
+    return AxisSlope(
         axis=axis,
         estimate=Estimate(
             value=change.value / doublings, low=low, high=high, unit=f"per doubling of {axis}"
@@ -133,7 +133,7 @@ def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
     )
 
 
-def _verdict(slopes: Sequence[Slope], tolerance: float) -> Verdict:
+def _verdict(slopes: Sequence[AxisSlope], tolerance: float) -> Verdict:
     """Transfers if every slope's interval lies within the tolerance, drifts if one lies outside."""
     if any(s.estimate.outside(-tolerance, tolerance) for s in slopes):
         return Verdict.DRIFTS

@@ -10,7 +10,7 @@ from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.study import sizes_along
 from depthmup.statistics.law import Size
-from depthmup.statistics.laws import Laws
+from depthmup.statistics.laws import CertificateLaws
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, along each axis."""
@@ -20,7 +20,7 @@ def refuse_design(
     sizes: Sequence[Size],
     base: Size,
     target: Size,
-    laws: Laws | None,
+    laws: CertificateLaws | None,
     *,
     tuned: Tuned = LEARNING_RATE,
 ) -> list[Refusal]:
@@ -61,7 +61,7 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
 
 
 def _too_few(
-    sizes: Sequence[Size], varied: Sequence[str], target: Size, laws: Laws | None
+    sizes: Sequence[Size], varied: Sequence[str], target: Size, laws: CertificateLaws | None
 ) -> Iterator[Refusal]:
     def values(axis: str) -> set[float]:
         return {size[axis] for size in sizes}
@@ -107,7 +107,7 @@ def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refu
 
 
 def _unreachable(
-    laws: Laws, varied: Sequence[str], target: Size, tuned: Tuned
+    laws: CertificateLaws, varied: Sequence[str], target: Size, tuned: Tuned
 ) -> Iterator[Refusal]:
     if not laws.optimum.reaches(target):
         yield Refusal(

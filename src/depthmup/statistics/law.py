@@ -183,7 +183,7 @@ class Law:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prediction:
+class Predicted:
     """A prediction and draws of what the truth may be, equally likely."""
 
     value: float
@@ -194,13 +194,13 @@ class Prediction:
         half = float(np.quantile(np.abs(self.draws - self.value), confidence))
         return Estimate(value=self.value, low=self.value - half, high=self.value + half, unit=unit)
 
-    def shifted(self, by: float, error: float, stream: int) -> "Prediction":
+    def shifted(self, by: float, error: float, stream: int) -> "Predicted":
         """The prediction plus a value of known standard error; other streams err independently."""
         normal = np.random.default_rng([stream, 1]).standard_normal(len(self.draws))
-        return Prediction(value=self.value + by, draws=self.draws + by + error * normal)
+        return Predicted(value=self.value + by, draws=self.draws + by + error * normal)
 
 
-def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
+def predict(law: Law, size: Size, *, minus: Size | None = None) -> Predicted:
     """The law at a size (less that at another one), with draws of the truth.
 
     The mean of the values errs by e = mean - y(size), and of it the values' differences r tell
@@ -226,7 +226,7 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
     shares = np.bincount(picks) / len(picks)
     error, _ = law.seed_error(shares @ weights)
     spread = np.sqrt(left)[picks] * normal + error * student
-    return Prediction(value=float(shares @ values), draws=values[picks] + spread)
+    return Predicted(value=float(shares @ values), draws=values[picks] + spread)
 
 
 def _covariance(

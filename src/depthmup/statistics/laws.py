@@ -16,7 +16,7 @@ difference, and far less sharp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Laws:
+class CertificateLaws:
     """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
 
     optimum: Law
@@ -29,7 +29,7 @@ def volume(size: Size) -> float:
     return math.prod(size.values())
 
 
-def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
+def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaws:
     """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
     alone = fitted.curves.fewest_seeds < 2
 
@@ -57,7 +57,7 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
         # Of log2 c the standard error is that of c over c ln 2.
         blurred = relative / math.log(2)
         bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
-    return Laws(
+    return CertificateLaws(
         optimum=law(fitted.centre, fitted.centre_without, misfit, 0),
         curvature=law(*bends, blurred, 1, CURVATURE_SCALE),
         loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),

@@ -12,7 +12,7 @@ from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
-from depthmup.statistics.laws import Laws, volume
+from depthmup.statistics.laws import CertificateLaws, volume
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 
@@ -110,7 +110,7 @@ def noisy_sizes(fitted: Optima) -> list[int]:
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
 
 
-def refuse_law(laws: Laws, before: Laws | None) -> Iterator[Refusal]:
+def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterator[Refusal]:
     """A law that is not one: it bends, or it depends on the window of training.
 
     Both tests allow for the tolerance within which an optimum counts as staying where it is: a
@@ -182,7 +182,7 @@ def _half(law: Law, weights: Array, without: Array) -> float:
     )
 
 
-def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
+def refuse_breakdown(laws: CertificateLaws, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
     """The largest size trains worse than a smaller one: the scheme breaks down on the way up.
 
     Beyond there no law of smaller sizes holds; under standard parametrization nothing may train at

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned
-from depthmup.records.certificate import Slope
+from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
 from depthmup.statistics.along import UNEVEN
@@ -30,13 +30,13 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     if line.freedom < 1:
         return None
     pairs = list(combinations(range(len(varied)), 2))
-    interactions: tuple[Slope, ...] = ()
+    interactions: tuple[AxisSlope, ...] = ()
     if pairs:
         wide = _regression(line.fitted, [line.design, *(x[:, a] * x[:, b] for a, b in pairs)])
         if wide.freedom >= 1 and wide.rank == wide.design.shape[1]:
             products = [f"{a} x {b}" for a, b in combinations(varied, 2)]
             interactions = tuple(
-                Slope(axis=product, estimate=wide.estimate(1 + len(varied) + i))
+                AxisSlope(axis=product, estimate=wide.estimate(1 + len(varied) + i))
                 for i, product in enumerate(products)
             )
     residuals = line.residuals
@@ -46,7 +46,7 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
         base=_base(runs, values),
         constant=line.estimate(0, unit=f"log2 {tuned.name}"),
         exponents=tuple(
-            Slope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(varied)
+            AxisSlope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(varied)
         ),
         interactions=interactions,
         sizes=tuple(runs.sizes[int(i)] for i in used),
@@ -86,7 +86,7 @@ def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> Joi
         base=_base(runs, runs.array),
         constant=replace(law.constant, unit=f"log2 {tuned.name}"),
         exponents=tuple(
-            Slope(axis=axis, estimate=estimate)
+            AxisSlope(axis=axis, estimate=estimate)
             for axis, estimate in zip(varied, law.exponents, strict=True)
         ),
         interactions=(),
