@@ -53,6 +53,9 @@ ARROWS = {
 # Doors for people to what a room has: no room imports them.
 DOORS = {"data", "models"}
 
+# A result draws and saves itself: what does so is loaded when it is asked for.
+LATE = {"records/check.py": {"reports"}}
+
 # The public functions, which join packages into one road.
 TOP = {
     "__init__": set(),
@@ -87,8 +90,9 @@ def imported_packages(file):
 @pytest.mark.parametrize("package", ARROWS)
 def test_imports_follow_the_arrows(package):
     for file in (PACKAGE / package).rglob("*.py"):
-        wrong = set(imported_packages(file)) - ARROWS[package] - {package}
-        assert not wrong, f"{file.relative_to(PACKAGE)} imports {sorted(wrong)}"
+        name = file.relative_to(PACKAGE).as_posix()
+        wrong = set(imported_packages(file)) - ARROWS[package] - {package} - LATE.get(name, set())
+        assert not wrong, f"{name} imports {sorted(wrong)}"
 
 
 def test_the_reproduction_uses_public_doors_only():

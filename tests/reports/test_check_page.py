@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,25 @@ def check():
         depths=(2, 4), seeds=2, steps=1, lr=0.1, margin=0.25, confidence=0.95,
         outcome=Outcome.FAIL, exponents=exponents, sizes=sizes,
     )  # fmt: skip
+
+
+def test_a_check_saves_its_page_and_its_numbers(check, tmp_path):
+    page, data = check.save(tmp_path / "new")
+    assert page.read_text(encoding="utf-8") == check_page(check)
+    assert [e["axis"] for e in json.loads(data.read_text())["exponents"]] == ["depth", "depth"]
+    assert (page.name, data.name) == ("check.html", "check.json")
+
+
+def test_a_check_is_drawn_as_a_file(check, tmp_path):
+    check.plot(tmp_path / "check.svg")
+    svg = (tmp_path / "check.svg").read_text()
+    assert "blocks.0: stream" in svg
+    assert "blocks.1: stream" in svg
+    with pytest.raises(ValueError, match=r"to end in \.html, \.svg"):
+        check.plot(tmp_path / "check.gif")
+    with pytest.raises(ValueError, match="exponents to draw"):
+        replace(check, exponents=()).plot(tmp_path / "none.svg")
+    assert not (tmp_path / "none.svg").exists()
 
 
 def test_what_is_far_off_leaves_the_panel_and_is_not_drawn_at_its_edge(check):

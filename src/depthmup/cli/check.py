@@ -82,8 +82,6 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from json import dumps
-
     import torch
 
     from depthmup.cli.folders import page_and_data
@@ -92,8 +90,7 @@ def run(options: Options) -> int:
     from depthmup.diagnostics.coordinates import ARGUMENTS
     from depthmup.records import Outcome
     from depthmup.records.codec import strict
-    from depthmup.reports import write_text
-    from depthmup.reports.check_page import check_page
+    from depthmup.reports.check_page import write_check
 
     along: dict[str, Any] = parse_arms(options.along, option="--along")
     if taken := sorted(set(ARGUMENTS) & along.keys()):
@@ -125,11 +122,9 @@ def run(options: Options) -> int:
     else:
         show(result.summary(everything=options.all))
     if files is not None:
-        page, data = files
-        write_text(page, check_page(result))
-        write_text(data, dumps(strict(result), indent=2, allow_nan=False) + "\n")
+        write_check(result, *files)
         if not options.json:
-            print(f"\nThe page: {page.resolve()}")
+            print(f"\nThe page: {files[0].resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
 
 

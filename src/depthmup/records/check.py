@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records.codec import strict
@@ -242,6 +243,42 @@ class Check:
             raise ValueError(f"Expected exponents or sizes; got {name!r}.")
         rows: list[dict[str, Any]] = [strict(row) for row in getattr(self, name)]
         return pd.json_normalize(rows)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw measured minus expected exponents, those that are off first.
+
+        Args:
+            path: ends in .svg, .pdf, .png or .html.
+
+        Raises:
+            ValueError: another suffix, or a check in which nothing was measured.
+        """
+        need("A chart", "altair", "vl_convert")
+        from depthmup.reports import save_chart  # which imports this package
+        from depthmup.reports.check_page import deviations
+
+        predicted = [e for e in self.ordered if e.expected]
+        if not predicted:
+            raise ValueError(f"Expected a check with exponents to draw; got: {self.headline}")
+        save_chart(deviations(self, predicted), Path(path))
+
+    def save(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write check.html and check.json into a folder, as ``depthmup check --out`` does.
+
+        Args:
+            folder: made where it is not there.
+
+        Returns:
+            The paths of the files.
+        """
+        need("The page", "altair", "vl_convert")
+        from depthmup.reports.check_page import write_check  # which imports this package
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = (folder / "check.html", folder / "check.json")
+        write_check(self, *paths)
+        return paths
 
     @property
     def failures(self) -> tuple[Exponent, ...]:

@@ -1,15 +1,25 @@
-"""A coordinate check as text and as one self-contained HTML page."""
+"""A coordinate check as one self-contained HTML page, as a chart, and as JSON."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
+from depthmup.records.codec import strict
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import Chart, Layer, draw
+from depthmup.reports.files import write_text
 from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
 from depthmup.reports.theme import BAND, PAGE, tone
+
+
+def write_check(check: Check, page: Path, data: Path) -> None:
+    """Write the page and the JSON file."""
+    write_text(page, check_page(check))
+    write_text(data, json.dumps(strict(check), indent=2, allow_nan=False) + "\n")
 
 
 def check_page(check: Check) -> str:
@@ -128,7 +138,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
                 legend=[
                     (w, "●", tone(w)) for w in dict.fromkeys(str(e.outcome) for e in predicted)
                 ],
-                plots=[Plot(name=f"deviations{suffix}", chart=_deviations(check, predicted))],
+                plots=[Plot(name=f"deviations{suffix}", chart=deviations(check, predicted))],
             )
         )
     if panels:
@@ -171,7 +181,7 @@ def _row(e: Exponent) -> dict[str, str]:
 _ROW = 27  # pixels: two lines of a name
 
 
-def _deviations(check: Check, exponents: list[Exponent]) -> Any:
+def deviations(check: Check, exponents: list[Exponent]) -> Any:
     """Dots with intervals, around the margin."""
     rows = []
     for order, e in enumerate(exponents):
