@@ -22,6 +22,9 @@ def outcomes(count, **options):
     return [benchmark.judged(truth) for truth in benchmark.tables(count, **options)]
 
 
+together = pytest.mark.xdist_group("simulated")  # tables are made once
+
+
 @pytest.fixture(scope="module", params=[1, 3], ids=["one seed", "three seeds"])
 def sound(request):
     return outcomes(FEW, seeds=request.param, planted=False)
@@ -32,6 +35,7 @@ def spoiled(request):
     return outcomes(FEW, seeds=request.param, planted=True)
 
 
+@together
 def test_exponents_lie_in_their_intervals(sound):
     covered = [inside for outcome in sound for inside in outcome.covered]
     # Of 120 intervals that hold 93%, fewer than 104 hold in one of 1000 such tests.
@@ -39,15 +43,18 @@ def test_exponents_lie_in_their_intervals(sound):
     assert sum(covered) >= 104
 
 
+@together
 def test_intervals_are_no_wider_than_is_useful(sound):
     # The sizes span five doublings of depth and two of width; rules differ by 0.5 and more.
     assert np.median([half for outcome in sound for half in outcome.halves]) < 0.15
 
 
+@together
 def test_no_sound_row_is_left_out(sound):
     assert sum(outcome.wrongly for outcome in sound) == 0
 
 
+@together
 def test_intervals_survive_planted_defects(spoiled):
     covered = [inside for outcome in spoiled for inside in outcome.covered]
     assert sum(covered) >= 0.87 * len(covered)
@@ -73,17 +80,18 @@ def test_every_planted_defect_is_told_and_a_slip_is_kept(seeds):
     assert report.verdict is not Verdict.TRANSFERS
 
 
+@together
 def test_every_planted_defect_of_thirty_tables_is_found(spoiled):
     assert all(outcome.found for outcome in spoiled)
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_every_planted_defect_of_a_hundred_tables_is_found(seeds):
     assert all(outcome.found for outcome in outcomes(100, seeds=seeds, planted=True))
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_no_sound_row_of_a_hundred_tables(seeds):
     assert sum(o.wrongly for o in outcomes(100, seeds=seeds, planted=False)) == 0

@@ -27,6 +27,9 @@ _HOW = (
     "every line of the output)"
 )
 
+_WRITTEN = 6
+"""Digits of a value that a person wrote."""
+
 _OF_TRIAL = ("lr", "seed", "steps", "scheme", "optimizer", "weight_decay", "multiplier")
 
 _BETAS = ("beta1", "beta2", "one_minus_beta2")
@@ -146,7 +149,7 @@ def code_of(command: Command) -> str:
 
 
 def _values(trial: Trial, out: Path) -> dict[str, str]:
-    """The text of every placeholder; numbers are read back exactly, tuned ones to their grain."""
+    """The text of every placeholder; tuned numbers as a person wrote them, others exactly."""
     values: dict[str, object] = {name: getattr(trial, name) for name in _OF_TRIAL}
     values |= {INIT_SCALE: 1.0, **trial.settings, **trial.size, "out": out}
     if (betas := trial.settings.get("betas")) is not None:
@@ -155,14 +158,15 @@ def _values(trial: Trial, out: Path) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """A value's text. What is tuned is 2 to a power of nine decimals: 0.004, not 0.00399...9063."""
+    """A value's text. Tuned values are kept as log2 to nine decimals: 0.004 as 0.00399...9063."""
     if not isinstance(value, float) or not 0 < value < math.inf:
         return str(value)
     power = round(math.log2(value), 9)
     if value != 2.0**power:
         return str(value)
-    texts = (f"{value:.{digits}g}" for digits in range(1, 17))
-    return next((t for t in texts if round(math.log2(float(t)), 9) == power), str(value))
+    written = (f"{value:.{digits}g}" for digits in range(1, _WRITTEN + 1))
+    near = next((text for text in written if round(math.log2(float(text)), 9) == power), "")
+    return near if near and float(near) != value else str(value)
 
 
 def names_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -5,12 +5,13 @@ stands, or to the matrix that reads what it scales. A sum that is multiplied is 
 its terms.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from depthmup.tracing.branches import Branch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.lengths import UnitLength, unit_length
+from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
     MATRIX_PRODUCTS,
@@ -25,6 +26,9 @@ _ADDITIONS = frozenset({"add", "sub"})
 _TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
 # How far behind a constant the root of a norm may stand: mean, epsilon, root, and shapes.
 _NORM_STEPS = 6
+
+_Before: TypeAlias = Callable[[Node], list[int]]
+"""The tensors before a node that a walk back along numbers, gains and shapes may go to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +87,20 @@ def find_constants(
         and (factor := graph.factors.get(node.index)) is not None
         and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
     } | {index: unit.factor for index, unit in lengths.items()}
-    way = _Way(graph=graph, usage=usage, factors=factors, lengths=lengths)
-    ends = [_end_of_branch(way, b.addition, b.output) for b in residuals.branches]
+
+    def before(node: Node) -> list[int]:
+        """The one tensor that a number, a gain or a length multiplies, or that changes its shape.
+
+        Nothing if the operation does anything else.
+        """
+        if node.index in lengths:
+            return [lengths[node.index].of.node]
+        if node.op not in TRANSPARENT | {"mul", "div"}:
+            return []
+        operands = [r.node for r in node.inputs if not _is_weight(usage, r.node)]
+        return operands if len(operands) == 1 else []
+
+    ends = [_end_of_branch(graph, before, b.addition, b.output) for b in residuals.branches]
     return Constants(
         factors=factors,
         modules={n: graph.nodes[n].module for n in factors},
@@ -94,32 +110,10 @@ def find_constants(
         ),
         stream=frozenset(n for b in residuals.branches for n in _on_stream(graph, b) & {*factors}),
         behind=_behind_uses(graph, usage, factors),
-        before=_before_uses(way),
+        before=_before_uses(graph, usage, factors, before),
         terms=find_terms(graph, usage, products),
         lengths=frozenset(lengths),
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Way:
-    """What a walk back along numbers, gains and shapes may pass."""
-
-    graph: Graph
-    usage: Usage
-    factors: Mapping[int, float]
-    lengths: Mapping[int, UnitLength]
-
-    def before(self, node: Node) -> list[int]:
-        """The one tensor that a number, a gain or a length multiplies, or that changes its shape.
-
-        Nothing if the operation does anything else.
-        """
-        if node.index in self.lengths:
-            return [self.lengths[node.index].of.node]
-        if node.op not in TRANSPARENT | {"mul", "div"}:
-            return []
-        operands = [r.node for r in node.inputs if not _is_weight(self.usage, r.node)]
-        return operands if len(operands) == 1 else []
 
 
 def _on_stream(graph: Graph, branch: Branch) -> set[int]:
@@ -130,14 +124,16 @@ def _on_stream(graph: Graph, branch: Branch) -> set[int]:
     return graph.between(branch.origin, branch.stream) if branch.scale != 1 else set()
 
 
-def _end_of_branch(way: _Way, addition: int, output: int) -> tuple[list[int], float]:
+def _end_of_branch(
+    graph: Graph, before: _Before, addition: int, output: int
+) -> tuple[list[int], float]:
     """The nodes from a branch's output back over constants, gains and shapes; ``alpha`` in add."""
-    this = way.graph.nodes[addition]
+    this = graph.nodes[addition]
     alpha = this.kwargs.get("alpha", this.args[2] if len(this.args) > 2 else 1)
     second = isinstance(this.args[1], Ref) and this.args[1].node == output
     chain = []
-    for node in way.graph.back(output, way.before):
-        if len(way.graph.consumers[node.index]) != 1:
+    for node in graph.back(output, before):
+        if len(graph.consumers[node.index]) != 1:
             break
         chain.append(node.index)
     return chain, float(alpha) if second and isinstance(alpha, (int, float)) else 1.0
@@ -180,31 +176,31 @@ def _is_added(graph: Graph, use: Use) -> bool:
     return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
 
 
-def _before_uses(way: _Way) -> dict[tuple[str, int], tuple[int, ...]]:
+def _before_uses(
+    graph: Graph, usage: Usage, factors: Mapping[int, float], before: _Before
+) -> dict[tuple[str, int], tuple[int, ...]]:
     """For every matrix the constants on what it reads, where matrices alone read that.
 
     A constant on the stream is nobody's: what the next branch adds to is multiplied by it, too.
     """
-    before: dict[tuple[str, int], tuple[int, ...]] = {}
-    graph, usage, factors = way.graph, way.usage, way.factors
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
     matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
 
     def for_matrices(node: int) -> bool:
         return all(
-            reader in matrices
-            or (way.before(graph.nodes[reader]) == [node] and for_matrices(reader))
+            reader in matrices or (before(graph.nodes[reader]) == [node] and for_matrices(reader))
             for reader in graph.consumers[node]
         )
 
     for name, uses in usage.uses.items():
         for use in uses:
             read = use.activation if use.how is How.MATRIX else None
-            before[name, use.node] = tuple(
+            found[name, use.node] = tuple(
                 node.index
-                for node in graph.back([] if read is None else read, way.before)
+                for node in graph.back([] if read is None else read, before)
                 if node.index in factors and for_matrices(node.index)
             )
-    return before
+    return found
 
 
 def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
