@@ -16,6 +16,7 @@ from depthmup.planning.own_constants import unattributed_note
 from depthmup.planning.pair import paired
 from depthmup.planning.parameters import ParameterPlace, parameter_places
 from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
+from depthmup.planning.roles import lookup_use
 from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
 from depthmup.planning.stages import by_stage
 from depthmup.planning.weight_sites import weight_sites
@@ -28,7 +29,8 @@ class Anatomy:
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
-    of experts; ``repeated`` are containers that look like one and have no router.
+    of experts; ``repeated`` are containers that look like one and have no router. ``embeddings``
+    are the parameters of which rows are looked up, beside any other use.
 
     Attributes:
         places: of every parameter: its counterpart, role and ratios.
@@ -45,6 +47,7 @@ class Anatomy:
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
     repeated: tuple[str, ...] = ()
+    embeddings: frozenset[str] = frozenset()
 
 
 def anatomy(
@@ -124,4 +127,5 @@ def anatomy(
         depths=membership.depths,
         mixtures=mixtures,
         repeated=inside,
+        embeddings=frozenset(n for n, uses in reading.uses.items() if lookup_use(uses) is not None),
     )

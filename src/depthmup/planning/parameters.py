@@ -13,7 +13,6 @@ from depthmup.planning.roles import (
     MixturePart,
     NotUnderstood,
     kind_and_ratios,
-    lookup_use,
     matrix_use,
 )
 from depthmup.rules import Kind, Part, Ratios, Role
@@ -25,7 +24,7 @@ class ParameterPlace:
     """One parameter: what it is, how it grew, where it stands.
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
-    where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
+    where it is tied.
 
     Attributes:
         name, shape: of the parameter.
@@ -42,7 +41,6 @@ class ParameterPlace:
     role: Role
     ratios: Ratios
     branches: tuple[str, ...] = ()
-    embeds: bool = False
 
 
 def parameter_places(
@@ -85,7 +83,6 @@ def _place(
         role=role,
         ratios=ratios,
         branches=branches,
-        embeds=lookup_use(uses) is not None,
     )
 
 

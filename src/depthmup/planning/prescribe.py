@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 from depthmup.planning.anatomy import Anatomy
@@ -17,7 +17,6 @@ from depthmup.rules import (
     Part,
     Power,
     Ratios,
-    Role,
     Scheme,
     fold,
     sized_as_router,
@@ -26,31 +25,15 @@ from depthmup.tracing import Hook
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prescription:
-    """The factors of one parameter, each on the value that is right at the base model.
+class Prescription(ParameterPlace):
+    """A parameter and its factors, each on the value that is right at the base model.
 
     ``init`` is on the base's standard deviation, ``lr``, ``epsilon`` and ``decay`` on what the user
     gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
     of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
-    that trains this parameter.
-
-    Attributes:
-        name, names: of the parameter, and all names of one that is shared.
-        shape, base_shape: of it, and of its counterpart.
-        base_name: of the counterpart.
-        role: what it is in the theory.
-        ratios: by how much its dimensions grew.
-        branches: the residual branches that it is in.
+    that trains this parameter. ``ratios`` are those of the run, too.
     """
 
-    name: str
-    names: tuple[str, ...]
-    shape: tuple[int, ...]
-    base_name: str
-    base_shape: tuple[int, ...]
-    role: Role
-    ratios: Ratios
-    branches: tuple[str, ...]
     family: Family
     laws: Laws
     folded: float
@@ -118,7 +101,10 @@ def prescribe(
             parameter.name not in located
             and roles[parameter.name].forward.at(parameter.ratios) != 1.0
         ):
-            roles[parameter.name] = _without_multiplier(parameter, roles[parameter.name], family)
+            embeds = parameter.name in anatomy.embeddings
+            roles[parameter.name] = _without_multiplier(
+                parameter, roles[parameter.name], family, embeds=embeds
+            )
     multipliers = []
     carried: dict[str, float] = {}
     unfolded = _explicit(anatomy.sites, folding)
@@ -200,12 +186,14 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
-def _without_multiplier(parameter: ParameterPlace, laws: Laws, family: Family) -> Laws:
+def _without_multiplier(
+    parameter: ParameterPlace, laws: Laws, family: Family, *, embeds: bool
+) -> Laws:
     """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
 
     Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
     """
-    if parameter.embeds:
+    if embeds:
         raise NotUnderstood(
             f"What {' = '.join(parameter.names)} gives as a readout must be multiplied by "
             f"{laws.forward.at(parameter.ratios):.6g}, which the weight cannot carry as it is also "
@@ -303,14 +291,7 @@ def _prescription(
     ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)
     moved = fold(folded, served)
     return Prescription(
-        name=parameter.name,
-        names=parameter.names,
-        shape=parameter.shape,
-        base_name=parameter.base_name,
-        base_shape=parameter.base_shape,
-        role=parameter.role,
-        ratios=ratios,
-        branches=parameter.branches,
+        **{f.name: getattr(parameter, f.name) for f in fields(parameter)} | {"ratios": ratios},
         family=served,
         laws=laws,
         folded=folded,
