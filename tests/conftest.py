@@ -63,15 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=others)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to start where tests that share a cluster or a browser would not stay together."""
-    if getattr(session.config.option, "loadgroup", False):  # in a worker of pytest-xdist
-        apart = [i.nodeid for i in session.items if i.get_closest_marker("xdist_group")]
-        if not all("@" in name for name in apart):
-            raise pytest.UsageError(
-                "Expected pytest-xdist to keep groups of tests together; with this pytest it does "
-                "not. Install the versions of constraints.txt."
-            )
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse versions with which tests that share a cluster or a browser do not stay together."""
+    if config.getoption("dist", "no") == "loadgroup" and pytest.version_tuple >= (9, 2):
+        raise pytest.UsageError(
+            f"Expected pytest before 9.2, with which pytest-xdist keeps groups of tests together; "
+            f"got {pytest.__version__}. Install the versions of constraints.txt."
+        )
 
 
 def _shuffle(items: list[pytest.Item], rng: random.Random) -> None:
