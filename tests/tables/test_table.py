@@ -246,6 +246,15 @@ class TestCleaning:
         report, _ = self.told(runs)
         assert [row.row for row in report.excluded] == [len(runs)]
 
+    def test_one_number_that_marks_failed_runs_costs_no_size(self):
+        runs = DEPTH.copy()
+        failed = runs.groupby("depth").lr.rank(method="dense", ascending=False) <= 2
+        runs.loc[failed, "loss"] = -1.0
+        report, told = self.told(runs)
+        assert told[Defect.IMPOSSIBLE].count == failed.sum()
+        assert {row.row - 1 for row in report.excluded} == set(runs.index[failed])
+        assert {o.size["depth"] for o in report.finding().optima} == {1, 2, 4, 8, 16}
+
     def test_an_optimum_at_an_edge_is_a_bound(self):
         runs = DEPTH[(DEPTH.depth != 16) | (DEPTH.lr > 2.0**-8.2)]
         report, told = self.told(runs)

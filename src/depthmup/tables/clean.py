@@ -58,7 +58,7 @@ def clean(
     words = tuned.name
     rows = Rows(table=table, columns=columns, name=name, keep=keep)
     defects.numbers(rows, words)
-    defects.losses_of_no_logarithm(rows, rows.sizes()[1])
+    defects.losses_of_no_logarithm(rows)
     defects.repeats(rows, rows.sizes()[1])
     sizes, size = rows.sizes()
     settings = settings_of(rows, size, len(sizes))

@@ -51,18 +51,22 @@ def numbers(rows: Rows, tuned: str) -> None:
     rows.drop(out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True))
 
 
-def losses_of_no_logarithm(rows: Rows, size: Index) -> None:
-    """Losses that are not positive, and sizes that go below zero at several rates.
+def losses_of_no_logarithm(rows: Rows) -> None:
+    """Losses that are not positive, and sizes whose losses really go below zero.
 
-    There the best rates do so: without them the size would have an edge that is none.
+    There the best runs do so: without them the size would have an edge that is none. One number
+    alone, such as -1, marks runs that failed.
     """
     loss = rows.loss
+    if not (loss <= 0).any():
+        return
+    size = rows.sizes()[1]
     sentence = "have a loss of zero or below, which no cross-entropy has"
     out = rows.tell(Defect.IMPOSSIBLE, loss <= 0, sentence, out=True)
-    points = np.unique(np.column_stack([size, rows.rate])[loss < 0], axis=0)
-    sizes, rates = np.unique(points[:, 0], return_counts=True)
-    sentence = "are of sizes whose losses go below zero at several rates: add their lower bound"
-    crossing = np.isin(size, sizes[rates > 1]) & ~out
+    below = np.unique(np.column_stack([size, loss])[loss < 0], axis=0)
+    sizes, values = np.unique(below[:, 0], return_counts=True)
+    sentence = "are of sizes whose losses go below zero in several runs: add their lower bound"
+    crossing = np.isin(size, sizes[values > 1]) & ~out
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
 
 
