@@ -162,11 +162,9 @@ def _text(value: object) -> str:
     if not isinstance(value, float) or not 0 < value < math.inf:
         return str(value)
     power = round(math.log2(value), 9)
-    if value != 2.0**power:
-        return str(value)
-    written = (f"{value:.{digits}g}" for digits in range(1, _WRITTEN + 1))
-    near = next((text for text in written if round(math.log2(float(text)), 9) == power), "")
-    return near if near and float(near) != value else str(value)
+    written = float(f"{value:.{_WRITTEN}g}")
+    tuned = value == 2.0**power and written > 0 and round(math.log2(written), 9) == power
+    return str(written if tuned else value)
 
 
 def names_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -66,7 +66,7 @@ class Answer(StrEnum):
     CONSISTENT = "consistent"
     REJECTED = "rejected"
     UNDECIDED = "cannot tell"
-    ELSEWHERE = "another question"
+    ELSEWHERE = "for the best batch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

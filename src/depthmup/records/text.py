@@ -9,7 +9,7 @@ GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
 TONES = {
     **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced", "Held"), GOOD),
     **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced", "Missed"), BAD),
-    **dict.fromkeys(("undecided", "cannot tell", "another question", "undecidable"), OPEN),
+    **dict.fromkeys(("undecided", "cannot tell", "for the best batch", "undecidable"), OPEN),
     "shown": FAINT,
 }
 """The colour of every verdict, by its word."""

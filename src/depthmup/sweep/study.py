@@ -162,4 +162,4 @@ def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[Claim, ...]:
         return ()
     fixed = "tokens" if "tokens" in design.base else "steps"
     scheme = replace(variant.scheme, run=variant.run_laws)
-    return tuple(claims(axis, fixed, scheme, batch_held=axis != "batch"))
+    return tuple(claims(axis, fixed, scheme, batch_held=True))

@@ -248,8 +248,7 @@ def _study(
                 axis,
                 _fixed(group, axis, question),
                 _scheme_of(group, question),
-                batch_held=question.columns.own
-                or "batch" in {canonical(a) for a in question.columns.axes} - {canonical(axis)},
+                batch_held=question.columns.own or "batch" in map(canonical, question.columns.axes),
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     return Study(
