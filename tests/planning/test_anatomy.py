@@ -312,13 +312,38 @@ class TestErrors:
             model.spare = nn.Linear(width, width)
             return model
 
-        with pytest.raises(NotUnderstood, match=r"spare.weight has no influence.*roles="):
-            anatomy(make(8), make(4), example_inputs=vectors())
+        result = anatomy(make(8), make(4), example_inputs=vectors())
+        spare = next(p for p in result.places if p.name == "spare.weight")
+        assert (spare.role.kind, spare.ratios) == (Kind.HIDDEN, Ratios(fan_in=2, fan_out=2))
+        assert any("spare.weight and 1 more have no influence" in note for note in result.notes)
         result = anatomy(make(8), make(4), example_inputs=vectors(), roles={
             "spare.weight": "hidden", "spare.bias": Kind.VECTOR,
         })  # fmt: skip
         spare = next(p for p in result.places if p.name == "spare.weight")
         assert (spare.role.kind, spare.ratios) == (Kind.HIDDEN, Ratios(fan_in=2, fan_out=2))
+
+    def test_unused_inside_a_branch_takes_the_plan_of_its_neighbours(self):
+        def make(width, depth):
+            model = Tower(MLPBlock, width, depth)
+            for block in model.blocks:
+                block.spare = nn.Linear(width, width)
+            return model
+
+        plan = depthmup.plan(make(16, 8), base=make(8, 2), example_inputs=vectors())
+        for kind in ("weight", "bias"):
+            idle, used = (plan[f"blocks.3.{part}.{kind}"] for part in ("spare", "up"))
+            assert idle.ratios.depth == used.ratios.depth == 4
+            assert idle.lr == used.lr
+            assert idle.branches == used.branches != ()
+
+    def test_an_unused_matrix_without_a_module_is_refused(self):
+        def make(width):
+            model = Tower(MLPBlock, width, 2)
+            model.spare = nn.Parameter(torch.zeros(width, width))
+            return model
+
+        with pytest.raises(NotUnderstood, match=r"spare has no influence.*roles="):
+            anatomy(make(8), make(4), example_inputs=vectors())
 
     def test_unused_and_frozen_is_left_alone(self):
         def make(width):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from depthmup.planning.comparison import Comparison, Reading
 from depthmup.planning.declared import DeclaredRole
-from depthmup.planning.depth import Membership
+from depthmup.planning.depth import Membership, Standing
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import (
     Growth,
@@ -14,6 +14,7 @@ from depthmup.planning.roles import (
     NotUnderstood,
     kind_and_ratios,
     matrix_use,
+    structural_uses,
 )
 from depthmup.rules import Kind, Part, Ratios, Role
 from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of
@@ -55,9 +56,14 @@ def parameter_places(
         notes.append(_no_depth_rule(outside))
     if reading.branching is not None:
         notes += _on_the_stream(pair, reading.branching, membership)
+    idle = _without_influence(pair, reading)
+    if idle:
+        notes.append(_planned_like_neighbours(list(idle)))
+        inside = {**membership.inside, **_near(idle, pair, reading, membership)}
+        membership = replace(membership, inside=inside)
+        reading = replace(reading, uses={**reading.uses, **idle})
     places = tuple(_place(name, pair, reading, membership, parts.get(name)) for name in pair.names)
     if reading.comparison is not None:
-        notes += _unused(pair, reading)
         _refuse_mixed_inputs(pair, reading.comparison)
     notes += _mixed_growth(pair.growth)
     return places, tuple(notes)
@@ -221,23 +227,52 @@ def _each_layer(names: list[str]) -> str:
     )
 
 
-def _unused(pair: Pair, reading: Reading) -> Iterator[str]:
-    """A note on vectors without influence on the output; of frozen ones nothing need be said."""
+def _without_influence(pair: Pair, reading: Reading) -> dict[str, tuple[Use, ...]]:
+    """The uses that module types imply for trained parameters that no input reaches."""
+    if reading.comparison is None:
+        return {}
     idle = [
         name
-        for name, growth in pair.growth.items()
-        if not reading.uses.get(name)
-        and name not in pair.roles
-        and name not in pair.frozen
-        and _is_vector(growth)
+        for name in pair.names
+        if not (reading.uses.get(name) or name in pair.roles or name in pair.frozen)
     ]
-    if idle:
-        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-        yield (
-            f"{idle[0]}{more} has no influence on the output for these example_inputs (a mask "
-            "token, perhaps). It is planned as a vector outside of all branches; pass inputs that "
-            "use it if it lies in one."
-        )
+    implied = structural_uses(pair.model) if idle else {}
+    known = {
+        name: tuple(use for use in implied.get(name, ()) if use.how is not How.UNKNOWN)
+        for name in idle
+    }
+    # Without a module that tells its use, only what grows in one dimension at most needs none.
+    return {name: uses for name, uses in known.items() if uses or _is_vector(pair.growth[name])}
+
+
+def _near(
+    idle: Iterable[str], pair: Pair, reading: Reading, membership: Membership
+) -> dict[str, Standing]:
+    """The branch of each idle parameter: the one in which all matrices nearest to it lie."""
+    read = [name for name in pair.names if matrix_use(reading.uses.get(name, ())) is not None]
+    found: dict[str, Standing] = {}
+    for name in idle:
+        module = name
+        while "." in module:
+            module = module.rpartition(".")[0]
+            near = [other for other in read if other.startswith(f"{module}.")]
+            if near:
+                standings = {membership.inside.get(other) for other in near}
+                standing = standings.pop()
+                if standing is not None and not standings:
+                    found[name] = standing
+                break
+    return found
+
+
+def _planned_like_neighbours(idle: list[str]) -> str:
+    """A note on parameters that no input reaches; of frozen ones nothing need be said."""
+    which = f"{idle[0]} has" if len(idle) == 1 else f"{idle[0]} and {len(idle) - 1} more have"
+    return (
+        f"{which} no influence on the output for these example_inputs (a mask token, an unused "
+        "layer). Their kind follows from the type of their module, their branch from the matrices "
+        "beside them. Pass inputs that use them to plan them by their use."
+    )
 
 
 def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
