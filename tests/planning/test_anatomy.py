@@ -336,6 +336,41 @@ class TestErrors:
             assert idle.lr == used.lr
             assert idle.branches == used.branches != ()
 
+    def test_an_unused_vector_for_each_head_lies_in_the_branch_of_its_block(self):
+        """XLNet's r_s_bias: two dimensions, of which one grows."""
+
+        def make(width, depth):
+            model = Tower(MLPBlock, width, depth)
+            for block in model.blocks:
+                block.by_head = nn.Parameter(torch.zeros(width // 4, 4))
+            return model
+
+        result = anatomy(make(16, 8), make(8, 2), example_inputs=vectors())
+        idle, used = (
+            next(p for p in result.places if p.name == f"blocks.3.{name}")
+            for name in ("by_head", "up.bias")
+        )
+        assert (idle.role, idle.ratios, idle.branches) == (used.role, used.ratios, used.branches)
+
+    @pytest.mark.parametrize("name", ["experts.{}", "expert_{}"])
+    def test_an_expert_that_the_inputs_skip_beside_used_ones_is_refused(self, name):
+        """It would miss the factor of its branch, which is folded into those that are used."""
+
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.experts = nn.ModuleList() if "." in name else nn.Module()
+                for i in range(3):
+                    expert = nn.Sequential(nn.Linear(width, width), nn.ReLU())
+                    self.experts.add_module(str(i) if "." in name else name.format(i), expert)
+
+            def forward(self, x):
+                return x + next(self.experts.children())(x)
+
+        models = [tower(Block)(*size) for size in ((16, 8), (8, 2))]
+        with pytest.raises(NotUnderstood, match=r"has no influence.*Pass inputs that use it"):
+            anatomy(*models, example_inputs=vectors())
+
     def test_an_unused_matrix_without_a_module_is_refused(self):
         def make(width):
             model = Tower(MLPBlock, width, 2)

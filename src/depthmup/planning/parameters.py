@@ -1,6 +1,7 @@
 """Places: what each parameter of a model is, how it grew from the base, and where it stands."""
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -102,11 +103,8 @@ def _role(
     frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     """The role of one parameter, its ratios, and the branches it lies in."""
-    if not uses and declared is None:
-        if frozen:
-            return Role(kind=Kind.VECTOR), Ratios(), ()
-        if _is_vector(growth):
-            return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
+    if frozen and not uses and declared is None:
+        return Role(kind=Kind.VECTOR), Ratios(), ()
     name = growth.name
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
     kind, fans, tied = kind_and_ratios(
@@ -129,11 +127,6 @@ def _role(
         part=mixture.part if mixture is not None and declared is None else None,
     )
     return role, replace(fans, depth=depth), labels
-
-
-def _is_vector(growth: Growth) -> bool:
-    """Whether a shape has one dimension at most, so that its role needs no use to show it."""
-    return sum(size != 1 for size in growth.shape) <= 1
 
 
 def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:
@@ -236,33 +229,54 @@ def _without_influence(pair: Pair, reading: Reading) -> dict[str, tuple[Use, ...
         for name in pair.names
         if not (reading.uses.get(name) or name in pair.roles or name in pair.frozen)
     ]
+    # An expert or a layer that these inputs skip, beside others that they use, needs the
+    # multipliers and the share of depth that those take: it is refused.
+    used = {_likeness(pair.growth[name]) for name in pair.names if reading.uses.get(name)}
     implied = structural_uses(pair.model) if idle else {}
-    known = {
-        name: tuple(use for use in implied.get(name, ()) if use.how is not How.UNKNOWN)
-        for name in idle
+    known = {name: _implied(pair.growth[name], implied[name]) for name in idle}
+    return {
+        name: uses
+        for name, uses in known.items()
+        if uses and (uses[0].how is How.ELEMENTWISE or _likeness(pair.growth[name]) not in used)
     }
-    # Without a module that tells its use, only what grows in one dimension at most needs none.
-    return {name: uses for name, uses in known.items() if uses or _is_vector(pair.growth[name])}
+
+
+def _likeness(growth: Growth) -> tuple[str, tuple[int, ...]]:
+    """What experts and layers of one kind share: a shape, and a name but for its numbers."""
+    return re.sub(r"\d+", "*", growth.name), growth.shape
+
+
+def _implied(growth: Growth, uses: tuple[Use, ...]) -> tuple[Use, ...]:
+    """The uses that a module's type tells; where it tells none, one dimension at most may grow."""
+    known = tuple(use for use in uses if use.how is not How.UNKNOWN)
+    if known or len(growth.growing) > 1:
+        return known
+    return (replace(uses[0], how=How.ELEMENTWISE, fan_out=growth.growing),)
 
 
 def _near(
     idle: Iterable[str], pair: Pair, reading: Reading, membership: Membership
 ) -> dict[str, Standing]:
     """The branch of each idle parameter: the one in which all matrices nearest to it lie."""
-    read = [name for name in pair.names if matrix_use(reading.uses.get(name, ())) is not None]
+    beside: defaultdict[str, set[Standing | None]] = defaultdict(set)
+    for name in pair.names:
+        if matrix_use(reading.uses.get(name, ())) is not None:
+            for module in _modules_around(name):
+                beside[module].add(membership.inside.get(name))
     found: dict[str, Standing] = {}
     for name in idle:
-        module = name
-        while "." in module:
-            module = module.rpartition(".")[0]
-            near = [other for other in read if other.startswith(f"{module}.")]
-            if near:
-                standings = {membership.inside.get(other) for other in near}
-                standing = standings.pop()
-                if standing is not None and not standings:
-                    found[name] = standing
-                break
+        nearest = next((module for module in _modules_around(name) if module in beside), None)
+        standings = beside[nearest] if nearest is not None else ()
+        if len(standings) == 1 and (standing := next(iter(standings))) is not None:
+            found[name] = standing
     return found
+
+
+def _modules_around(name: str) -> Iterator[str]:
+    """The modules that a parameter lies in, innermost first, without the model itself."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
 
 
 def _planned_like_neighbours(idle: list[str]) -> str:
@@ -270,8 +284,9 @@ def _planned_like_neighbours(idle: list[str]) -> str:
     which = f"{idle[0]} has" if len(idle) == 1 else f"{idle[0]} and {len(idle) - 1} more have"
     return (
         f"{which} no influence on the output for these example_inputs (a mask token, an unused "
-        "layer). Their kind follows from the type of their module, their branch from the matrices "
-        "beside them. Pass inputs that use them to plan them by their use."
+        "layer). Kind and branch follow from the module's type and the matrices beside it; no "
+        "multiplier of branches or attention logits is applied. If training uses it, pass inputs "
+        "that do."
     )
 
 
