@@ -1,6 +1,7 @@
 """Who may import whom, and what a light import must not load."""
 
 import ast
+import graphlib
 import importlib
 import subprocess
 import sys
@@ -93,6 +94,33 @@ def test_imports_follow_the_arrows(package):
         name = file.relative_to(PACKAGE).as_posix()
         wrong = set(imported_packages(file)) - ARROWS[package] - {package} - LATE.get(name, set())
         assert not wrong, f"{name} imports {sorted(wrong)}"
+
+
+def neighbours(room):
+    """What each module of a room imports of the room anywhere, inside functions too."""
+    files = {file.relative_to(PACKAGE): file for file in (PACKAGE / room).rglob("*.py")}
+    modules = {
+        ".".join(("depthmup", *path.with_suffix("").parts)).removesuffix(".__init__"): file
+        for path, file in files.items()
+    }
+    return {
+        name: {
+            # A room's own door, where the name is no module of the room.
+            other if other in modules else module
+            for module, taken in imports(file)
+            for other in (f"{module}.{what}" for what in taken or ("",))
+            if module in modules or other in modules
+        }
+        for name, file in modules.items()
+    }
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_no_circle_of_imports_inside_a_room(room):
+    try:
+        tuple(graphlib.TopologicalSorter(neighbours(room)).static_order())
+    except graphlib.CycleError as circle:
+        pytest.fail(" -> ".join(circle.args[1]))
 
 
 def test_the_reproduction_uses_public_doors_only():

@@ -128,7 +128,18 @@ def run(options: Options) -> int:
 
         _refuse(options, _NO_EFFECT.format("--optimum"), *_NOT_IN_THE_KERNEL)
         _scaling(options)  # refuses exponents beside a scheme
-        return optimum.run(options, files)
+        return optimum.run(
+            options.scheme or f"{options.alpha},{options.gamma}",
+            activation=options.activation,
+            block_depth=options.block_depth,
+            depths=options.depths,
+            base_depth=options.base_depth,
+            multiplier=options.multiplier,
+            measured_in=options.measured,
+            config=asdict(options),
+            files=files,
+            as_json=options.json,
+        )
     _refuse(
         options,
         "belongs to --optimum; without it, training at one depth is solved. Add --optimum.",

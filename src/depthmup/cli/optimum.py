@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from depthmup.cli.output import print_json
 
 if TYPE_CHECKING:
-    from depthmup.cli.limit import Options
     from depthmup.reports import Movement
 
 EXAMPLES = 128
@@ -19,30 +18,41 @@ EXAMPLES = 128
 hundredth of an octave for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
 
 
-def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
-    """Predict, print the result, and write it to files if asked."""
+def run(
+    scheme: str,
+    *,
+    activation: str,
+    block_depth: int,
+    depths: tuple[int, ...],
+    base_depth: int,
+    multiplier: float,
+    measured_in: Path | None,
+    config: Mapping[str, Any],
+    files: "tuple[Path, Path] | None",
+    as_json: bool,
+) -> int:
+    """Predict, print the result, and write it, with its ``config``, to files if asked."""
     from depthmup import limits, reports
     from depthmup.cli.terminal import Done
 
-    scheme = options.scheme or f"{options.alpha},{options.gamma}"
     prediction = limits.optimal_rate(
         _inputs(),
-        depths=options.depths,
-        base_depth=options.base_depth,
+        depths=depths,
+        base_depth=base_depth,
         scheme=scheme,
-        block=limits.Block(activation=options.activation, block_depth=options.block_depth),
-        multiplier=options.multiplier,
+        block=limits.Block(activation=activation, block_depth=block_depth),
+        multiplier=multiplier,
         progress=Done("layers"),
     )
     measured = None
-    if options.measured is not None:
-        measured = read_measured(options.measured, scheme, options.base_depth)
+    if measured_in is not None:
+        measured = read_measured(measured_in, scheme, base_depth)
     result = {
         **asdict(prediction),
         "factors": prediction.factors,
         "octaves": prediction.octaves,
         "drift": prediction.drift,
-        "config": asdict(options),
+        "config": dict(config),
     }
     if measured is not None:
         octaves = [asdict(at) for at in measured.octaves]
@@ -51,8 +61,8 @@ def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
     if files is not None:
         page, data = files
         reports.write_text(data, text + "\n")
-        reports.write_text(page, _page(prediction, options, measured, data=data.name))
-    if options.json:
+        reports.write_text(page, _page(prediction, activation, measured, data=data.name))
+    if as_json:
         print_json(reports.strict(result))
         return 0
     _print(prediction, measured)
@@ -71,7 +81,7 @@ def _inputs() -> Any:
     return inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
 
 
-def _page(prediction: Any, options: "Options", measured: "Movement | None", *, data: str) -> str:
+def _page(prediction: Any, activation: str, measured: "Movement | None", *, data: str) -> str:
     from depthmup import reports
     from depthmup.records import Estimate
 
@@ -80,7 +90,7 @@ def _page(prediction: Any, options: "Options", measured: "Movement | None", *, d
         sizes=prediction.depths,
         octaves=tuple(Estimate(value=v, low=v, high=v) for v in prediction.octaves),
     )
-    title = f"SGD's best learning rate, {prediction.scheme}, {options.activation}"
+    title = f"SGD's best learning rate, {prediction.scheme}, {activation}"
     return reports.optimum_page(
         {"depth": (predicted, measured)},
         title=title,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from depthmup.training.built_in.dataset import Dataset
 
 ELSEWHERE = ("mnist", "cifar10")
-HUB = "hf"
 # Without label noise networks of the sizes swept here fit 1,797 digits within the run, and a curve
 # of vanishing losses has no valley.
 DIGITS_NOISE = 0.3
@@ -35,7 +34,7 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
             others = ", ".join(f"{name}:FOLDER" for name in ELSEWHERE)
             raise ValueError(f"Expected data to be one of digits, {others}; got {spec!r}.")
         return Data(label_noise=DIGITS_NOISE if label_noise is None else label_noise)
-    from depthmup.training.built_in.vision import images
+    from depthmup.training.built_in.vision import HUB, images
 
     source = source or _folder_of(name)
     raw = images(name, source, verify=verify)
