@@ -24,7 +24,7 @@ demo: $(READY)  ## measure learning-rate transfer across depth on real data; min
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
 test: $(READY) lint types sanitize  ## everything CI checks; of long tests, one variant in three
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize" --long slice
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize" --long slice --durations 40
 
 test-all: $(READY) lint types sanitize  ## every variant of every test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize"

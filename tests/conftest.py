@@ -15,11 +15,10 @@ import browsers
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
+from typechecker import modules_with_shapes
 
-# Types and shapes in signatures of these packages are checked at every call, while testing.
-install_import_hook(
-    ["depthmup.limits", "depthmup.statistics", "reproduction.theory"], "typechecker.checked"
-)
+# Shapes in signatures are checked at every call, while testing.
+install_import_hook(modules_with_shapes(), "typechecker.checked")
 
 # A deadline would make every property depend on how busy the machine is.
 settings.register_profile("depthmup", deadline=None)
