@@ -14,7 +14,8 @@ def load(folder: str | Path) -> Report:
 
     Returns:
         The report of the measurement that was stored last there, or of the fitted table. Rows that
-        a fit left out are in its excluded.csv, and are not part of it here.
+        a fit left out are in its excluded.csv, and are not part of it here. A search that asks for
+        further runs is reported as far as it went, with a note.
 
     Raises:
         StoreError: there is no such folder, nothing of the two kinds in it, a summary.json
@@ -34,5 +35,5 @@ def load(folder: str | Path) -> Report:
                     f"{store} holds claims of the paper, of which there is a page and no report: "
                     f"`depthmup report {path}`."
                 )
-            return load_report(opened)
+            return load_report(opened, partial=True)
     return read_report(path / JSON)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeAlias
 
 from depthmup.execution import Execution
@@ -12,6 +13,8 @@ from depthmup.notebook import told
 from depthmup.records import environment
 from depthmup.records.packages import need
 from depthmup.report import Report, load_report
+from depthmup.reports import write_result
+from depthmup.reports.html import prepare
 from depthmup.runner import Runner, runner_of
 from depthmup.statistics import TOLERANCE
 from depthmup.sweep import (
@@ -133,6 +136,9 @@ def transfer(
         asked, path = _shared(state, Shard.parse(runner.shard), folder, runner.trainer)
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
+        if missing and folder is not None and not runner.shard:
+            # The page's libraries are imported in the seconds that workers need to start.
+            Thread(target=prepare, daemon=True).start()
         if missing and begun:
             runner.check(missing)
         if missing and forecast is not None and not sweep.design.auto:
@@ -172,7 +178,7 @@ def transfer(
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
                 forecast(SEARCHES)
-            _train_rounds(state, store, train=train, tell=tell_all)
+            state = _train_rounds(state, store, train=train, tell=tell_all)
         else:
             train(asked, tell_all)
         if runner.shard:
@@ -182,9 +188,14 @@ def transfer(
             run(runs, store=store, executor=workers, jobs=runner.trainer.jobs)
 
         can_probe = not runner.trainer.of_command
-        report = load_report(store, sweep, train=train_few if can_probe else None)
+        report = load_report(
+            store,
+            sweep,
+            state=state if sweep.design.auto else None,
+            train=train_few if can_probe else None,
+        )
     if folder is not None:
-        report.save(folder)
+        write_result(report.studies, folder, certificates=report.certificates, redraw=False)
     return report
 
 

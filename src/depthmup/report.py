@@ -67,6 +67,11 @@ Kind = Literal[
     "predictions",
 ]  # fmt: skip
 
+UNFINISHED = (
+    "The search is not at its end: it asks for {count} further runs, and verdicts may change with "
+    "them. Repeat the measurement with the same folder to make them."
+)
+
 PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
 FILES = (PAGE, JSON, EXCLUDED)
 """What ``save`` writes; the last where rows of a table are left out."""
@@ -548,7 +553,7 @@ class Report:
         """Write report.html and summary.json into a folder; of a table excluded.csv, too.
 
         Args:
-            folder: that is there.
+            folder: made where it is not there.
 
         Returns:
             The paths of the files.
@@ -632,8 +637,19 @@ def read_report(file: Path) -> Report:
     return report
 
 
-def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None = None) -> Report:
-    """The report of a sweep from the runs in a store."""
+def load_report(
+    store: Store,
+    sweep: Sweep | None = None,
+    *,
+    state: SearchState | None = None,
+    train: Train | None = None,
+    partial: bool = False,
+) -> Report:
+    """The report of a sweep from the runs in a store.
+
+    A search is replayed, unless its ``state`` is given. If the report may be ``partial``, a search
+    that asks for further runs is reported as far as it went, with a note.
+    """
     sessions = [s for s in store.sessions() if "sweep" in s]
     if sweep is not None:
         sessions = [s for s in sessions if s["sweep"] == sweep.to_dict()]
@@ -643,9 +659,11 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         )
     last = sessions[-1]
     sweep = sweep or Sweep.from_dict(last["sweep"])
-    search = None
+    search, notes = None, list[Note]()
     if sweep.design.auto:
-        state = _replayed(sweep, store, last)
+        state = state or advance(_begun(sweep, last), store)
+        if not state.done:
+            state, notes = _cut_short(state, store, partial=partial)
         sweep, search = state.sweep, story(state)
     else:
         _check_size(sweep, store)
@@ -657,7 +675,6 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         "config": {**sweep.config, "tolerance": last["tolerance"], **command},
         "environment": environment_of(own),
     }
-    notes = []
     if len(engines := engines_of(own)) > 1:
         mixed = (
             f"Runs of {len(engines)} engines are mixed here, which agree to rounding and not to "
@@ -699,21 +716,25 @@ def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
     return SearchState(sweep=sweep, tolerance=session["tolerance"], complete=complete)
 
 
-def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchState:
-    """The rounds of a sweep whose learning rates were found as it went."""
-    state = advance(_begun(sweep, session), store)
-    if state.done:
-        return state
-    auto = sweep.design.auto
-    if auto is None or auto.seconds is None:
+def _cut_short(
+    state: SearchState, store: Store, *, partial: bool
+) -> tuple[SearchState, list[Note]]:
+    """A search that asks for further runs as one that ended here, and a note of them."""
+    auto, count = state.sweep.design.auto, len(state.pending)
+    notes = []
+    if auto is not None and auto.seconds is not None:
+        over = f"after {auto.seconds:g} seconds no more runs were begun"
+    elif partial and state.records:
+        over = f"{count} runs that it needs next are not made yet"
+        notes.append(Note(text=UNFINISHED.format(count=count)))
+    else:
         raise StoreError(
-            f"{len(state.pending)} runs are to be trained next that are not in {store.path} yet. "
+            f"{count} runs are to be trained next that are not in {store.path} yet. "
             "Repeat the measurement with the same folder to go on; with shards, all of them."
         )
-    over = f"after {auto.seconds:g} seconds no more runs were begun"
-    names = [variant.name for variant in sweep.design.variants]
+    names = [variant.name for variant in state.sweep.design.variants]
     ended = {**dict.fromkeys(names, over), **state.ended}
-    return replace(state, pending=(), ended=ended)
+    return replace(state, pending=(), ended=ended), notes
 
 
 def _check_size(sweep: Sweep, store: Store) -> None:

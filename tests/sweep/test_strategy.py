@@ -115,6 +115,27 @@ def test_an_unfinished_search_says_what_is_missing(tmp_path):
     assert not {run.key for run in runs} & set(TRAINED[:12])
 
 
+def test_a_report_of_an_unfinished_search_shows_the_rounds_that_are_whole(tmp_path):
+    def stop(progress):
+        if progress.done >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        depthmup.transfer(MODEL, design(), out=tmp_path, progress=stop)
+    partial = depthmup.load(tmp_path)
+    with Store(tmp_path / MAIN_STORE) as store:
+        pending, _, _ = next_of(store)
+        with pytest.raises(StoreError, match="are to be trained next"):
+            load_report(store)  # as merge does, which ends in an error until no round is left
+    assert pending
+    assert 18 < len(partial.records) <= 40
+    assert f"asks for {len(pending)} further runs" in partial.summary()
+    assert f"{len(pending)} runs that it needs next" in partial.summary()
+    whole = depthmup.transfer(MODEL, design(), out=tmp_path)
+    assert "further runs" not in whole.summary()
+    assert partial.records.items() <= whole.records.items()
+
+
 def test_shards_take_parts_of_a_round(tmp_path):
     """Round by round, two machines train the same runs as one."""
     whole = depthmup.transfer(MODEL, design())

@@ -30,8 +30,8 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli import report
     from depthmup.cli.folders import prepare_folder
+    from depthmup.cli.report import report_on
     from depthmup.sweep import MAIN_STORE, Store, merge
 
     if not options.stores:
@@ -46,7 +46,7 @@ def run(options: Options) -> int:
             f"{len(store)} results in {store.path}, {new} of them new from {len(stores)} stores.",
             file=sys.stderr,
         )
-    return report.run(report.Options(folders=(out,), export=options.export, json=options.json))
+    return report_on(out, export=options.export, json=options.json)
 
 
 def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:

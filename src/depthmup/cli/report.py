@@ -45,15 +45,32 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.clone import reproduction
-    from depthmup.report import load_report
-    from depthmup.sweep import MAIN_STORE, snapshot
-
     if not options.folders:
         raise ValueError("Expected the folder of a measurement; got none.")
     if len(options.folders) > 1:
         return _compared(options)
-    given = options.folders[0]
+    return report_on(
+        options.folders[0],
+        export=options.export,
+        json=options.json,
+        figure=options.figure,
+        partial=True,
+    )
+
+
+def report_on(
+    given: Path,
+    *,
+    export: Collection[str],
+    json: bool,
+    figure: "FigureKind | None" = None,
+    partial: bool = False,
+) -> int:
+    """Make the files of a folder again from its store; ``partial`` as in ``load_report``."""
+    from depthmup.cli.clone import reproduction
+    from depthmup.report import load_report
+    from depthmup.sweep import MAIN_STORE, snapshot
+
     with snapshot(given / MAIN_STORE) as store:
         if any("claims" in session for session in store.sessions()[-1:]):  # of the paper
             paper = reproduction("command")
@@ -61,20 +78,20 @@ def run(options: Options) -> int:
                 paper.load_evidence(store),
                 given,
                 markdown=None,
-                export=options.export,
-                as_json=options.json,
+                export=export,
+                as_json=json,
             )
             return 0
-        report = load_report(store)
+        report = load_report(store, partial=partial)
     folder: Path | None = given
     try:
         prepare_folder(given)
     except ValueError as error:
-        if options.export or options.figure:
+        if export or figure:
             raise
         print(f"No page is written. {error}", file=sys.stderr)
         folder = None
-    deliver(report, folder, export=options.export, json=options.json, figure=options.figure)
+    deliver(report, folder, export=export, json=json, figure=figure)
     return 0
 
 

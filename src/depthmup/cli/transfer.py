@@ -284,7 +284,6 @@ def run(options: Options) -> int:
 
     model, design = asked(options)
     target = parse_size(options.target, option="--target")
-    _prepare_page(options)
     prepare_folder(options.out)
     shard = options.execution.shard
     try:
@@ -319,16 +318,6 @@ def run(options: Options) -> int:
         return 0
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
     return 1 if options.fail_unless not in (None, report.verdict.value) else 0
-
-
-def _prepare_page(options: Options) -> None:
-    """Import the page's libraries in the seconds that workers need to start."""
-    from threading import Thread
-
-    from depthmup.reports.html import prepare
-
-    if not options.execution.shard:
-        Thread(target=prepare, daemon=True).start()
 
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:

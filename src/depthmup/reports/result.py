@@ -1,14 +1,18 @@
 """The files of a measurement in its folder, and its display in a notebook."""
 
+import hashlib
 import html
 import json
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from depthmup._version import __version__
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.codec import encode
 from depthmup.records.text import html_card
 from depthmup.reports.charts import CHARTS, loss_against_rate, optimum_against_size
 from depthmup.reports.files import save_chart, write_text
@@ -19,6 +23,9 @@ from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import said
 
 FORMATS = ("pdf", "png", "svg")
+
+OF_SESSIONS = ("date", "seconds, all sessions")
+"""Of a study's environment, what changes when nothing new is trained."""
 
 
 def export(
@@ -78,6 +85,7 @@ def write_result(
     certificates: Sequence[Certificate] = (),
     formats: Collection[str] = (),
     whole: bool = False,
+    redraw: bool = True,
 ) -> dict[str, object]:
     """Write report.html, summary.json, certificate.json and the charts; return the summary.
 
@@ -87,6 +95,7 @@ def write_result(
         certificates: of the target, if there is one.
         formats: of chart files, such as "svg".
         whole: whether the summary holds all that a report is made from (``summary``).
+        redraw: whether to draw a page again that is of the same studies and version.
 
     Returns:
         The summary.
@@ -103,7 +112,9 @@ def write_result(
     text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
-    write_text(folder / "report.html", page(*studies, certificates=certificates))
+    mark = _mark(studies, certificates)
+    if redraw or not _has(folder / "report.html", mark):
+        write_text(folder / "report.html", page(*studies, certificates=certificates) + mark)
     names = [
         f"certificate-{i + 1}.json" if i else "certificate.json" for i, _ in enumerate(certificates)
     ]
@@ -117,6 +128,30 @@ def write_result(
             within = folder / "charts" / study.axis if i else folder / "charts"
             export(study, within, formats=set(formats))
     return contents
+
+
+def _mark(studies: Sequence[Study], certificates: Sequence[Certificate]) -> str:
+    """A comment for the end of a page: the version and a hash of what it shows.
+
+    The date and the seconds of sessions are no part of it.
+    """
+    alike = [
+        replace(s, environment={k: v for k, v in s.environment.items() if k not in OF_SESSIONS})
+        for s in studies
+    ]
+    shown = [replace(c, environment={}) for c in certificates]
+    text = json.dumps(encode([__version__, alike, shown]))
+    return f"<!-- depthmup {__version__} {hashlib.sha256(text.encode()).hexdigest()} -->\n"
+
+
+def _has(page: Path, mark: str) -> bool:
+    """Whether a file ends with a mark."""
+    try:
+        with page.open("rb") as file:
+            file.seek(-len(mark), os.SEEK_END)
+            return file.read() == mark.encode()
+    except OSError:  # there is none, or a shorter one
+        return False
 
 
 def _sealed(certificate: Certificate, file: Path) -> Certificate:
