@@ -230,29 +230,33 @@ def regimes_page(
         Section(title=title, plots=[Plot(chart=configured(_map(points, title="", page=True)))])
         for title, points in maps.items()
     ]
-    counts = [
-        {"region": region, **{title: _count(points, region) for title, points in maps.items()}}
-        for region in REGIONS
+    rows = [
+        {"region": name, "in very deep networks": means}
+        for name, means in zip(REGIONS, _MEANINGS, strict=True)
     ]
-    table = Section(
-        title="How many pairs lie in each region", table=Table(rows=counts, numbers=tuple(maps))
-    )
+    table = Table(rows=rows, wrapped=("in very deep networks",), name="Regions")
     return Page(
         title="Regimes of depth",
         headline=headline,
         lead=[
-            "A branch is multiplied by L^-alpha, an update inside it has the size L^-gamma. The "
-            "grey band is alpha + gamma = 1, where features change by order one at any depth; "
-            "points name published schemes. A cross marks a pair that lies elsewhere than "
-            "Claims 7.1 to 7.6 say; a hollow square one that networks cannot decide."
+            "L is the depth: a branch is multiplied by L^-alpha, and an update inside it has size "
+            "L^-gamma. The grey band is alpha + gamma = 1. Dots name published schemes. A cross "
+            "marks a pair outside the region of Claims 7.1 to 7.6; a hollow square, a pair that "
+            "networks cannot decide."
         ],
-        sections=[*sections, table],
+        sections=[*sections, Section(title="The regions", table=table)],
         command=command,
     ).html()
 
 
-def _count(points: Sequence[MapPoint], region: str) -> str:
-    return str(sum(p.region == region for p in points))
+_MEANINGS = (
+    "The output explodes before training.",
+    "Updates add up and explode.",
+    "Updates vanish: the network does not learn.",
+    "Pre-activations grow without bound, so nonlinearities no longer see inputs of order one.",
+    "Training is stable and features are learned, but neighbouring layers learn the same.",
+    "Training is stable and layers learn different features.",
+)
 
 
 def _padded(values: Sequence[Fraction]) -> "alt.Scale":

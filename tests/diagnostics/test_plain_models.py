@@ -98,7 +98,7 @@ class TestBranches:
 
         subject = Model(make=plain.mlp(Both), batch=plain.vectors)
         right = check(subject, scheme="completep", **SIZES)
-        assert any("is not looked at" in note for note in right.notes)
+        assert any("was not checked" in note for note in right.notes)
         streams = outcomes(right, Observable.STREAM, "depth")
         assert streams.pop("stream at 1 of depth") is Outcome.PASS
         wrong = check(
@@ -145,7 +145,7 @@ class TestDecay:
             Model(make=plain.mlp(plain.two_matrices), batch=plain.vectors),
             scheme="completep", widths=(16, 32, 64), depths=(2,), seeds=2, steps=1,
         )  # fmt: skip
-        assert any("lr * decay is not looked at" in note for note in result.notes)
+        assert any("lr * decay was not checked" in note for note in result.notes)
 
     def test_what_is_predicted_is_what_the_scheme_gives(self):
         role = Role(kind=Kind.HIDDEN, in_branch=True)

@@ -1,5 +1,7 @@
 """The page in a real browser: it loads from a file, draws, follows the slider, fits a phone."""
 
+from dataclasses import replace
+
 import pytest
 
 from depthmup.reports import page
@@ -77,8 +79,19 @@ def test_a_legend_hides_and_shows_a_series(browser, written):
     assert tab.run(press % (entry, marks)) == before
 
 
-def test_a_point_opens_its_learning_curve(browser, written):
-    tab = browser.open(written, width=1280)
+@pytest.fixture
+def searched(study, tmp_path):
+    """A search judges the last window alone; earlier ones have curves without verdicts."""
+    earlier = tuple(replace(window, transfers=()) for window in study.windows[:-1])
+    path = tmp_path / "search.html"
+    path.write_text(page(replace(study, windows=study.windows[-1:], training=earlier)), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("of", ["written", "searched"])
+def test_a_point_opens_its_learning_curve(browser, of, request):
+    tab = browser.open(request.getfixturevalue(of), width=1280)
+    assert "Click a point" in tab.run("document.body.innerText")
     tab.run(f"""(async () => {{
       const place = ({POINT}).getBoundingClientRect();
       window.scrollTo(0, place.top - 300);

@@ -303,14 +303,14 @@ def _notes(plans: Mapping[Shape, Plan], points: Mapping[Shape, Points]) -> dict[
     for shape, at in points.items():
         notes |= dict.fromkeys(plans[shape].notes if shape in plans else ())
         for name in at.hidden_from_view:
-            notes[f"{name} is no input or output of a module and is not looked at."] = None
+            notes[f"{name} is no input or output of a module and was not checked."] = None
     return notes
 
 
 def _limits(scheme: Scheme, observed: Iterable[Key], branches: Mapping[int, int]) -> Iterator[str]:
     """Notes on what these exponents leave open; ``branches`` by depth."""
     if not any(key.observable is Observable.DECAY for key in observed):
-        yield "No optimizer has a weight decay here, so lr * decay is not looked at."
+        yield "Weight decay is zero, so lr * decay was not checked."
     if len({count / depth for depth, count in branches.items()}) > 1:
         yield (
             f"The stream has {', '.join(map(str, branches.values()))} branches at depths "

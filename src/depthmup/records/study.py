@@ -93,6 +93,7 @@ class Study:
     Attributes:
         title: of the measurement.
         windows: in time order.
+        training: earlier windows of a search, with curves alone: their best values lie elsewhere.
         tolerance: octaves per doubling within which an optimum counts as staying.
         axis: along which sizes grow.
         rules: published rules that speak of the axis, judged by the last window.
@@ -111,6 +112,7 @@ class Study:
     rules: tuple[Judgement, ...] = ()
     laws: tuple[JointLaw, ...] = ()
     notes: tuple[Note, ...] = ()
+    training: tuple[Window, ...] = ()
 
     @property
     def headline(self) -> Window:

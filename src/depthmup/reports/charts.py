@@ -157,7 +157,7 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
             "mark": margin[p[axis]],
             **_band(p, losses),
         }
-        for p in point_rows(study)
+        for p in _points(study)
         if p["scheme"] == scheme and rates.low <= 2.0 ** p[study.tuned.column] <= rates.high
     ]
     best = [
@@ -200,7 +200,17 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
     )
 
 
-_DRAWN = ("window", "loss", "low", "high", "seeds", "diverged")
+_DRAWN = ("window", "start", "stop", "loss", "low", "high", "seeds", "diverged")
+
+
+def _points(study: Study) -> list[Row]:
+    """Points of all windows; those of ``training``, numbered below 0, are not drawn.
+
+    A page shows a point's losses in all of them as its learning curve.
+    """
+    before = len(study.training)
+    rows = point_rows(replace(study, windows=(*study.training, *study.windows)))
+    return [{**row, "window": row["window"] - before} for row in rows]
 
 
 def _band(point: Row, losses: Axis) -> Row:

@@ -12,7 +12,7 @@ from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.files import write_text
 from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.page import Card, Page, Plot, Section, Table
-from depthmup.reports.sentences import folded
+from depthmup.reports.sentences import UNKNOWN, folded
 from depthmup.reports.theme import BAND, PAGE, tone
 
 
@@ -26,7 +26,7 @@ def check_page(check: Check) -> str:
     """The check as one HTML page: what is off stands first, what is as predicted is folded."""
     off = [e for e in check.ordered if e.is_off]
     fine = [e for e in check.ordered if not e.is_off]
-    sections = [Section(cards=[_card(e) for e in check.failures] or [_verdict_card(check)])]
+    sections = [Section(cards=_failures(check) or [_verdict_card(check)])]
     if check.failures and not check.applied:
         sections.append(
             Section(
@@ -41,9 +41,9 @@ def check_page(check: Check) -> str:
         judged = sum(e.outcome is Outcome.PASS for e in fine)
         sections.append(
             Section(
-                title="What is as predicted",
+                title="As predicted",
                 lead=(
-                    f"{judged} of the exponents are as predicted"
+                    f"{judged} exponents are as predicted"
                     + (f"; {len(fine) - judged} have no prediction." if judged < len(fine) else ".")
                 ),
                 details=_evidence(check, fine, "-passed"),
@@ -80,17 +80,39 @@ optimizer = torch.optim.AdamW(plan.param_groups(model, lr), lr)
 """
 
 
-def _card(e: Exponent) -> Card:
-    # Of a sequence, modules have numbers for names: -1 is the last.
-    return Card(
-        title=re.sub(r"^-1(?=\.|$)", "last module", e.module),
-        verdict=str(e.outcome),
-        aside=f"{e.observable} against {e.axis}",
-        text=[
-            f"Measured {e.estimate.value:+.2f} {e.interval}, expected {e.expected or '–'}.",
-            *([f"Likely: {e.cause}."] if e.cause else []),
-        ],
-    )
+def _failures(check: Check) -> list[Card]:
+    """A card for each cause, with every exponent that it explains."""
+    by_cause: dict[str, list[Exponent]] = {}
+    for e in check.failures:
+        by_cause.setdefault(e.cause or f"{e.module} {e.observable} {e.axis}", []).append(e)
+    return [
+        Card(
+            title=" and ".join(dict.fromkeys(map(_module, of_cause))),
+            verdict=str(of_cause[0].outcome),
+            aside=f"{of_cause[0].observable} against {of_cause[0].axis}",
+            text=[
+                *(
+                    f"Measured {_number(e)} {e.interval}, expected {_expected(e)}."
+                    for e in of_cause
+                ),
+                *([f"Likely: {of_cause[0].cause}."] if of_cause[0].cause else []),
+            ],
+        )
+        for of_cause in by_cause.values()
+    ]
+
+
+def _module(e: Exponent) -> str:
+    """A module as a person calls it: in a sequence modules have numbers, and -1 is the last."""
+    return re.sub(r"^-1(?=\.|$)", "last module", e.module)
+
+
+def _number(e: Exponent) -> str:
+    return f"{e.estimate.value:+.2f}"
+
+
+def _expected(e: Exponent) -> str:
+    return e.expected or UNKNOWN
 
 
 def _verdict_card(check: Check) -> Card:
@@ -118,7 +140,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
     panels = [
         Plot(
             name=f"growth{suffix}-{i}",
-            title=f"{e.module}: {e.observable}, {e.outcome}",
+            title=f"{_module(e)}: {e.observable}, {e.outcome}",
             chart=draw(growth_panel(check, e), PAGE),
         )
         for i, e in enumerate(judged)
@@ -132,8 +154,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
                 lead=(
                     f"One row per observable and dimension, with {check.confidence:.0%} intervals. "
                     f"Correct models lie in the grey band, ±{check.margin:g}, up to chance and "
-                    "corrections of small sizes. What is farther than 1.25 off leaves the panel; "
-                    "its numbers stand below."
+                    "corrections of small sizes. The panel ends at ±1.25; all numbers are below."
                 ),
                 legend=[
                     (w, "●", tone(w)) for w in dict.fromkeys(str(e.outcome) for e in predicted)
@@ -147,8 +168,8 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
                 title="The measurements",
                 lead=(
                     f"Every judged observable against {axes}, as a multiple of its value at the "
-                    f"smallest size, log-log: a line per seed; dashed, what {check.scheme} "
-                    "predicts. What runs along the dashed line scales as it should."
+                    "smallest size, log-log, a line per seed. A line along the dashed one scales "
+                    f"as {check.scheme} predicts."
                 ),
                 plots=panels,
                 layout="small",
@@ -168,17 +189,17 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
 
 def _row(e: Exponent) -> dict[str, str]:
     return {
-        "module": e.module,
+        "module": _module(e),
         "observable": e.observable,
         "axis": e.axis,
-        "measured": f"{e.estimate.value:+.2f}",
+        "measured": _number(e),
         "interval": e.interval,
-        "expected": e.expected or "–",
+        "expected": _expected(e),
         "outcome": str(e.outcome),
     }
 
 
-_ROW = 27  # pixels: two lines of a name
+_ROW = 34  # pixels: two lines of a name
 
 
 def deviations(check: Check, exponents: list[Exponent]) -> Any:
@@ -188,7 +209,7 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
         centre = e.estimate.value - deviation(e)
         rows.append(
             {
-                "name": folded(f"{e.module}: {e.observable} ({e.axis})", 28),
+                "name": folded(f"{_module(e)}: {e.observable} ({e.axis})", 32),
                 "order": order,
                 "value": deviation(e),
                 "low": e.estimate.low - centre,

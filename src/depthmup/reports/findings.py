@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from depthmup.records import Estimate, JointLaw, Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import in_percent
-from depthmup.reports.sentences import interval, significant
+from depthmup.reports.sentences import interval, number, significant
 from depthmup.reports.study_rows import (
     Row,
     interval_columns,
@@ -99,7 +99,9 @@ def cost(estimate: Estimate) -> str:
     if math.isinf(estimate.value):
         low = significant(estimate.low)
         return f"more than {low} nats: it may diverge" if estimate.low < math.inf else "it diverges"
-    return f"{significant(estimate.value)} nats {interval(estimate, 3)}"
+    # Where there is an interval, digits that it does not resolve say nothing.
+    value = number(estimate.value, 3) if interval(estimate) else significant(estimate.value)
+    return f"{value} nats {interval(estimate, 3)}"
 
 
 def bend_sentence(bend: Estimate) -> str:

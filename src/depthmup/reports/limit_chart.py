@@ -144,7 +144,7 @@ def limit_page(
             ),
             Section(
                 title="The residual stream",
-                lead="Root mean square entry of x along the depth, one line for each step.",
+                lead="RMS entry of x along the depth: a line per step, from light to dark.",
                 plots=[Plot(chart=draw(stream_chart(positions, rms), PAGE))],
             ),
             Section(

@@ -92,15 +92,20 @@ def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> s
         >>> "Along depth" in prediction_page(example_prediction())
         True
     """
+    axes = [along.axis for along in prediction.axes]
+    undecided = [a for a in axes if prediction.drift(a).known and prediction.moves(a) is None]
     return optimum_page(
         {along.axis: (movement(along), None) for along in prediction.axes},
         title=f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}",
-        headline=" ".join(f"{direction(prediction, along.axis)}." for along in prediction.axes),
+        headline=" ".join(
+            f"Undecided along {axis}." if axis in undecided else f"{direction(prediction, axis)}."
+            for axis in axes
+        ),
         notes=[
             "A rule of thumb for SGD; nothing was trained. The intervals do not include the error "
             "of the rule itself: on small batches the direction is usually right and the size "
             "often too large.",
-            *(sentence(prediction, along.axis) for along in prediction.axes),
+            *(sentence(prediction, axis) for axis in axes),
             *prediction.notes,
         ],
         command=command,

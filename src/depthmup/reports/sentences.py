@@ -133,19 +133,24 @@ def headline(study: Study) -> str:
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
 
 
+def holding(study: Study, *more: Study) -> Transfer | None:
+    """The first scheme that transfers along every axis from a known value at the base."""
+    for first in transfers(study):
+        along = [t for s in (study, *more) for t in transfers(s) if t.scheme == first.scheme]
+        if at_base(study, first) and all(t.verdict is Verdict.TRANSFERS for t in along):
+            return first
+    return None
+
+
 def advice(study: Study, *more: Study) -> str:
     """What to do, where a scheme transfers along every axis: the value, and where it holds."""
-    for first in transfers(study):
-        along = [(s, t) for s in (study, *more) for t in transfers(s) if t.scheme == first.scheme]
-        at = at_base(study, first)
-        if at is None or any(t.verdict is not Verdict.TRANSFERS for _, t in along):
-            continue
-        with_scheme = f" with {first.title}" if len(transfers(study)) > 1 else ""
-        reach = [f"from {s.axis} {base_size(s):.10g} to {_largest(s, (t,)):.10g}" for s, t in along]
-        return (
-            f"Use {study.tuned.name} {rate(2.0**at.value)}{with_scheme}. It holds {_join(reach)}."
-        )
-    return ""
+    best = holding(study, *more)
+    if best is None or (at := at_base(study, best)) is None:
+        return ""
+    along = [(s, t) for s in (study, *more) for t in transfers(s) if t.scheme == best.scheme]
+    with_scheme = f" with {best.title}" if len(transfers(study)) > 1 else ""
+    reach = [f"from {s.axis} {base_size(s):.10g} to {_largest(s, (t,)):.10g}" for s, t in along]
+    return f"Use {study.tuned.name} {rate(2.0**at.value)}{with_scheme}. It holds {_join(reach)}."
 
 
 def base_sentence(study: Study, transfer: Transfer) -> str:
@@ -177,13 +182,13 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
         return f"With {the} of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
         return f"The excess loss at {axis} {largest} could not be measured."
-    text = (
-        f"At {axis} {largest}, {the} of {axis} {base} costs "
-        f"{significant(transfer.regret.value)} in loss"
-    )
-    if not interval(transfer.regret):
-        return f"{text}."
-    return f"{text} ({significant(transfer.regret.low)} to {significant(transfer.regret.high)})."
+    text, cost = f"At {axis} {largest}, {the} of {axis} {base} costs", transfer.regret
+    if not interval(cost):
+        return f"{text} {significant(cost.value)} in loss."
+    if cost.low <= 0 < cost.high < math.inf:  # seeds cannot tell it from nothing
+        return f"{text} at most {significant(cost.high)} in loss."
+    between = f"{significant(cost.low)} to {significant(cost.high)}"
+    return f"{text} {significant(cost.value)} in loss ({between})."
 
 
 def _largest(study: Study, schemes: tuple[Transfer, ...]) -> float:

@@ -19,7 +19,8 @@ def by_slice(study: Study) -> Study:
     """The study with a variant for every slice of sizes in which the axis alone changes."""
     if all(len(t.slices) < 2 for window in study.windows for t in window.transfers):
         return study
-    return replace(study, windows=tuple(_split(study, window) for window in study.windows))
+    windows = tuple(_split(study, window) for window in study.windows)
+    return replace(study, windows=windows, training=())
 
 
 def _split(study: Study, window: Window) -> Window:
@@ -60,15 +61,20 @@ def _named(study: Study) -> Study:
     def size(of: Curve | Optimum) -> Mapping[str, float]:
         return {plain.get(axis, _field(axis)): n for axis, n in of.size.items()}
 
-    windows = []
-    for window in study.windows:
+    def renamed(window: Window) -> Window:
         transfers = tuple(
             replace(t, optima=tuple(replace(o, size=size(o)) for o in t.optima))
             for t in window.transfers
         )
         curves = tuple(replace(curve, size=size(curve)) for curve in window.curves)
-        windows.append(replace(window, transfers=transfers, curves=curves))
-    return replace(study, axis=plain[study.axis], windows=tuple(windows))
+        return replace(window, transfers=transfers, curves=curves)
+
+    return replace(
+        study,
+        axis=plain[study.axis],
+        windows=tuple(map(renamed, study.windows)),
+        training=tuple(map(renamed, study.training)),
+    )
 
 
 def _field(axis: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from depthmup.records import Place, Study, Transfer, Verdict, Window
+from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
 from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import (
@@ -25,6 +25,7 @@ from depthmup.reports.findings import (
     span_sentence,
 )
 from depthmup.reports.html import page_spec
+from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.search_story import narrowing, rounds, saved_sentence
 from depthmup.reports.sentences import (
@@ -80,6 +81,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     for s in studies:
         sections += [_part(s)] if more else []
         sections.append(Section(cards=verdict_cards(s)))
+    sections += next_steps(studies, certificates)
     for i, s in enumerate(studies):
         sections += [_part(s)] if more else []
         sections += _charts(s, prefix=f"axis-{i}-" if i else "")
@@ -87,7 +89,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
     sections += [*_laws(studies), *_notes(studies)]
-    use, found = advice(*studies), " ".join(headline(s) for s in studies)
+    use, found = advice(*studies) or _by_axis(studies), " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in ("command", "question", "tuned")}
@@ -104,6 +106,17 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         windows_note=elsewhere,
         axes=[drawn(s).axis for s in studies],
     ).html()
+
+
+def _by_axis(studies: Sequence[Study]) -> str:
+    """The verdict along each of several axes in a sentence, where one scheme was measured."""
+    if len(studies) < 2 or any(len(transfers(s)) != 1 for s in studies):
+        return ""
+    along: dict[str, list[str]] = {}
+    for study in studies:
+        along.setdefault(transfers(study)[0].verdict.value, []).append(study.axis)
+    parts = [f"{verdict} along {' and '.join(axes)}" for verdict, axes in along.items()]
+    return f"The best {studies[0].tuned.name}: {'; '.join(parts)}."
 
 
 def _elsewhere(studies: Iterable[Study]) -> str:
@@ -129,7 +142,7 @@ def verdict_cards(study: Study) -> list[Card]:
 def _card(study: Study, transfer: Transfer) -> Card:
     text = (base_sentence(study, transfer), transfer.why + bend_sentence(transfer.bend))
     notes = (
-        f"It answers: {transfer.question}." if transfer.question else "",
+        f"It answers: {transfer.question}." if study.axis in RUN_AXES else "",
         regret_sentence(study, transfer),
         rejected_sentence(study, transfer.scheme),
     )
@@ -229,6 +242,9 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
         said = words(study, name)
         return {"title": said["title"], "lead": " ".join(said["subtitle"])}
 
+    rates = heading("rates")
+    if study.headline.stop and len(study.windows) + len(study.training) > 1:
+        rates["lead"] += " Click a point for its learning curve."
     panels = [
         Plot(
             name=f"{prefix}panel-{i}",
@@ -247,7 +263,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
     ]
     return [
         Section(
-            **heading("rates"),
+            **rates,
             legend=[
                 *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
                 ("some seeds diverged", "○", ""),

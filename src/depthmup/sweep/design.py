@@ -397,10 +397,7 @@ class Design:
             >>> Design(base={"depth": 4}, steps=100, window=40).windows
             (slice(20, 60, None), slice(60, 100, None))
         """
-        apart = max(self.window, -(-self.steps // MOST_WINDOWS))
-        stops = range(self.steps, self.window - 1, -apart)
-        stops = stops[:1] if self.auto else stops
-        return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
+        return windows_of_training(self)[-1:] if self.auto else windows_of_training(self)
 
     def toward(self, target: Size) -> "Design":
         """The design with a corner for each pair of axes along which the target grows.
@@ -483,6 +480,13 @@ def _whole(value: Any, name: str) -> int:
         return index(value)
     except TypeError:
         raise ValueError(f"Expected {name} to be a whole number; got {value!r}.") from None
+
+
+def windows_of_training(design: Design) -> tuple[slice, ...]:
+    """Windows that tile training from its end, whether or not they are judged."""
+    apart = max(design.window, -(-design.steps // MOST_WINDOWS))
+    stops = range(design.steps, design.window - 1, -apart)
+    return tuple(slice(stop - design.window, stop) for stop in reversed(stops))
 
 
 def _steps_of(size: Size, steps: Any) -> int:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.records import Axis, Record, Study
+from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
 from depthmup.records.judgement import Judgement, Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import Claim, claims
 from depthmup.statistics import TOLERANCE, Curves
+from depthmup.statistics.intervals import geometric_mean
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
-from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.design import Design, Size, Variant, windows_of_training
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
@@ -132,6 +133,7 @@ def studies(
             for span, variants in of_windows
         )
         last = of_windows[-1][1]
+        earlier = windows_of_training(design)[:-1] if design.auto and not steps else ()
         far = [note for runs in last for note in far_sizes(runs, axis, design.tune)]
         rules: list[Judgement] = []
         for variant, runs, transfer in zip(
@@ -151,9 +153,25 @@ def studies(
                 tuned=design.tune,
                 rules=tuple(rules),
                 notes=(*far, *notes),
+                training=tuple(_earlier(sweep, records, windows[-1], span) for span in earlier),
             )
         )
     return tuple(result)
+
+
+def _earlier(sweep: Sweep, records: Records, headline: Window, span: slice) -> Window:
+    """The losses of the headline's runs over earlier steps, without verdicts."""
+
+    def point(curve: Curve, at: Point) -> Point:
+        size = {axis: int(n) for axis, n in curve.size.items()}
+        runs = sweep.curve(sweep.design.variant(curve.scheme), size, at.log2_lr)
+        losses = [loss_over(r, records[r], span, steps=sweep.design.steps) for r in runs]
+        ended = [loss for loss in losses if 0 < loss < math.inf]
+        loss = geometric_mean(ended) if ended else UNKNOWN
+        return replace(at, loss=loss, diverged=losses.count(math.inf))
+
+    curves = (replace(c, points=tuple(point(c, at) for at in c.points)) for c in headline.curves)
+    return Window(start=span.start, stop=span.stop, curves=tuple(curves), transfers=())
 
 
 def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[Claim, ...]:
