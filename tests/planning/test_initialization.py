@@ -181,8 +181,8 @@ def test_few_numbers_that_their_module_draws_are_not_like_others_that_follow_dep
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_habit_that_the_measurement_excludes_is_not_followed(seed):
-    """The last matrices of branches follow the depth, alone and with few numbers: not fixed."""
+def test_a_law_beside_another_is_told_from_it_or_refused(seed):
+    """r^-1/2 = 0.471 of the last matrices of branches, beside m_in^-1/2 = 0.5: never the latter."""
     torch.manual_seed(seed)
     model, base = like_gpt2(32, 9), like_gpt2(8, 2)
     plan = depthmup.plan(model, base=base, example_inputs=torch.randn(4, 16))
@@ -216,6 +216,49 @@ def test_two_numbers_show_no_kurtosis(seed):
     plan = depthmup.plan(model, base=base, example_inputs=vectors())
     assert not any("refuse" in note for note in plan.notes)
     assert plan.own_laws["out.bias"].ratio == approx(0.5**0.5)
+
+
+def test_layers_that_start_alike_were_set_and_not_drawn():
+    """Their ratio is exact, though eight numbers could not tell it (as of Mamba's decay rates)."""
+
+    class Block(nn.Linear):
+        def __init__(self, width):
+            super().__init__(width, width)
+            self.rates = nn.Parameter(torch.arange(1.0, width + 1))
+
+        def forward(self, x):
+            return x + super().forward(x) * self.rates
+
+    def make(width, depth):
+        blocks = (Block(width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(16, width), *blocks, nn.Linear(width, 4))
+
+    torch.manual_seed(0)
+    plan = depthmup.plan(make(32, 4), base=make(8, 2), example_inputs=torch.randn(4, 16))
+    square = {n: (n + 1) * (2 * n + 1) / 6 for n in (32, 8)}
+    assert plan.own_laws["1.rates"].ratio == approx(math.sqrt(square[32] / square[8]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_vector_that_fits_several_laws_takes_the_commonest_with_a_note(seed):
+    """Six numbers beside the base's three, as large as these or 1/sqrt(2) of them."""
+
+    class Block(nn.Linear):
+        def __init__(self, width):
+            super().__init__(width, width)
+            self.shift = nn.Parameter(torch.randn(width))
+
+        def forward(self, x):
+            return x + super().forward(x + self.shift)
+
+    def make(width, depth):
+        blocks = (Block(width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(16, width), *blocks, nn.Linear(width, 4))
+
+    torch.manual_seed(seed)
+    plan = depthmup.plan(make(6, 1), base=make(3, 1), example_inputs=torch.randn(4, 16))
+    assert plan.own_laws["1.shift"].ratio == 1
+    assert any("too few numbers" in note for note in plan.notes)
 
 
 def test_one_number_is_no_constant():

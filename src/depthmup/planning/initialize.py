@@ -10,9 +10,8 @@ from torch import nn
 
 from depthmup.planning import hooks
 from depthmup.planning.content import PlanContent
-from depthmup.planning.declared_init import declared
 from depthmup.planning.measured import Sizes, sizes_of
-from depthmup.planning.own_init import OwnLaw, UnrecognizedInit, recognize
+from depthmup.planning.own_init import OwnLaw, UnrecognizedInit, laws_of
 from depthmup.planning.sites import Where
 from depthmup.tracing import parameters, unwrapped
 
@@ -81,17 +80,15 @@ def own_laws(plan: PlanContent, model: nn.Module) -> Mapping[str, OwnLaw]:
                 "(to_empty) and run its own initialization first."
             )
     sizes = sizes_of(model, plan.model_init)
-    assert sizes is not None
-    laws = declared(plan.prescriptions, plan.own_init, sizes.measured, plan.base_init)
-    rest = [p for p in plan.prescriptions if p.name not in laws]
-    if not rest:
-        return laws
-    if not plan.base_init:
-        if plan.own_init is not None:
-            raise UnrecognizedInit(
-                f"own_init says nothing of {rest[0].name}, and the base is on the meta device. Add "
-                "a pattern for it, or '*' for the rest; or use a base with values."
-            )
+    base = Sizes(measured=plan.base_init, defaults=plan.base_default) if plan.base_init else None
+    laws, _ = laws_of(plan.prescriptions, plan.own_init, sizes, base)
+    rest = [p.name for p in plan.prescriptions if p.name not in laws]
+    if rest and plan.own_init is not None:
+        raise UnrecognizedInit(
+            f"own_init says nothing of {rest[0]}, and the base is on the meta device. Add "
+            "a pattern for it, or '*' for the rest; or use a base with values."
+        )
+    if rest:
         raise UnrecognizedInit(
             "The base is on the meta device, so there is nothing to compare the model's own "
             "initialization with. Say how it depends on size when planning: own_init='fixed' "
@@ -99,8 +96,7 @@ def own_laws(plan: PlanContent, model: nn.Module) -> Mapping[str, OwnLaw]:
             "(1/sqrt(fan-in), as torch's layers do); or use a base with values, or pass "
             "drawn=, what both were drawn from."
         )
-    base = Sizes(measured=plan.base_init, defaults=plan.base_default)
-    return {**laws, **recognize(rest, sizes, base)[0]}
+    return laws
 
 
 def initialize(plan: PlanContent, model: nn.Module, *, force: bool = False) -> None:

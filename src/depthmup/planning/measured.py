@@ -37,8 +37,8 @@ class Measured:
 
     @property
     def error(self) -> float:
-        """Standard error of log(rms)."""
-        if self.exact or not self.count:
+        """Standard error of log(rms); infinite of one number, which may be of any distribution."""
+        if self.exact or self.count < 2:
             return 0.0 if self.exact else math.inf
         # A few numbers do not show their kurtosis: two have none. It is taken as a normal one's.
         few = self.count < FEW and self.constant is None
@@ -99,7 +99,7 @@ def _value(scalar: Tensor) -> float:
 
 
 def pooled(parts: Sequence[Measured]) -> Measured:
-    """Several tensors as one."""
+    """Several tensors as one; of one size to the last bit, they were set and not drawn."""
     count = sum(part.count for part in parts)
     square = sum(part.count * part.rms**2 for part in parts) / count
     fourth = sum(part.count * part.kurtosis * part.rms**4 for part in parts) / count
@@ -109,22 +109,22 @@ def pooled(parts: Sequence[Measured]) -> Measured:
         kurtosis=fourth / square**2 if square > 0 else 1.0,
         count=count,
         constant=constants.pop() if len(constants) == 1 else None,
-        exact=all(part.exact for part in parts),
+        exact=all(part.exact for part in parts)
+        or (len(parts) > 1 and len({part.rms for part in parts}) == 1),
     )
 
 
-def drawn_from(drawn: Drawn | Measured, measured: Measured, *, sure: bool) -> bool:
+def drawn_from(drawn: Drawn | Measured, measured: Measured) -> bool:
     """Whether measured values may come from this distribution.
 
-    ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
-    then a few numbers may be as small as they like, as they often are.
+    A few numbers may be as small as they like, as they often are.
     """
     if drawn.rms == 0 or measured.rms == 0:
         return drawn.rms == measured.rms
     away = math.log(measured.rms / drawn.rms)
     if drawn.constant is not None:
         return abs(away) <= _ROUNDING
-    if sure and measured.count < FEW and away < 0:
+    if measured.count < FEW and away < 0:
         return True
     kurtosis = measured.kurtosis if drawn.kurtosis is None else drawn.kurtosis
     error = math.sqrt(max(kurtosis - 1, 0.0) / (4 * measured.count))
@@ -149,7 +149,7 @@ def with_exact(
     result = dict(measured)
     for name, values in measured.items():
         source = known.get(name)
-        if source is not None and drawn_from(source, values, sure=True):
+        if source is not None and drawn_from(source, values):
             result[name] = source
     return result
 
@@ -190,6 +190,6 @@ def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
     fitting = {
         name: exactly(drawn, measured[name].count)
         for name, drawn in defaults.items()
-        if name in measured and drawn_from(drawn, measured[name], sure=False)
+        if name in measured and drawn_from(drawn, measured[name])
     }
     return Sizes(measured=measured, defaults=fitting)

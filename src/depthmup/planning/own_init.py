@@ -1,34 +1,35 @@
 """A model's own initialization: how the size of what it starts with depends on its own size.
 
-Where the initializers were seen (``initializers``), the ratio of the model's standard deviation to
-the base's is exact. Elsewhere the tensors are compared. What a module's own ``reset_parameters``
-would draw is believed where it fits both; otherwise the ratio of root mean squares is recognized
-among the laws in use: constant, fan-in, fan-out, depth and their products. The error of a root mean
-square over N independent entries of kurtosis k is sqrt((k - 1) / 4N), relative.
+For every parameter one ratio of standard deviations, the model's to the base's, from the first that
+tells it: what a person declares; what drew both (``initializers``); what their modules' own reset
+draws, where the values of both agree with it; the values. Draws give the ratio exactly. A measured
+one is snapped to the nearest of the laws in use: the root mean square of N independent entries of
+kurtosis k has the relative error sqrt((k - 1) / 4N).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from depthmup.planning.measured import FEW, Measured, Sizes, pooled
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
-from depthmup.tracing import pattern_of
+from depthmup.tracing import matches, pattern_of
 
 OwnInit: TypeAlias = str | Power | Mapping[str, str | Power]
 
 # By how much widths, and depths, of a model's parameters grew.
 Scales: TypeAlias = tuple[Sequence[float], Sequence[float]]
 
-# How far from a law a measurement may lie (at 5 sigma, 1 tensor in 1.7 million is refused by
-# chance), and how much better than the next law it must be: differences of squared scores are twice
-# the logarithm of odds, so 6 is 20 to 1. Laws that few models follow start 9 behind: where one
-# fits no better than a common law, the common one is believed.
-SIGMAS = 5.0
-_MARGIN = 6.0
-_RARE = 9.0
+# How far from a law a measurement may lie, in its standard errors: at 5 sigma, 1 tensor in 1.7
+# million is refused by chance.
+_SIGMAS = 5.0
+# By how many it must lie nearer to this law than to any other: a true law is missed for another,
+# however near that one is, in at most 0.6% of draws.
+_NEARER = 2.5
+# Laws whose ratios differ by less than this need not be told apart.
+_ALIKE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,168 +49,264 @@ class UnrecognizedInit(ValueError):
     """A model's own initialization follows no law in the list; the message says what to do."""
 
 
-class _Uncertain(UnrecognizedInit):
-    """Several laws fit, likeliest first; ``scores`` are those of all laws, small where they fit."""
-
-    def __init__(
-        self, message: str, laws: Mapping[str, float], scores: Mapping[str, float]
-    ) -> None:
-        super().__init__(message)
-        self.laws, self.ratios = tuple(laws), tuple(laws.values())
-        self.scores = scores
-
-    def allows(self, ratio: float) -> bool:
-        return any(math.isclose(ratio, other, rel_tol=1e-9) for other in self.ratios)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Part:
-    """Parameters that are told together: repeated layers, if they are alike."""
-
-    members: tuple[Prescription, ...]
-    size: Measured
-    base: Measured
-
-    @property
-    def first(self) -> Prescription:
-        return self.members[0]
-
-
-def recognize(
-    prescriptions: Sequence[Prescription], model: Sizes, base: Sizes
+def laws_of(
+    prescriptions: Sequence[Prescription],
+    own_init: OwnInit | None,
+    model: Sizes | None,
+    base: Sizes | None,
 ) -> tuple[dict[str, OwnLaw], tuple[str, ...]]:
-    """The own law of every parameter, from both models' sizes, and notes on what is assumed.
+    """How each parameter's start depends on size, as far as it is told, and notes on it.
 
-    Repeated layers are measured together, unless they differ among themselves. Tensors with too few
-    entries to tell two laws apart (a bias of two numbers) follow the matrix of their module, then
-    the law of the others, if those agree, then others of their kind; vectors and tensors of one
-    fixed shape take the likelier law, with a note.
+    ``model`` and ``base`` are None where there are no values and not all draws are known.
     """
-    scales = (
-        sorted({p.ratios.fan_in for p in prescriptions} - {1.0}),
-        sorted({p.ratios.depth for p in prescriptions} - {1.0}),
+    laws = _declared(
+        prescriptions,
+        own_init,
+        model.measured if model is not None else {},
+        base.measured if base is not None else {},
     )
-    laws: dict[str, OwnLaw] = {}
-    doubts: list[tuple[_Part, _Uncertain]] = []
-    for part in _parts(prescriptions, model, base):
-        try:
-            own = _default(part, model, base, scales)
-            own = own or _law(part.first, part.size, part.base, scales)
-        except _Uncertain as problem:
-            doubts.append((part, problem))
-        except UnrecognizedInit:
-            default = _weak_default(part, model, base, scales)
-            if default is None:
-                raise
-            laws.update({p.name: default for p in part.members})
-        else:
-            laws.update({p.name: own for p in part.members})
-    notes = []
-    fans = fan_in_beside(prescriptions)
-    together = _pooled_doubts(doubts)
-    for index, (part, doubt) in enumerate(doubts):
-        habits = (
-            _as_its_matrix(part.first, prescriptions, laws),
-            _as_the_others(part.first, prescriptions, laws, fans),
-            together.get(index),
-        )
-        law = _weak_default(part, model, base, scales)
-        law = law or next((h for h in habits if h is not None and doubt.allows(h.ratio)), None)
-        if law is None:
-            fixed = part.first.shape == part.first.base_shape
-            if part.first.role.kind is not Kind.VECTOR and not fixed:
-                raise doubt
-            law = OwnLaw(law=doubt.laws[0], ratio=doubt.ratios[0])
-            notes.append(
-                f"{pattern_of(part.first.name)} has too few numbers to tell how its start depends "
-                f"on size; {law.law} = {law.ratio:.4g} is taken, the likeliest. own_init= says "
-                "otherwise."
-            )
-        laws.update({p.name: law for p in part.members})
-    ordered = {p.name: laws[p.name] for p in prescriptions if p.name in laws}
-    return ordered, tuple(dict.fromkeys(notes))
+    rest = [p for p in prescriptions if p.name not in laws]
+    if model is None or base is None:
+        return laws, ()
+    notes: dict[str, None] = {}
+    scales = (
+        sorted({p.ratios.fan_in for p in rest} - {1.0}),
+        sorted({p.ratios.depth for p in rest} - {1.0}),
+    )
+    for members in _repeated(rest, model, base):
+        law, several = _law(members[0], *_sizes(members, model, base), scales)
+        laws.update({p.name: law for p in members})
+        if several:
+            notes[_unsure(members[0], law)] = None
+    return {p.name: laws[p.name] for p in prescriptions}, tuple(notes)
 
 
-def _parts(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> list[_Part]:
-    groups: dict[tuple[str, str, object], list[Prescription]] = {}
+def _repeated(
+    prescriptions: Sequence[Prescription], model: Sizes, base: Sizes
+) -> Iterator[list[Prescription]]:
+    """Parameters that are told together: repeated layers, unless they differ among themselves."""
+    groups: dict[object, list[Prescription]] = {}
     for p in prescriptions:
-        key = (pattern_of(p.name), pattern_of(p.base_name), (p.ratios, p.shape, p.base_shape))
+        key = (pattern_of(p.name), pattern_of(p.base_name), p.ratios, p.shape, p.base_shape)
         groups.setdefault(key, []).append(p)
-    result = []
     for members in groups.values():
-        sizes = [model.measured[p.name] for p in members]
-        base_sizes = [base.measured[name] for name in dict.fromkeys(p.base_name for p in members)]
-        together = _alike(sizes) and _alike(base_sizes)
-        for part in [members] if together else [[p] for p in members]:
-            result.append(
-                _Part(
-                    members=tuple(part),
-                    size=pooled([model.measured[p.name] for p in part]),
-                    base=pooled([base.measured[n] for n in {p.base_name for p in part}]),
-                )
-            )
-    return result
+        both = (
+            [model.measured[p.name] for p in members],
+            [base.measured[name] for name in dict.fromkeys(p.base_name for p in members)],
+        )
+        if all(map(_one_size, both)):
+            yield members
+        else:
+            yield from ([p] for p in members)
 
 
-def _default(part: _Part, model: Sizes, base: Sizes, scales: Scales) -> OwnLaw | None:
-    """The law of the modules' own reset, if enough numbers agree with it."""
-    few = min(part.size.count, part.base.count) < FEW
-    if few or (part.size.exact and part.base.exact):
-        return None
-    return _weak_default(part, model, base, scales)
+def _one_size(parts: Sequence[Measured]) -> bool:
+    whole = pooled(parts)
+    if whole.constant is not None or len(parts) == 1:
+        return True
+    if any(part.constant is not None for part in parts):
+        return False
+    return all(
+        part.rms > 0 and abs(math.log(part.rms / whole.rms)) <= max(_SIGMAS * part.error, 1e-9)
+        for part in parts
+    )
 
 
-def _weak_default(part: _Part, model: Sizes, base: Sizes, scales: Scales) -> OwnLaw | None:
-    if not all(p.name in model.defaults and p.base_name in base.defaults for p in part.members):
-        return None
-    rms = {model.defaults[p.name].rms for p in part.members}
-    base_rms = {base.defaults[p.base_name].rms for p in part.members}
-    constant = part.size.constant is not None and part.size.count > 1
-    if constant or len(rms) != 1 or len(base_rms) != 1 or 0 in base_rms:
-        return None
-    return _named_law(part.first, rms.pop() / base_rms.pop(), scales)
+def _sizes(members: Sequence[Prescription], model: Sizes, base: Sizes) -> tuple[Measured, Measured]:
+    """How large these parameters start in the model and in the base.
+
+    Unless both are known, that is what their modules' own reset draws, where both agree with it.
+    """
+    names = [p.name for p in members]
+    base_names = list(dict.fromkeys(p.base_name for p in members))
+    size = pooled([model.measured[name] for name in names])
+    base_size = pooled([base.measured[name] for name in base_names])
+    set_to = size.constant is not None and size.count > 1
+    reset, base_reset = _reset(model, names), _reset(base, base_names)
+    if (size.exact and base_size.exact) or set_to or reset is None or base_reset is None:
+        return size, base_size
+    return reset, base_reset
 
 
-def _as_its_matrix(
-    p: Prescription, prescriptions: Sequence[Prescription], laws: Mapping[str, OwnLaw]
-) -> OwnLaw | None:
-    """A vector beside one matrix in its module starts as that one does."""
-    module = p.name.rpartition(".")[0]
-    beside = [
-        q
-        for q in prescriptions
-        if q.name.rpartition(".")[0] == module and q.role.kind is not Kind.VECTOR
-    ]
-    if p.role.kind is not Kind.VECTOR or len(beside) != 1 or beside[0].name not in laws:
-        return None
-    return OwnLaw(law="as its matrix", ratio=laws[beside[0].name].ratio)
+def _reset(sizes: Sizes, names: Iterable[str]) -> Measured | None:
+    """The one size that modules' own resets draw of these parameters, if all agree with it."""
+    found = [sizes.defaults.get(name) for name in names]
+    known = [one for one in found if one is not None and one.rms > 0]
+    return known[0] if len(known) == len(found) and len({one.rms for one in known}) == 1 else None
 
 
-def _pooled_doubts(doubts: Sequence[tuple[_Part, _Uncertain]]) -> dict[int, OwnLaw]:
-    """Tensors of one kind that none can tell alone, told together: squared scores add up."""
-    kinds: dict[object, list[int]] = {}
-    for index, (part, doubt) in enumerate(doubts):
-        key = (part.first.role.kind, part.first.ratios, tuple(sorted(doubt.scores)))
-        kinds.setdefault(key, []).append(index)
+def _law(p: Prescription, size: Measured, base: Measured, scales: Scales) -> tuple[OwnLaw, bool]:
+    """The law of one parameter, and whether others fit what was measured as well."""
+    if (size.rms == 0) != (base.rms == 0):
+        zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
+        raise UnrecognizedInit(
+            f"{p.name} starts at zero in the {zero} and not in the {other}. Both must be freshly "
+            f"initialized by the same code. {_advice(p)}"
+        )
+    if size.rms == 0:
+        return OwnLaw(law="zero", ratio=1.0), False
+    if size.exact and base.exact:
+        return _exact(p, size, base, scales), False
+    # A single number may be set or drawn, unless it is the same in both.
+    set_to = max(size.count, base.count) > 1 or size.constant == base.constant
+    if size.constant is not None and base.constant is not None and set_to:
+        return _exact(p, size, base, scales), False
+    return _nearest(p, size, base, laws_in_use(p, scales))
+
+
+def _nearest(
+    p: Prescription, size: Measured, base: Measured, laws: Mapping[str, float]
+) -> tuple[OwnLaw, bool]:
+    """The law nearest to the measured ratio, and whether others are as near.
+
+    Of these the commonest, which comes first, does for a vector or a tensor of one fixed shape; a
+    matrix is refused.
+    """
+    fixed = p.shape == p.base_shape
+    if fixed and len(laws) == 1:  # nothing grows, so that nothing can depend on it
+        return OwnLaw(law=next(iter(laws)), ratio=1.0), False
+    away = math.log(size.rms / base.rms)
+    error = math.hypot(size.error, base.error, 1e-6)
+    off = {law: abs(away - math.log(ratio)) / error for law, ratio in laws.items()}
+    least = min(off.values())
+    measured = (
+        f"{p.name} starts {math.exp(away):.4g} times as large in the model as in the base "
+        f"(+- {error:.1%})"
+    )
+    known = ", ".join(f"{law} = {ratio:.4g}" for law, ratio in laws.items())
+    if least > _SIGMAS:
+        raise UnrecognizedInit(
+            f"{measured}, which is none of the ways in which models depend on size: {known}. If "
+            "a checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
+            f"enough. {_advice(p)}"
+        )
+    near = [law for law in laws if off[law] <= least + _NEARER]
+    several = max(laws[law] for law in near) > (1 + _ALIKE) * min(laws[law] for law in near)
+    if several and p.role.kind is not Kind.VECTOR and not fixed:
+        raise UnrecognizedInit(
+            f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
+            f"{known}. {_advice(p)}"
+        )
+    return OwnLaw(law=near[0], ratio=laws[near[0]]), several
+
+
+def laws_in_use(p: Prescription, scales: Scales) -> dict[str, float]:
+    """The laws that a parameter's own start may follow, with their ratios: common ones, then rare.
+
+    Laws that cannot differ at this size share an entry, those of a common one and of a rare one
+    the common one's.
+    """
+    (widths, depths), into, out = scales, p.ratios.fan_in, p.ratios.fan_out
+    root = into**-0.5
+    of_widths = [("m^-1/2", m**-0.5) for m in widths]
+    common, rare = [("1", 1.0)], list[tuple[str, float]]()
+    if p.role.kind is Kind.VECTOR:  # a bias may follow the fan-in of the matrix beside it
+        common += of_widths
+    else:
+        common.append(("m_in^-1/2", root))
+        # Among them a tied embedding, or a table scaled by the width of the stream.
+        rare += [("m_in^-1", 1 / into), ("m_out^-1/2", out**-0.5), *of_widths]
+        if len(p.shape) == 2:
+            rare.append(("(m_in + m_out)^-1/2", (sum(p.shape) / sum(p.base_shape)) ** -0.5))
+    for r in depths:
+        common += [("r^-1/2", r**-0.5), ("m_in^-1/2 r^-1/2", root * r**-0.5)]
+        rare.append(("r^-1", 1 / r))
+    told = _told_apart(common)
+    return told | _told_apart([x for x in rare if not any(_equal(x[1], v) for v in told.values())])
+
+
+def _told_apart(laws: Iterable[tuple[str, float]]) -> dict[str, float]:
+    names: dict[float, list[str]] = {}
+    for name, ratio in laws:
+        same = next((known for known in names if _equal(known, ratio)), ratio)
+        if name not in names.setdefault(same, []):
+            names[same].append(name)
+    return {" or ".join(alike): ratio for ratio, alike in names.items()}
+
+
+def _equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9)
+
+
+def _exact(p: Prescription, size: Measured, base: Measured, scales: Scales) -> OwnLaw:
+    """The law of two distributions that are known; any ratio will do, a name is for the reader."""
+    ratio = size.rms / base.rms
+    if size.constant is not None and base.constant is not None:
+        ratio = size.constant / base.constant
+        return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
+    for law, value in laws_in_use(p, scales).items():
+        if math.isclose(value, ratio, rel_tol=1e-6):
+            return OwnLaw(law=law, ratio=value)
+    return OwnLaw(law=f"as drawn, {ratio:.4g}", ratio=ratio)
+
+
+def _unsure(p: Prescription, law: OwnLaw) -> str:
+    return (
+        f"{pattern_of(p.name)} has too few numbers to tell how its start depends on size; "
+        f"{law.law} = {law.ratio:.4g} is taken, the commonest that fits. own_init= says otherwise."
+    )
+
+
+def _advice(p: Prescription) -> str:
+    return (
+        "Otherwise say how it depends on size: own_init={"
+        f"{pattern_of(p.name)!r}: 'fixed'}} (or 'fan_in', or a depthmup.rules.Power); on the "
+        "command line --own-init fixed or fan_in, for all of the model."
+    )
+
+
+def _declared(
+    prescriptions: Sequence[Prescription],
+    own_init: OwnInit | None,
+    model: Mapping[str, Measured],
+    base: Mapping[str, Measured],
+) -> dict[str, OwnLaw]:
+    """The laws that the caller declared, by name of parameter, checked against the values."""
+    if own_init is None:
+        return {}
+    _check_patterns(own_init, [p.name for p in prescriptions])
+    fans = _fan_in_beside(prescriptions)
     result = {}
-    for members in kinds.values():
-        total = {
-            law: sum(doubts[i][1].scores[law] for i in members)
-            for law in doubts[members[0]][1].scores
-        }
-        ranked = sorted(total, key=lambda law: total[law])
-        if len(members) > 1 and len(ranked) > 1 and total[ranked[1]] - total[ranked[0]] > _MARGIN:
-            for i in members:
-                doubt = doubts[i][1]
-                ratio = (
-                    doubt.ratios[doubt.laws.index(ranked[0])] if ranked[0] in doubt.laws else 0.0
-                )
-                if ratio:
-                    result[i] = OwnLaw(law=f"{ranked[0]}, with its kind", ratio=ratio)
+    for p in prescriptions:
+        measured, base_measured = model.get(p.name), base.get(p.base_name)
+        constant = measured is not None and measured.constant is not None
+        law = _declared_law(p, own_init, fans[p.name], constant=constant)
+        if law is None:
+            continue
+        if measured is not None and base_measured is not None:
+            # Numbers that are known say it better, unless they are zero, which is so under any law.
+            known = measured.exact and base_measured.exact
+            if constant and known and measured.constant and base_measured.constant:
+                law = _exact(p, measured, base_measured, ((), ()))
+            _check_declared(p, law, measured, base_measured)
+        result[p.name] = law
     return result
 
 
-def fan_in_beside(prescriptions: Sequence[Prescription]) -> dict[str, float]:
+def _declared_law(
+    p: Prescription, own_init: OwnInit, fan_in: float, *, constant: bool
+) -> OwnLaw | None:
+    """The law declared for a parameter, if any; ``fan_in`` is the ratio of its matrix."""
+    law: str | Power | None
+    if isinstance(own_init, Mapping):
+        law = next((law for key, law in own_init.items() if _means(key, p.name)), None)
+    else:
+        law = own_init
+    if law is None:
+        return None
+    if isinstance(law, Power):
+        return OwnLaw(law=str(law), ratio=law.at(p.ratios))
+    if law not in ("fixed", "fan_in"):
+        raise ValueError(
+            f"Expected own_init to be 'fixed' (the same at every size), 'fan_in' (1/sqrt(fan-in), "
+            f"as torch's layers) or a depthmup.rules.Power; got {law!r}."
+        )
+    if law == "fixed" or constant:
+        return OwnLaw(law="1", ratio=1.0)
+    return OwnLaw(law="m_in^-1/2", ratio=fan_in**-0.5)
+
+
+def _fan_in_beside(prescriptions: Sequence[Prescription]) -> dict[str, float]:
     """The fan-in ratio of every matrix, and for vectors that of the matrix in the same module."""
     matrices = {
         p.name.rpartition(".")[0]: p.ratios.fan_in
@@ -224,189 +321,33 @@ def fan_in_beside(prescriptions: Sequence[Prescription]) -> dict[str, float]:
     }
 
 
-def _as_the_others(
-    p: Prescription,
-    prescriptions: Sequence[Prescription],
-    known: Mapping[str, OwnLaw],
-    fans: Mapping[str, float],
-) -> OwnLaw | None:
-    """Fixed or fan-in, if all other tensors (vectors for a vector) that can tell agree on one.
+def _check_declared(p: Prescription, law: OwnLaw, measured: Measured, base: Measured) -> None:
+    few = min(measured.count, base.count) < FEW and not (measured.exact and base.exact)
+    if few or measured.rms == 0 or base.rms == 0:
+        return  # numbers that tell nothing; rescaled or not, zero it is
+    error = math.hypot(measured.error, base.error, 1e-3)
+    ratio = measured.rms / base.rms
+    if abs(math.log(ratio / law.ratio)) > _SIGMAS * error:
+        raise UnrecognizedInit(
+            f"own_init says that {p.name} starts {law.ratio:.4g} times as large as in the base "
+            f"({law.law}), but it starts {ratio:.4g} times as large (+- {error:.1%}). Declare what "
+            "its code does, or leave it out of own_init to have it measured. If a checkpoint was "
+            "loaded, the model needs no initialization: plan.attach(model) is enough."
+        )
 
-    Where no fan-in changes, those that do not follow the depth tell that a vector does not either.
-    A matrix is left open: the last ones of branches often follow the depth, and alone.
-    """
-    is_vector = p.role.kind is Kind.VECTOR
-    for alike in (True, False):
-        habits = set()
-        for q in prescriptions:
-            law = known.get(q.name)
-            if law is None or law.law.startswith(("zero", "constant")):
-                continue
-            if alike and (q.role.kind is Kind.VECTOR) != is_vector:
-                continue
-            fan_in = math.isclose(law.ratio, fans[q.name] ** -0.5, rel_tol=1e-9)
-            both = fan_in and law.ratio == 1
-            habits.add(
-                "both" if both else "fan_in" if fan_in else "fixed" if law.ratio == 1 else law.law
+
+def _check_patterns(own_init: OwnInit, names: Sequence[str]) -> None:
+    """Refuse patterns of ``own_init`` that name no parameter."""
+    if not isinstance(own_init, Mapping):
+        return
+    for pattern in own_init:
+        if not any(_means(pattern, name) for name in names):
+            raise ValueError(
+                f"No parameter matches {pattern!r} of own_init. Patterns are names of parameters "
+                "with * for one segment, and '*' alone for all the rest; this model has "
+                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
             )
-        if habits == {"both"} and is_vector and fans[p.name] == 1:
-            return OwnLaw(law="1, as the others", ratio=1.0)
-        habits.discard("both")
-        if habits == {"fan_in"}:
-            return OwnLaw(law="fan-in, as the others", ratio=fans[p.name] ** -0.5)
-        if habits == {"fixed"}:
-            return OwnLaw(law="1, as the others", ratio=1.0)
-        if habits:
-            return None
-    return None
 
 
-def _alike(parts: Sequence[Measured]) -> bool:
-    whole = pooled(parts)
-    if whole.constant is not None or len(parts) == 1:
-        return True
-    if any(part.constant is not None for part in parts):
-        return False
-    return all(
-        part.rms > 0 and abs(math.log(part.rms / whole.rms)) <= max(SIGMAS * part.error, 1e-9)
-        for part in parts
-    )
-
-
-def candidates(p: Prescription, scales: Scales) -> dict[str, tuple[float, float]]:
-    """The laws a parameter's own initialization may follow: name -> (ratio at this size, rarity).
-
-    Rarity is a prior, in units of squared standard scores: what most models do has 0.
-    """
-    (widths, depths), into, out = scales, p.ratios.fan_in, p.ratios.fan_out
-    root = into**-0.5
-    laws: list[tuple[str, float, float]] = [("1", 1.0, 0.0)]
-    if p.role.kind is Kind.VECTOR:  # a bias may follow the fan-in of the matrix beside it
-        laws += [("m^-1/2", m**-0.5, 0.0) for m in widths]
-    else:
-        laws += [("m_in^-1/2", root, 0.0)]
-        laws += [("m_in^-1", 1 / into, _RARE), ("m_out^-1/2", out**-0.5, _RARE)]
-        # A tied embedding, or a table scaled by the width of the stream.
-        laws += [("m^-1/2", m**-0.5, _RARE) for m in widths]
-        if len(p.shape) == 2:
-            laws += [("(m_in + m_out)^-1/2", (sum(p.shape) / sum(p.base_shape)) ** -0.5, _RARE)]
-    for r in depths:
-        laws += [("r^-1/2", r**-0.5, 0.0), ("r^-1", 1 / r, _RARE)]
-        laws += [("m_in^-1/2 r^-1/2", root * r**-0.5, 0.0)]
-    result: dict[str, tuple[float, float]] = {}
-    for name, value, rarity in laws:
-        same = [k for k, (v, _) in result.items() if math.isclose(v, value, rel_tol=1e-9)]
-        if same and name not in same[0].split(" or "):
-            # At this size the two cannot differ, and need not be told apart.
-            other, (ratio, rarest) = same[0], result.pop(same[0])
-            both = f"{other} or {name}" if rarest == rarity else other if rarest < rarity else name
-            result[both] = (ratio, min(rarest, rarity))
-        elif not same:
-            result[name] = (value, rarity)
-    return result
-
-
-def _law(
-    p: Prescription,
-    size: Measured,
-    base: Measured,
-    scales: Scales,
-) -> OwnLaw:
-    """The law of one part: known, equal, or the nearest of those in use."""
-    if (size.rms == 0) != (base.rms == 0):
-        zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
-        raise UnrecognizedInit(
-            f"{p.name} starts at zero in the {zero} and not in the {other}. Both must be freshly "
-            f"initialized by the same code. {_advice(p)}"
-        )
-    if size.rms == 0:
-        return OwnLaw(law="zero", ratio=1.0)
-    known = size.exact and base.exact
-    constant = size.constant is not None and base.constant is not None
-    one_number = constant and max(size.count, base.count) == 1
-    if one_number and not known and size.constant != base.constant:
-        laws = candidates(p, scales)
-        raise _Uncertain(
-            f"{p.name} is one number, which tells nothing of how it depends on size. {_advice(p)}",
-            {law: value for law, (value, _) in laws.items()},
-            {law: rarity for law, (_, rarity) in laws.items()},
-        )
-    if known or constant:
-        return exact_law(p, size, base, scales)
-    laws = candidates(p, scales)
-    if p.shape == p.base_shape and len(laws) == 1:
-        return OwnLaw(law="1", ratio=1.0)
-    return _nearest(p, size, base, laws)
-
-
-def _nearest(
-    p: Prescription,
-    size: Measured,
-    base: Measured,
-    laws: Mapping[str, tuple[float, float]],
-) -> OwnLaw:
-    """The law whose ratio is nearest to the measured one, rare laws put back by their rarity."""
-    log_ratio = math.log(size.rms / base.rms)
-    error = math.hypot(size.error, base.error, 1e-6)
-    scores = {law: ((log_ratio - math.log(ratio)) / error) ** 2 for law, (ratio, _) in laws.items()}
-    ranked = sorted(laws, key=lambda law: scores[law] + laws[law][1])
-    best = ranked[0]
-    measured = (
-        f"{p.name} starts {math.exp(log_ratio):.4g} times as large in the model as in the base "
-        f"(+- {error:.1%})"
-    )
-    known = ", ".join(f"{law} = {value:.4g}" for law, (value, _) in laws.items())
-    few = min(size.count, base.count) < FEW
-    if few and scores[best] > SIGMAS**2:
-        raise _Uncertain(
-            f"{measured}, which fits none of the ways in which models depend on size: {known}. "
-            f"{_advice(p)}",
-            {law: laws[law][0] for law in ranked},
-            {law: scores[law] + laws[law][1] for law in laws},
-        )
-    if scores[best] > SIGMAS**2:
-        raise UnrecognizedInit(
-            f"{measured}, which is none of the ways in which models depend on size: {known}. If "
-            "a checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
-            f"enough. {_advice(p)}"
-        )
-    best_odds = scores[best] + laws[best][1]
-    tied = [law for law in ranked if scores[law] + laws[law][1] - best_odds < _MARGIN]
-    if len(tied) > 1:
-        raise _Uncertain(
-            f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
-            f"{known}. {_advice(p)}",
-            {law: laws[law][0] for law in tied},
-            {law: scores[law] + laws[law][1] for law in laws},
-        )
-    return OwnLaw(law=best, ratio=laws[best][0])
-
-
-def exact_law(
-    p: Prescription,
-    size: Measured,
-    base: Measured,
-    scales: Scales,
-) -> OwnLaw:
-    """The law of two distributions that are known; any ratio will do, a name is for the reader."""
-    ratio = size.rms / base.rms
-    if size.constant is not None and base.constant is not None:
-        ratio = size.constant / base.constant
-        return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
-    return _named_law(p, ratio, scales)
-
-
-def _named_law(p: Prescription, ratio: float, scales: Scales) -> OwnLaw:
-    laws = candidates(p, scales)
-    fitting = [k for k, (value, _) in laws.items() if math.isclose(value, ratio, rel_tol=1e-6)]
-    if fitting:
-        return OwnLaw(law=fitting[0], ratio=laws[fitting[0]][0])
-    return OwnLaw(law=f"as drawn, {ratio:.4g}", ratio=ratio)
-
-
-def _advice(p: Prescription) -> str:
-    return (
-        "Otherwise say how it depends on size: own_init={"
-        f"{pattern_of(p.name)!r}: 'fixed'}} (or 'fan_in', or a depthmup.rules.Power); on the "
-        "command line --own-init fixed or fan_in, for all of the model."
-    )
+def _means(pattern: str, name: str) -> bool:
+    return pattern == "*" or matches(pattern, name) is not None

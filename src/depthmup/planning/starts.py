@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 from torch import nn
 
-from depthmup.planning.declared_init import declared
 from depthmup.planning.initializers import Drawn
 from depthmup.planning.measured import (
     Measured,
@@ -14,7 +13,7 @@ from depthmup.planning.measured import (
     set_numbers,
     sizes_of,
 )
-from depthmup.planning.own_init import OwnInit, OwnLaw, UnrecognizedInit, recognize
+from depthmup.planning.own_init import OwnInit, OwnLaw, UnrecognizedInit, laws_of
 from depthmup.planning.prescribe import Prescription
 from depthmup.tracing import parameters, pattern_of, plain_name
 
@@ -49,7 +48,7 @@ def own_start(
     sizes, base_sizes = sizes_of(model, known), sizes_of(base, known_sizes(base, base_draws))
     laws: Mapping[str, OwnLaw] = {}
     try:
-        laws, more = _own_laws(prescriptions, own_init, sizes, base_sizes)
+        laws, more = laws_of(prescriptions, own_init, sizes, base_sizes)
         notes += more
     except UnrecognizedInit as problem:  # parameter groups do not depend on it
         notes += (f"initialize would refuse: {problem}",)
@@ -63,22 +62,6 @@ def numbers_of(drawn: Draws | None) -> tuple[dict[str, float], dict[str, float]]
         for one in drawn or ({}, {})
     )
     return model, base
-
-
-def _own_laws(
-    prescriptions: Sequence[Prescription],
-    own_init: OwnInit | None,
-    sizes: Sizes | None,
-    base: Sizes | None,
-) -> tuple[Mapping[str, OwnLaw], tuple[str, ...]]:
-    """How each parameter's start depends on size, as far as it can be told, and notes on it."""
-    measured = (sizes.measured if sizes else {}, base.measured if base else {})
-    laws = declared(prescriptions, own_init, *measured)
-    rest = [p for p in prescriptions if p.name not in laws]
-    if not rest or sizes is None or base is None:
-        return laws, ()
-    recognized, notes = recognize(rest, sizes, base)
-    return {**laws, **recognized}, notes
 
 
 def _unknown_start(names: Sequence[str]) -> str:
