@@ -44,7 +44,7 @@ class Execution:
     engine: Engine = "auto"
     """Training engine. Built-in networks: the compiled kernel (native), many networks stacked into
     one in PyTorch (stacked), or the plain training loop (reference). Custom models: the plain loop,
-    or stacked if they have no dropout and train with AdamW or Muon."""
+    or stacked if they have no dropout and train with SGD, Adam, AdamW or Muon."""
 
     cuda_graphs: bool = True
     """On cuda, for stacks: record a training step as a CUDA graph and replay it, where that gives

@@ -7,6 +7,7 @@ from cells import cell
 from depthmup.records import Data
 from depthmup.sweep import check_memory, cost
 from depthmup.sweep.cost import core_seconds, memory, work
+from depthmup.training import batches
 
 
 def test_work_is_proportional_to_parameters_and_steps():
@@ -17,21 +18,40 @@ def test_work_is_proportional_to_parameters_and_steps():
     assert work(cell(width=16, depth=4, steps=20, block_depth=2)) == 2 * work(base)
 
 
-def test_memory_is_what_the_engine_allocates():
-    """Counted from the stack's own tensors: the bound holds, and is no wild guess."""
-    from depthmup.training.stack import stack_of
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"layer_norm": True}, {"block_depth": 2, "activation": "tanh"}, {"nonlinearity": "pre"}],
+    ids=str,
+)
+def test_memory_is_what_a_step_of_the_stack_holds(options):
+    """The bound holds, and is no wild guess."""
+    from depthmup.training.cells import training_of
+    from depthmup.training.stack import Stack
 
-    cells = [cell(width=32, depth=8, seed=seed) for seed in range(3)]
-    stack = stack_of(cells, torch.device("cpu"))
-    held = [stack.weights, *stack.moments, stack.x, stack.p]
-    assert memory(cells) == sum(tensor.numel() * tensor.element_size() for tensor in held)
+    cells = [cell(width=32, depth=8, seed=seed, **options) for seed in range(3)]
+    stack, storages = Stack([training_of(each) for each in cells]), {}
+
+    def keep(tensor):
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    stack.take(torch.stack([batches(each)[0] for each in cells]))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        stack()
+    trained = [w for w in stack.weights.values() if w.requires_grad]
+    for tensor in [*trained, *(w.grad for w in trained), *stack.state]:
+        keep(tensor)
+    # Besides, of the examples and the outer matrices, what does not grow with depth.
+    outside = [*(w for w in stack.weights.values() if not w.requires_grad), stack.losses]
+    held = sum(storages.values()) - sum(keep(w).untyped_storage().nbytes() for w in outside)
+    assert 0.9 * held < memory(cells) < 1.3 * held
 
 
 def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
     monkeypatch.setattr(cost, "available", lambda device: 2**30)
     huge = replace(cell().network, width=8192, depth=64)
     groups = [(replace(cell(), network=huge),), (cell(),)]
-    with pytest.raises(ValueError, match=r"need 48\.\d GiB with 2 workers, and 1\.0 GiB are"):
+    with pytest.raises(ValueError, match=r"need 64\.\d GiB with 2 workers, and 1\.0 GiB are"):
         check_memory(groups, workers=2)
 
 

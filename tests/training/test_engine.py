@@ -45,7 +45,6 @@ def test_settings_that_exclude_each_other_are_refused(settings, message):
     [
         ("tf32", Placement(), "float32 or bf16 on 'cpu'; got 'tf32'"),
         ("bf16", Placement(engine="native"), "the precision 'bf16' is not in the kernel"),
-        ("bf16", Placement(engine="reference"), "float32 for the reference engine; got 'bf16'"),
         ("float32", Placement(device="cuda"), "a CUDA device that PyTorch .* can use; got 'cuda'"),
     ],
 )

@@ -4,6 +4,7 @@ import math
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import own_models
 import pytest
 import torch
@@ -15,30 +16,42 @@ import depthmup
 from depthmup.diagnostics.networks import Shape, fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
-from depthmup.training import Placement, ensemble, readings, train_ensemble, train_group
+from depthmup.training import Placement, engine, readings, stack, train_ensemble, train_group
+from depthmup.training import cells as of_cells
 from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 from depthmup.training.preflight import device_of, preflight
-from depthmup.training.stacked_trials import run_together
-from depthmup.training.trial import run_trial
+from depthmup.training.trial import run_together, run_trial
 
 CELLS = [cell(-6.0), cell(-5.0, seed=1)]
-OPTIONS = [{}, {"name": "adamw", "weight_decay": 2.0, "layer_norm": True}, {"name": "sgd"}]
+OPTIONS = [
+    {},
+    {"activation": "tanh", "layer_norm": True},
+    {"block_depth": 2, "activation": "relu"},
+    {"nonlinearity": "pre", "activation": "softplus"},
+    {"mean_subtraction": False, "activation": "gelu"},
+    {"name": "adamw", "weight_decay": 2.0},
+    {"name": "adam", "weight_decay": 0.05},
+    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.05},
+    {"name": "sgd"},
+]
 
 
 def losses(records):
     return [list(record.losses) for record in records]
 
 
-@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
-@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_built_in_network_has_the_losses_of_the_cpu(options, device, graphs):
-    cells = [cell(-6.0, **options), cell(-5.0, seed=1, **options)]
-    placement = Placement(device=device, cuda_graphs=graphs)
+def test_a_built_in_network_has_the_losses_of_the_cpu(options, precision):
+    cells = [cell(k, seed=k + 6, **options, steps=8) for k in (-6, -5)]
+    cells = [replace(each, precision=precision) for each in cells]
     expected = losses(train_ensemble(cells))
-    with machine(gpus=2) as simulated:
-        assert losses(train_group(cells, placement=placement)) == expected
-    assert simulated.touched == {torch.device(device).index or 0}
+    for device, graphs in (("cuda", False), ("cuda:1", True)):
+        with machine(gpus=2) as simulated:
+            placement = Placement(device=device, cuda_graphs=graphs)
+            assert losses(train_group(cells, placement=placement)) == expected
+        assert simulated.touched == {torch.device(device).index or 0}
+        assert simulated.counts["replays"] == (8 - WARM_UP if graphs else 0)
 
 
 def test_every_device_has_its_captures():
@@ -77,7 +90,7 @@ def _patient(monkeypatch):
 
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize(
-    ("record", "kernels"), [(None, 435), (cuda_graph, 2)], ids=["eager", "graphs"]
+    ("record", "kernels"), [(None, 616), (cuda_graph, 3)], ids=["eager", "graphs"]
 )
 def test_launches_do_not_grow_and_losses_are_read_every_32_steps(record, kernels):
     def train(steps):
@@ -102,18 +115,46 @@ def test_a_member_that_diverges_ends_where_it_does_on_the_cpu():
         assert {one.cell: one for one in found} == expected
 
 
-@pytest.mark.parametrize("name", ["branch", "gain"])
+@pytest.mark.parametrize("name", ["done", "factors"])
 def test_the_simulation_notices_a_tensor_that_stayed_on_the_cpu(name, monkeypatch):
-    right = ensemble.stack_of
+    class Forgetful(stack.Stack):
+        def __init__(self, members):
+            super().__init__(members)
+            setattr(self, name, getattr(self, name).cpu())
 
-    def stack_of(cells, device):
-        stack = right(cells, device)
-        setattr(stack, name, torch.ones(getattr(stack, name).shape))
-        return stack
-
-    monkeypatch.setattr(ensemble, "stack_of", stack_of)
+    monkeypatch.setattr(stack, "Stack", Forgetful)
     with machine(), pytest.raises(RuntimeError, match="on the same device"):
         list(train_ensemble(CELLS, device="cuda"))
+
+
+@pytest.mark.parametrize("graphs", [True, False])
+def test_placement_decides_whether_steps_are_recorded(graphs, monkeypatch):
+    seen = {}
+
+    def stand_in(cells, **options):
+        seen.update(options)
+        return iter(())
+
+    monkeypatch.setattr(of_cells, "train_ensemble", stand_in)
+    monkeypatch.setattr(engine, "_cuda", lambda placement, precision: "a device")
+    list(train_group([cell()], placement=Placement(device="cuda:0", cuda_graphs=graphs)))
+    assert seen["device"] == "cuda:0"
+    assert seen["record"] is (cuda_graph if graphs else None)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_on_an_accelerator(options):
+    """Against the CPU, with and without graphs, in every precision."""
+    cells = [cell(k, width=64, seed=s, **options) for k in (-7.0, -6.0) for s in (0, 1)]
+    on_cpu = losses(train_ensemble(cells))
+    for precision, tolerance in (("float32", 1e-4), ("tf32", 2e-3), ("bf16", 2e-2)):
+        rounded = [replace(each, precision=precision) for each in cells]
+        eager = losses(train_ensemble(rounded, device="cuda"))
+        replayed = losses(train_ensemble(rounded, device="cuda", record=cuda_graph))
+        np.testing.assert_allclose(eager, on_cpu, rtol=tolerance)
+        np.testing.assert_allclose(replayed, eager, rtol=1e-6)
 
 
 def small(width, depth):
@@ -198,7 +239,7 @@ def test_clipping_takes_a_few_launches():
         assert simulated.counts["waits"] == simulated.counts["to host"] == 0
 
 
-def stack(**changes):
+def stacked(**changes):
     return [trial(lr=lr, seed=seed, **changes) for lr in (0.005, 0.01) for seed in (0, 1)]
 
 
@@ -220,10 +261,10 @@ def assert_close(found, expected):
 )
 def test_a_stack_has_the_losses_of_the_cpu(changes, record):
     model = Model(small, batch=own_models.batch, version="1")
-    expected = losses(run_together(stack(**changes), model))
+    expected = losses(run_together(stacked(**changes), model))
     with machine(gpus=2) as simulated, warnings.catch_warnings():
         warnings.simplefilter("error")
-        on_cuda = losses(run_together(stack(**changes), model, device="cuda:1", record=record))
+        on_cuda = losses(run_together(stacked(**changes), model, device="cuda:1", record=record))
     assert_close(on_cuda, expected)
     assert simulated.counts["replays"] == (len(expected[0]) - WARM_UP if record else 0)
 
@@ -233,7 +274,7 @@ def test_a_recorded_step_of_a_stack_is_a_replay_and_a_few_copies():
     model = Model(small, batch=own_models.batch, version="1")
 
     def train(steps):
-        list(run_together(stack(steps=steps), model, device="cuda", record=cuda_graph))
+        list(run_together(stacked(steps=steps), model, device="cuda", record=cuda_graph))
 
     each, waits = counted(train)
     assert waits == 64 / readings.EVERY
@@ -283,13 +324,13 @@ def test_a_step_that_cannot_be_replayed_is_run_with_a_warning(how, reason, monke
         return Altered(width, depth, how)
 
     model = Model(make, batch=own_models.batch, version="1")
-    expected = losses(run_together(stack(), model))
+    expected = losses(run_together(stacked(), model))
     monkeypatch.setitem(globals(), "WHERE", "cuda")
     heard = []
     with machine() as simulated, pytest.warns(UserWarning, match=reason):
         found = losses(
             run_together(
-                stack(),
+                stacked(),
                 model,
                 device="cuda",
                 record=cuda_graph,

@@ -8,13 +8,15 @@ import pytest
 import torch
 from cells import cell
 from sweeps import residual
+from torch import nn
+from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from depthmup.records import Cell, Status
 from depthmup.sweep import InProcess, Store, Sweep, run
 from depthmup.training import batches, build, dataset, train, train_ensemble, train_native
-from depthmup.training.loop import optimizer_of
-from depthmup.training.precision import multiply, single_precision
+from depthmup.training.cells import optimizer_of
+from depthmup.training.precision import RoundedLinear, multiply, single_precision
 
 HALF_ULP = 2.0**-9  # of bf16: eight bits, the first of them implied
 
@@ -73,7 +75,7 @@ def test_a_bf16_product_has_three_roundings(shape):
     a, b = (
         torch.randn(members, *s, generator=generator, dtype=torch.float64) for s in ((p, q), (q, r))
     )
-    outcome = multiply(a.float(), b.float(), out=torch.empty(members, p, r), precision="bf16")
+    outcome = multiply(a.float(), b.float(), "bf16")
     # Each operand is off by at most half a unit, relatively, and so is the result.
     bound = 2.02 * HALF_ULP * (a.abs() @ b.abs()) + HALF_ULP * (a @ b).abs() + 1e-6
     error = (outcome - a @ b).abs()
@@ -106,20 +108,25 @@ def test_float32_is_single_precision_whatever_the_process_allows():
 
 
 def test_tf32_is_allowed_for_its_own_products_alone(monkeypatch):
+    """On the way up and back, of all members at once."""
     seen, cuda = [], torch.backends.cuda.matmul
-    original, before = torch.bmm, cuda.fp32_precision
+    original, before = torch.Tensor.__matmul__, cuda.fp32_precision
 
-    def bmm(a, b, *, out):
+    def matmul(a, b):
         seen.append(cuda.fp32_precision)
-        return original(a, b, out=out)
+        return original(a, b)
 
-    monkeypatch.setattr(torch, "bmm", bmm)
-    ones = torch.ones(1, 2, 2)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", matmul)
+    weights = torch.ones(3, 2, 2, requires_grad=True)
     with single_precision():
         assert not cuda.allow_bf16_reduced_precision_reduction
-        for precision in ("float32", "tf32", "float32"):
-            multiply(ones, ones, out=torch.empty(1, 2, 2), precision=precision)
-    assert seen == ["ieee", "tf32", "ieee"]
+        for precision in ("float32", "tf32"):
+            rounded = RoundedLinear(nn.Parameter(torch.ones(2, 2)), precision)
+            vmap(lambda w, x, m=rounded: functional_call(m, {"weight": w}, x))(
+                weights, torch.ones(3, 5, 2)
+            ).sum().backward()
+            assert cuda.fp32_precision == "ieee"
+    assert seen == ["ieee"] * 3 + ["tf32"] * 3
     assert cuda.fp32_precision == before
     assert cuda.allow_bf16_reduced_precision_reduction
 
@@ -140,6 +147,12 @@ def test_precision_is_part_of_a_record_and_older_keys_stay(tmp_path):
     assert Sweep.from_dict(low.to_dict()) == low
 
 
+def test_the_plain_loop_rounds_as_the_stack_does():
+    each = replace(cell(activation="tanh"), precision="bf16")
+    np.testing.assert_allclose(train(each).losses, losses(each), rtol=1e-5)
+    assert np.abs(np.asarray(train(cell(activation="tanh")).losses) - losses(each)).max() > 1e-4
+
+
 def test_a_stack_is_of_one_precision():
     with pytest.raises(ValueError, match="of a group may differ"):
         list(train_ensemble([cell(), replace(cell(seed=1), precision="bf16")]))
@@ -150,5 +163,5 @@ def test_no_engine_replaces_a_precision_by_another():
         next(train_ensemble([replace(cell(), precision="tf32")]))
     with pytest.raises(ValueError, match="the precision 'tf32' is not in the kernel"):
         next(train_native([replace(cell(), precision="tf32")]))
-    with pytest.raises(ValueError, match="float32"):
-        train(replace(cell(), precision="bf16"))
+    with pytest.raises(ValueError, match="on 'cpu'; got 'tf32'"):
+        train(replace(cell(), precision="tf32"))

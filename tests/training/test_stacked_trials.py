@@ -13,8 +13,7 @@ from depthmup.model import Model
 from depthmup.models import Transformer, TransformerConfig
 from depthmup.records import Status, Trial
 from depthmup.sweep import InProcess, Store, run, together
-from depthmup.training.stacked_trials import run_together
-from depthmup.training.trial import run_trial
+from depthmup.training.trial import run_together, run_trial
 
 TRIAL = Trial(
     model="small", code="1", size={"width": 16, "depth": 2}, base={"width": 8, "depth": 1},
@@ -43,10 +42,23 @@ def of(**changes):
 
 # Muon rounds to bfloat16, whose last bit (2^-8) of one update is 1e-4 of a loss here.
 @pytest.mark.parametrize(
-    ("optimizer", "tolerance"), [("adamw", 1e-5), ("muon", 2e-3), ("muon-rms", 2e-3)]
+    ("optimizer", "settings", "tolerance"),
+    [
+        ("adamw", {}, 1e-5),
+        ("adam", {"betas": [0.8, 0.95]}, 1e-5),
+        ("sgd", {}, 1e-5),
+        ("sgd", {"momentum": 0.9}, 1e-5),
+        ("sgd", {"momentum": 0.9, "nesterov": True}, 1e-5),
+        ("muon", {}, 2e-3),
+        ("muon-rms", {}, 2e-3),
+    ],
 )
-def test_a_stack_gives_the_records_of_single_trials(optimizer, tolerance):
-    trials = of(optimizer=optimizer)
+def test_a_stack_gives_the_records_of_single_trials(optimizer, settings, tolerance):
+    decay = {"adam": 0.0}.get(optimizer, 0.1)
+    trials = [
+        replace(t, weight_decay=decay, lr=t.lr * (8 if optimizer == "sgd" else 1))
+        for t in of(optimizer=optimizer, settings={**TRIAL.settings, **settings})
+    ]
     stacked = list(run_together(trials, FUNCTIONS))
     single = [run_trial(trial, FUNCTIONS) for trial in trials]
     assert [record.cell for record in stacked] == trials
@@ -82,7 +94,8 @@ def test_a_member_that_diverges_ends_where_it_would_alone_and_disturbs_no_other(
         replace(TRIAL, lr=lr, weight_decay=0.0, steps=12, settings=settings)
         for lr in (1e-3, 10.0, 1e-2)
     ]
-    stacked, single = list(run_together(trials, own)), [run_trial(t, own) for t in trials]
+    ended = {record.cell: record for record in run_together(trials, own)}
+    stacked, single = [ended[t] for t in trials], [run_trial(t, own) for t in trials]
     assert [r.status for r in stacked] == [Status.FINISHED, Status.DIVERGED, Status.FINISHED]
     assert [r.status for r in single] == [r.status for r in stacked]
     for one, other in zip(stacked, single, strict=True):
@@ -148,8 +161,8 @@ def own_loop(trial):
 def test_what_cannot_be_stacked_is_refused():
     with pytest.raises(ValueError, match="differ in learning rate and seed alone"):
         list(run_together([TRIAL, replace(TRIAL, size={"width": 16, "depth": 4})], FUNCTIONS))
-    with pytest.raises(ValueError, match="Expected AdamW or Muon; got SGD"):
-        list(run_together([replace(TRIAL, optimizer="sgd")], FUNCTIONS))
+    with pytest.raises(ValueError, match="Expected SGD, Adam, AdamW or Muon; got RMSprop"):
+        list(run_together([replace(TRIAL, optimizer="rmsprop", weight_decay=0.0)], FUNCTIONS))
     with pytest.raises(ValueError, match="a training loop of its own"):
         list(run_together([TRIAL], Model(train=own_loop)))
     dropping = Model(make=Dropping, batch=keywords, loss=of_logits)
@@ -188,5 +201,5 @@ def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
 
 
 def test_what_a_stack_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="amsgrad and maximize cannot be stacked"):
+    with pytest.raises(ValueError, match="amsgrad, maximize and dampening cannot be stacked"):
         list(run_together(of(settings={**TRIAL.settings, "amsgrad": True}), FUNCTIONS))

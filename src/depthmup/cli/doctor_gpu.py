@@ -93,7 +93,7 @@ def _of_own(device: str, graphs: bool) -> list[list[float]]:
     from depthmup.records import Trial
     from depthmup.training.built_in.residual_mlp import ResidualMLP
     from depthmup.training.cuda_graphs import cuda_graph
-    from depthmup.training.stacked_trials import run_together
+    from depthmup.training.trial import run_together
 
     def make(width: int, depth: int) -> nn.Module:
         return ResidualMLP(inputs=8, width=width, depth=depth, outputs=4, layer_norm=True)

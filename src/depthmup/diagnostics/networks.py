@@ -19,8 +19,8 @@ from depthmup.records import NonFinite
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
 from depthmup.tracing.recorder import tensors_of
+from depthmup.training.loop import moved
 from depthmup.training.placement import generators
-from depthmup.training.trial import moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

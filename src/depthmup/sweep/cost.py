@@ -58,7 +58,7 @@ def _operations(batch_size: int) -> int:
 
 
 # Shares of a core's matrix products per second that engines reach: measured, benchmarks/log.md.
-EFFICIENCY = {"native": 0.88, "stacked": 0.4, "reference": 0.2}
+EFFICIENCY = {"native": 0.88, "stacked": 0.2, "reference": 0.2}
 
 
 def core_seconds(cells: Iterable[Cell], *, engine: str) -> float:
@@ -88,10 +88,12 @@ def memory(group: Sequence[Cell], *, stacked: bool = True, device: str = "cpu") 
     cell = group[0]
     network = cell.network
     matrices = network.depth * network.block_depth
-    # Weights with Adam's two moments, and the products that the backward pass needs. One after
-    # another, the initial weights stay for the next member of the seed; on a GPU, all gradients.
-    weights = (3 if stacked and device == "cpu" else 4) * matrices * network.width**2
-    activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
+    # Weights with Adam's two moments and gradients, or, one after another, the initial weights for
+    # the next member of the seed; on a GPU, which moves all at once, what Adam computes of them.
+    weights = (4 if device == "cpu" else 6) * matrices * network.width**2
+    # What the backward pass needs: of each matrix its input and product, of LayerNorm its input.
+    kept = 2 * matrices + 1 + network.layer_norm * network.depth
+    activations = kept * network.width * cell.batch_size
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
 
 

@@ -145,7 +145,7 @@ class TrainTrials(Job):
         place = place_of(self.device)
         if self.stacked:
             from depthmup.training.cuda_graphs import cuda_graph
-            from depthmup.training.stacked_trials import run_together
+            from depthmup.training.trial import run_together
 
             recorded = self.cuda_graphs and self.device.startswith("cuda")
             records = run_together(

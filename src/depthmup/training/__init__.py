@@ -9,8 +9,7 @@ from depthmup.training.placement import ENGINES, EngineName, Placement
 if TYPE_CHECKING:
     from depthmup.training.built_in.data_and_weights import Weights, batches, build, dataset, stream
     from depthmup.training.built_in.sources import find_data
-    from depthmup.training.ensemble import train_ensemble
-    from depthmup.training.loop import optimizer_of, train
+    from depthmup.training.cells import optimizer_of, train, train_ensemble
     from depthmup.training.native.train import train_native
     from depthmup.training.snapshots import trained
 
@@ -21,10 +20,10 @@ _LAZY = {
     "build": "built_in.data_and_weights",
     "dataset": "built_in.data_and_weights",
     "find_data": "built_in.sources",
-    "optimizer_of": "loop",
+    "optimizer_of": "cells",
     "stream": "built_in.data_and_weights",
-    "train": "loop",
-    "train_ensemble": "ensemble",
+    "train": "cells",
+    "train_ensemble": "cells",
     "train_native": "native.train",
     "trained": "snapshots",
 }

@@ -29,8 +29,10 @@ def ceiling(initial_loss: float, classes: int) -> float:
     return EXPLODED * max(initial_loss, guess_loss)
 
 
-def stopped(cell: Cell, losses: "array[float]", above: float) -> Record[Cell]:
-    """The record of a run with a loss above its ceiling, which has failed if it is the first."""
+def record_of(cell: Cell, losses: "array[float]", above: float | None) -> Record[Cell]:
+    """The record of a run; one with a loss ``above`` its ceiling has failed if it is the first."""
+    if above is None:
+        return Record(cell=cell, status=Status.FINISHED, losses=losses)
     if losses:
         return Record(cell=cell, status=Status.DIVERGED, losses=losses)
     return Record(cell=cell, status=Status.FAILED, losses=array("f", [above]))

@@ -44,11 +44,6 @@ def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
     if requested == "stacked":
         return Engine(name="stacked", why=origin)
     if requested == "reference":
-        if precision != "float32":
-            raise ValueError(
-                f"Expected precision to be float32 for the reference engine; got {precision!r}. "
-                "The stacked engine trains in it."
-            )
         return Engine(name="reference", why=origin)
     reason = _no_native(cell)
     if reason and requested == "native":
@@ -110,9 +105,8 @@ def train_group(
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
     """Train cells of one shape with the engine for them; yield each record as its run ends."""
+    from depthmup.training.cells import check_one_shape, train, train_ensemble
     from depthmup.training.cuda_graphs import cuda_graph
-    from depthmup.training.ensemble import check_one_shape, train_ensemble
-    from depthmup.training.loop import train
     from depthmup.training.native.train import train_native
 
     check_one_shape(cells)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from depthmup.model import Functions, Model, network_at, resolved
 from depthmup.records import Trial
-from depthmup.training.stacked_trials import run_together
-from depthmup.training.trial import called, first_batch, moved, run_trial
+from depthmup.training.loop import called, moved
+from depthmup.training.trial import first_batch, run_together, run_trial
 
 STEPS = 4
 """Of a timed run; the first, which allocates and loads, is left out."""

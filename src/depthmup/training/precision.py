@@ -8,21 +8,55 @@ small updates are not lost.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from depthmup.records.run import Precision
 
 
-def multiply(a: Tensor, b: Tensor, *, out: Tensor, precision: Precision) -> Tensor:
-    """The batched product of (E, p, q) and (E, q, r), both rounded, into ``out``, (E, p, r)."""
+def multiply(a: Tensor, b: Tensor, precision: Precision) -> Tensor:
+    """The product of two matrices, both rounded."""
     if precision == "bf16":
-        return out.copy_(torch.bmm(a.bfloat16(), b.bfloat16()))
+        return (a.bfloat16() @ b.bfloat16()).float()
     if precision == "tf32":
         with _cuda_products("tf32"):
-            return torch.bmm(a, b, out=out)
-    return torch.bmm(a, b, out=out)
+            return a @ b
+    return a @ b
+
+
+class _Rounded(torch.autograd.Function):
+    """x W^T, whose gradients are rounded products too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, precision: Precision) -> Tensor:
+        return multiply(x, weight.mT, precision)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, ctx.precision = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        of_weight = multiply(gradient.mT, x, ctx.precision)
+        return multiply(gradient, weight, ctx.precision), of_weight, None
+
+
+class RoundedLinear(nn.Module):
+    """A matrix without bias whose products have a precision of their own; inputs are (B, n)."""
+
+    def __init__(self, weight: nn.Parameter, precision: Precision) -> None:
+        super().__init__()
+        self.weight, self.precision = weight, precision
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = _Rounded.apply(x, self.weight, self.precision)
+        return result
 
 
 @contextmanager

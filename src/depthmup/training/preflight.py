@@ -17,16 +17,14 @@ from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import check_command
-from depthmup.training.stacked_trials import run_together
+from depthmup.training.loop import called, check_loss, moved
 from depthmup.training.trial import (
     OWN_INIT,
     arguments,
-    called,
-    check_loss,
     first_batch,
-    moved,
     planned,
     prepared,
+    run_together,
     seeded,
 )
 

@@ -4,23 +4,19 @@ A record holds losses alone, so whoever needs weights trains the cell again up t
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
-from torch.nn import functional
 
 from depthmup.records import Cell
-from depthmup.training.built_in.data_and_weights import batches, build, dataset
+from depthmup.training.built_in.data_and_weights import build, dataset
 from depthmup.training.built_in.residual_mlp import ResidualMLP
+from depthmup.training.cells import training_of
 from depthmup.training.divergence import ceiling
 from depthmup.training.engine import engine_for
-from depthmup.training.loop import optimizer_of, set_rate
+from depthmup.training.loop import losses_of
 from depthmup.training.placement import threads
-from depthmup.training.schedules import factors_of
-
-# Takes steps [start, stop); the number of steps taken in all, fewer than ``stop`` if it diverged.
-_Advance = Callable[[int, int], int]
 
 
 def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
@@ -32,63 +28,44 @@ def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
         raise ValueError(
             f"Expected increasing numbers of steps from 0 to {cell.steps}; got {list(at)}."
         )
-    with threads(1):
-        model = build(cell)
-        advance = _kernel(cell, model) if engine_for(cell).name == "native" else _loop(cell, model)
-    done = 0
-    for stop in at:
+    native = engine_for(cell).name == "native"
+    yield from (_by_kernel if native else _by_loop)(cell, at)
+
+
+def _by_loop(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
+    training, limit = training_of(cell), math.inf
+    model, losses = training.network, losses_of(training)
+    assert isinstance(model, ResidualMLP)
+    for done in range(at[-1] + 1):
         with threads(1):
-            done = advance(done, stop)
-        if done < stop:
+            loss = next(losses, math.nan)  # there is none after the last step
+        if done in at:
+            model.zero_grad()
+            yield model
+        if not loss <= limit:  # also true of NaN
             return
-        yield model
+        if done == 0:
+            limit = training.ceiling(loss)
 
 
-def _kernel(cell: Cell, model: ResidualMLP) -> _Advance:
+def _by_kernel(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
     from depthmup.training.native import library
     from depthmup.training.native.member import Member
 
-    kernel = library()
-    state, classes = Member(cell, kernel.register_length), dataset(cell.data).classes
-    limit = math.inf
-
-    def advance(start: int, stop: int) -> int:
-        nonlocal limit
-        done = start
-        if start == 0 < stop:
+    kernel, classes = library(), dataset(cell.data).classes
+    with threads(1):
+        model, state = build(cell), Member(cell, kernel.register_length)
+    limit, done = math.inf, 0
+    for stop in at:
+        if done == 0 < stop:
             done = state.advance(kernel, 0, 1, limit)
             limit = ceiling(float(state.losses[0]), classes)
         done = state.advance(kernel, done, stop, limit)
+        if done < stop:
+            return
         weights = state.arrays["weights"][..., : cell.network.width]
         with torch.no_grad():
             for branch, matrices in zip(model.branches, weights, strict=True):
                 for linear, values in zip(branch.matrices, matrices, strict=True):  # type: ignore[arg-type]
                     linear.weight.copy_(values)
-        return done
-
-    return advance
-
-
-def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
-    optimizer = optimizer_of(cell, [p for p in model.parameters() if p.requires_grad])
-    data, order, factors = dataset(cell.data), batches(cell), factors_of(cell)
-    limit = math.inf
-
-    def advance(start: int, stop: int) -> int:
-        nonlocal limit
-        for step in range(start, stop):
-            chosen = order[step]
-            loss = functional.cross_entropy(model(data.inputs[chosen]), data.labels[chosen])
-            value = float(loss.detach())
-            if not value <= limit:  # also true of NaN
-                return step
-            if step == 0:
-                limit = ceiling(value, data.classes)
-            optimizer.zero_grad()
-            loss.backward()
-            set_rate(optimizer, cell.optimizer.lr * factors[step])
-            optimizer.step()
-        optimizer.zero_grad()
-        return stop
-
-    return advance
+        yield model

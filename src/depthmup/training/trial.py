@@ -1,4 +1,4 @@
-"""Training one trial: a custom model under a plan, readable from top to bottom."""
+"""Training trials: a custom model under a plan, one by one or stacked."""
 
 import math
 import random
@@ -22,11 +22,14 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import RunFolders, run_command
+from depthmup.training.cuda_graphs import Recorder
 from depthmup.training.divergence import EXPLODED
+from depthmup.training.loop import Training, called, check_sign, trained_alone
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.placement import Progress, generators
 from depthmup.training.placement import threads as threads_of
 from depthmup.training.schedules import rate_factors
+from depthmup.training.stack import trained_together
 
 OWN_INIT = "own_init"
 OF_PLAN = (OWN_INIT, INIT_SCALE)
@@ -54,42 +57,77 @@ def run_trial(
     with seeded(trial.seed), threads_of(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))
-        network, plan = planned(trial, model)
-        network.to(device).train()
-        torch_optimizers, factors, clip = prepared(trial, network, plan)
-        groups = [group for optimizer in torch_optimizers for group in optimizer.param_groups]
-        rates = [(group, group["lr"]) for group in groups]
-        generator, drawn = stream(trial.seed, "batches"), batches_at(own, trial.size)
+        training = training_of(trial, model, device)
         # For dropout: the same at all sizes, as far as shapes allow, and independent of the
         # initialization.
         _seed(stream(trial.seed, "training").initial_seed())
-        losses, limit = array("f"), math.inf
-        for step in range(trial.steps):
-            inputs, targets = moved(drawn(generator), device)
-            loss = own.loss(called(network, inputs), targets)
-            if step == 0:
-                check_loss(loss)
-            value = float(loss.detach())
-            if step == 0:
-                limit = EXPLODED * value
-                if not math.isfinite(value):
-                    return Record(cell=trial, status=Status.FAILED, losses=losses)
-            if value < 0:
-                raise negative(value)
-            if not value <= limit:  # also true of NaN
-                return Record(cell=trial, status=Status.DIVERGED, losses=losses)
-            losses.append(value)
-            on_loss(step, value)
-            for group, base in rates:
-                group["lr"] = base * factors[step]
-            network.zero_grad(set_to_none=True)
-            loss.backward()
-            if clip is not None:
-                plan.clip_grad_norm_(network, clip)
-            for optimizer in torch_optimizers:
-                optimizer.step()
-            on_progress((step + 1) / trial.steps)
-        return Record(cell=trial, status=Status.FINISHED, losses=losses)
+        return _record(trial, *trained_alone(training, on_progress=on_progress, on_loss=on_loss))
+
+
+def run_together(
+    trials: Sequence[Trial],
+    model: Model,
+    *,
+    device: str = "cpu",
+    record: Recorder | None = None,
+    on_progress: Progress = lambda fraction: None,
+    on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
+) -> Iterator[Record[Trial]]:
+    """Train trials that differ in rate and seed alone; records as ``run_trial``'s, to rounding."""
+    if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
+        raise ValueError("Expected trials that differ in learning rate and seed alone.")
+    if resolved(model).whole:
+        raise ValueError(
+            "Expected a model without a training loop of its own: a stack has the library's. "
+            "Train these trials one by one: engine='reference'."
+        )
+
+    def trainings() -> list[Training]:
+        made = []
+        for trial in trials:
+            with seeded(trial.seed):
+                made.append(training_of(trial, model, device))
+        return made
+
+    for member, losses, above in trained_together(
+        trainings,
+        record=record,
+        on_progress=on_progress,
+        on_loss=lambda member, *loss: on_loss(trials[member], *loss),
+    ):
+        yield _record(trials[member], losses, above)
+
+
+def _record(trial: Trial, losses: "array[float]", above: float | None) -> Record[Trial]:
+    stopped = Status.DIVERGED if losses else Status.FAILED
+    status = Status.FINISHED if above is None else stopped
+    return Record(cell=trial, status=status, losses=losses)
+
+
+def training_of(trial: Trial, model: Model, device: str = "cpu") -> Training:
+    """A trial's network, drawn from the current random state, and what its steps need."""
+    own = resolved(model)
+    network, plan = planned(trial, model)
+    torch_optimizers, factors, clip = prepared(trial, network.to(device).train(), plan)
+    generator, drawn = stream(trial.seed, "batches"), batches_at(own, trial.size)
+
+    def cost(network: Callable[..., Any], batch: Any) -> Tensor:
+        inputs, targets = batch
+        loss: Tensor = own.loss(called(network, inputs), targets)
+        return loss
+
+    return Training(
+        network=network,
+        cost=cost,
+        batch=lambda: drawn(generator),
+        device=device,
+        seed=trial.seed,
+        optimizers=torch_optimizers,
+        factors=factors,
+        ceiling=lambda loss: EXPLODED * loss if math.isfinite(loss) else -math.inf,
+        plan=plan,
+        clip=clip,
+    )
 
 
 def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
@@ -184,50 +222,6 @@ def arguments(inputs: Any) -> Any:
     return inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs)
 
 
-def called(model: nn.Module, inputs: Any) -> Any:
-    """The outputs for a tensor, a sequence of arguments or a mapping of keywords."""
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
-
-
-def moved(thing: Any, device: str) -> Any:
-    """Tensors on a device, wherever they lie in tuples, lists and mappings."""
-    if isinstance(thing, Tensor):
-        return thing.to(device)
-    if isinstance(thing, Mapping):
-        return {key: moved(value, device) for key, value in thing.items()}
-    if isinstance(thing, list | tuple):
-        items = [moved(value, device) for value in thing]
-        return type(thing)(*items) if hasattr(thing, "_fields") else type(thing)(items)
-    return thing
-
-
-def check_loss(loss: Any) -> None:
-    """Refuse a loss that has no gradient, or no logarithm to judge it by."""
-    if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
-        came = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-        raise TypeError(
-            f"Expected loss(outputs, targets) to give one number, a tensor without dimensions; got "
-            f"{came}. Average it: loss.mean()."
-        )
-    if not loss.requires_grad:
-        raise ValueError(
-            "The loss does not depend on the model's parameters: it has no gradient. Compute it "
-            "with torch from the model's outputs, without detach() or item()."
-        )
-    if loss < 0:
-        raise negative(loss.item())
-
-
-def negative(loss: float) -> ValueError:
-    """Of a loss that has no logarithm."""
-    return ValueError(
-        f"Expected losses that are never negative; got {loss:.4g}. Curves are compared by the "
-        "logarithm of the loss: add its lower bound."
-    )
-
-
 def _judged(trial: Trial, given: Any) -> Record[Trial]:
     """The record of the losses that a custom ``train`` returned."""
     if isinstance(given, Tensor | np.ndarray):
@@ -251,8 +245,8 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
             f"Expected train(trial) to give {trial.steps} losses, one for every step (trial.steps);"
             f" got {len(losses)}. Where training diverged, let the last one be NaN."
         )
-    if losses and min(losses) < 0:
-        raise negative(min(losses))
+    if losses:
+        check_sign(min(losses))
     return Record(cell=trial, status=Status.FINISHED, losses=losses)
 
 
