@@ -22,7 +22,8 @@ from depthmup.rules import CATALOGUE
 from depthmup.training import stream
 from depthmup.training.preflight import preflight
 from depthmup.training.schedules import schedule
-from depthmup.training.trial import check_loss, run_trial
+from depthmup.training.loop import check_loss
+from depthmup.training.trial import run_trial
 
 OWN = Model(make=make, batch=batch)
 TRIAL = Trial(

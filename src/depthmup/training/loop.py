@@ -90,15 +90,15 @@ def check_loss(loss: Any) -> None:
             "The loss does not depend on the model's parameters: it has no gradient. Compute it "
             "with torch from the model's outputs, without detach() or item()."
         )
-    check_sign(loss)
+    check_sign(float(loss.detach()))
 
 
-def check_sign(loss: float | Tensor) -> None:
+def check_sign(loss: float) -> None:
     """Refuse a loss that has no logarithm."""
     if loss < 0:
         raise ValueError(
-            f"Expected losses that are never negative; got {float(loss):.4g}. Curves are compared "
-            "by the logarithm of the loss: add its lower bound."
+            f"Expected losses that are never negative; got {loss:.4g}. Curves are compared by "
+            "the logarithm of the loss: add its lower bound."
         )
 
 
