@@ -20,9 +20,9 @@ from depthmup.model.loss import cross_entropy as usual_loss
 from depthmup.records import BASE_SHAPE, Status, Trial
 from depthmup.rules import CATALOGUE
 from depthmup.training import stream
+from depthmup.training.loop import check_loss
 from depthmup.training.preflight import preflight
 from depthmup.training.schedules import schedule
-from depthmup.training.loop import check_loss
 from depthmup.training.trial import run_trial
 
 OWN = Model(make=make, batch=batch)
