@@ -1,12 +1,11 @@
 """Networks that know no exponent: the door to those of ``training.built_in``."""
 
-from depthmup.training.built_in.activation import ACTIVATIONS, Activation, activation
+from depthmup.training.built_in.activation import ACTIVATIONS, activation
 from depthmup.training.built_in.residual_mlp import Branch, ResidualMLP
 from depthmup.training.built_in.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "ACTIVATIONS",
-    "Activation",
     "Branch",
     "ResidualMLP",
     "Transformer",

@@ -1,11 +1,12 @@
 """The paper's residual network: an input matrix, L residual branches, a readout."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from depthmup.training.built_in.activation import Activation, activation
+from depthmup.training.built_in.activation import activation
 
 
 class Branch(nn.Module):
@@ -21,7 +22,7 @@ class Branch(nn.Module):
         width: int,
         *,
         block_depth: int,
-        phi: Activation,
+        phi: Callable[[Tensor], Tensor],
         nonlinearity: Literal["post", "pre"],
         mean_subtraction: bool,
         layer_norm: bool,
@@ -39,9 +40,9 @@ class Branch(nn.Module):
         u = functional.layer_norm(x, x.shape[-1:]) if self.layer_norm else x
         for matrix in self.matrices:
             if self.nonlinearity == "post":
-                u = self.phi.function(matrix(u))
+                u = self.phi(matrix(u))
             else:
-                u = matrix(self.phi.function(u))
+                u = matrix(self.phi(u))
         return u - u.mean(-1, keepdim=True) if self.mean_subtraction else u
 
 
