@@ -39,10 +39,7 @@ class Branch(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         u = functional.layer_norm(x, x.shape[-1:]) if self.layer_norm else x
         for matrix in self.matrices:
-            if self.nonlinearity == "post":
-                u = self.phi(matrix(u))
-            else:
-                u = matrix(self.phi(u))
+            u = self.phi(matrix(u)) if self.nonlinearity == "post" else matrix(self.phi(u))
         return u - u.mean(-1, keepdim=True) if self.mean_subtraction else u
 
 
