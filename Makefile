@@ -51,7 +51,7 @@ evidence: $(READY)  ## EVIDENCE.md: the paper, measured again; two hours, and it
 	$(BIN)/python -m reproduction all --out runs/evidence --markdown EVIDENCE.md --beside runs/medium
 
 attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input, pages; two hours
-	$(BIN)/python -m benchmarks.attack
+	$(BIN)/python -m studies.attack
 
 docs: $(READY)  ## the site, in site/: a warning or a dead link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
@@ -78,15 +78,15 @@ wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)
-	$(BIN)/ruff check src reproduction tests benchmarks requirements
-	$(BIN)/ruff format --check src reproduction tests benchmarks requirements
+	$(BIN)/ruff check src reproduction tests benchmarks studies requirements
+	$(BIN)/ruff format --check src reproduction tests benchmarks studies requirements
 
 types: $(READY)
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff check --fix src reproduction tests benchmarks requirements
-	$(BIN)/ruff format src reproduction tests benchmarks requirements
+	$(BIN)/ruff check --fix src reproduction tests benchmarks studies requirements
+	$(BIN)/ruff format src reproduction tests benchmarks studies requirements
 
 $(TOOLS)/.ready: requirements/tools.txt
 	$(PYTHON) -m venv $(TOOLS)

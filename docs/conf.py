@@ -76,7 +76,7 @@ def _links(app, name, source):
     )
     text = re.sub(r"\]\((?:\.\./)+examples[^)]*\)", f"]({up}reference/examples.md)", text)
     text = re.sub(
-        r"\[([^\]]*)\]\((?:\.\./)+(?:tests|src|benchmarks|reproduction)[^)]*\)", r"`\1`", text
+        r"\[([^\]]*)\]\((?:\.\./)+(?:tests|src|benchmarks|studies|reproduction)[^)]*\)", r"`\1`", text
     )
     source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", text)
 

@@ -16,7 +16,7 @@ PARTS = ("bits", "readers", "commands", "functions", "pages", "interruptions")
 @pytest.mark.parametrize("parts", [PARTS, ("soak",)], ids=["all that is quick", "soak"])
 def test_nothing_gets_through(parts):
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.attack", "--slice", *parts],
+        [sys.executable, "-m", "studies.attack", "--slice", *parts],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -46,7 +46,7 @@ print(json.dumps({
 PREDICTED = """
 import json, math
 import numpy as np
-from benchmarks import predict
+from studies import predict
 from depthmup.records import Estimate
 
 def at(value):
@@ -165,7 +165,7 @@ def test_forecasts_of_the_large_part_of_a_table_from_its_small_part():
 
 DECODERS = """
 import json, math, torch
-from benchmarks import decoder_sharpness as of
+from studies import decoder_sharpness as of
 from depthmup.records import Trial
 from depthmup.training import stream
 from depthmup.training.trial import planned, seeded

@@ -2,7 +2,6 @@
 
 import os
 
-import faults
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -15,6 +14,7 @@ from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
 from depthmup.tracing import parameters
+from studies import faults
 
 MODELS = ("transformer", "mlp")
 

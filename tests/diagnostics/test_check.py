@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import faults
 import pytest
 import torch
 from pytest import approx
@@ -17,6 +16,7 @@ from depthmup.planning import plan
 from depthmup.records import Outcome
 from depthmup.reports.check_page import check_page
 from depthmup.rules import Observable
+from studies import faults
 
 SMALL = {"widths": (16, 32, 64), "depths": (2, 4, 8), "seeds": 3, "steps": 2}
 
@@ -40,7 +40,7 @@ def exponents(found, observable, axis):
     }
 
 
-# The slowest architecture is left to benchmarks/faults.py, which runs all of them.
+# The slowest architecture is left to studies/faults.py, which runs all of them.
 QUICK = [f for f in faults.FAULTS if f.architecture.startswith("mlp")]
 SLOW = [f for f in faults.FAULTS if not f.architecture.startswith("mlp")]
 

@@ -1,7 +1,5 @@
 """Plain torch models with default initialization, and what used to be failed or missed."""
 
-import faults
-import plain
 import pytest
 import torch
 from torch import nn
@@ -14,6 +12,10 @@ from depthmup.model import Model
 from depthmup.records import Outcome
 from depthmup.rules import CATALOGUE, Family, Kind, Observable, Role, completep, predict
 from depthmup.tracing import parameters
+from studies import faults
+from studies.plain import examine
+from studies.plain import planned as planned_plain
+from tests.zoo import plain
 
 SIZES = {"widths": (32, 64, 128), "depths": (2, 4, 8), "seeds": 3, "steps": 2}
 
@@ -32,7 +34,7 @@ def test_there_are_twenty():
 
 @pytest.mark.parametrize("name", plain.PLAIN)
 def test_every_one_is_planned_and_initialized(name):
-    made, model = plain.planned(name, width=32)
+    made, model = planned_plain(name, width=32)
     assert not any("refuse" in note for note in made.notes)
     made.initialize(model)
 
@@ -40,7 +42,7 @@ def test_every_one_is_planned_and_initialized(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", plain.PLAIN)
 def test_every_one_is_checked_with_no_flag(name):
-    result = plain.examine(name, steps=2)
+    result = examine(name, steps=2)
     assert result.outcome is not Outcome.FAIL, result.failures
 
 

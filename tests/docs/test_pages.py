@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import adoption
 from depthmup.cli import transfer
 from depthmup.cli.sizes import parse_size
 from depthmup.cli.spelling import as_meant
 from depthmup.cli.verbs import VERBS, module_of, parse
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
+from studies import adoption
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
@@ -205,3 +205,23 @@ class TestAdoption:
         monkeypatch.chdir(tmp_path)
         code = adoption.plain(adoption.program(DOCS / "how-to" / "nanogpt.md"))
         adoption.run(change(code))
+
+
+def test_every_study_is_quoted_and_every_command_of_a_page_is_there():
+    root = DOCS.parent
+    texts = [*DOCS.rglob("*.md"), root / "README.md", *(root / "src").rglob("*.py")]
+    asked = {
+        name
+        for path in texts
+        for name in re.findall(
+            r"python -m ((?:studies|benchmarks)(?:\.\w+)*)", path.read_text(encoding="utf-8")
+        )
+    }
+    there = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__main__")
+        for folder in ("studies", "benchmarks")
+        for path in (root / folder).rglob("*.py")
+        if "__main__" in path.read_text(encoding="utf-8") or path.stem == "__main__"
+    }
+    assert asked <= there
+    assert {name for name in there if name.startswith("studies")} <= asked

@@ -24,7 +24,7 @@ _DRAWN = ("base_init", "base_default", "model_init")
 @cache
 def models():
     """The zoo, wherever its table stands: what makes a model of a size, and its inputs, by name."""
-    from benchmarks.zoo_models import architectures
+    from tests.zoo.architectures import architectures
 
     packages = ("plain torch", "by hand", "transformers")
     return {f"{a.package}: {a.name}": (a.make, a.inputs) for a in architectures(packages)}

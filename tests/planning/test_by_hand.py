@@ -18,8 +18,8 @@ from pytest import approx
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import depthmup
-from benchmarks.by_hand import BY_HAND
 from depthmup.planning import NotUnderstood, recorded
+from tests.zoo.by_hand import BY_HAND
 
 R = 3**-0.5
 # The initial scale and the learning rate.

@@ -33,7 +33,7 @@ MODELS = 20
 @cache
 def plans():
     """Plans of the first models of the zoo that have one, by name, with the models."""
-    architectures = pytest.importorskip("benchmarks.zoo_models").architectures
+    architectures = pytest.importorskip("tests.zoo.architectures").architectures
 
     def made():
         for one in architectures(("plain torch", "by hand")):

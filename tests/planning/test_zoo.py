@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="pip install 'depthmup[hf]'")
 
 import logging
 
-from benchmarks import zoo
+from studies import zoo
 
 # A decoder with separate and with fused queries, an embedding that is scaled and tied, a network
 # of convolutions; and two plain models.

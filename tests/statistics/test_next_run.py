@@ -7,16 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.adaptive import (
-    SimulatedWorld,
-    _brackets,
-    _spent,
-    _stopped,
-    deceived,
-    searched,
-    simulated_search,
-    verdict_of,
-)
 from depthmup.records import Verdict
 from depthmup.statistics import (
     LOOKS,
@@ -28,6 +18,16 @@ from depthmup.statistics import (
     optima,
 )
 from depthmup.statistics.bracket import Bracket
+from studies.adaptive import (
+    SimulatedWorld,
+    _brackets,
+    _spent,
+    _stopped,
+    deceived,
+    searched,
+    simulated_search,
+    verdict_of,
+)
 
 
 def outcome_of(loss, *, sizes=4, start=0.0, **options):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from benchmarks import intervals
-from benchmarks.intervals import TRUTH, World
 from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
+from studies import intervals
+from studies.intervals import TRUTH, World
 
 GRID, OF = intervals.grid(3)
 SAME = World(name="seeds share their slopes")

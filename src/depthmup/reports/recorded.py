@@ -77,7 +77,7 @@ def _recorded(name: str, kind: type[T]) -> T:
 
 @cache
 def _file() -> dict[str, Any]:
-    # Written by ``python -m benchmarks.record_examples``.
+    # Written by ``python -m studies.record_examples``.
     text = (Path(__file__).parent / "examples.json").read_text(encoding="utf-8")
     recorded: dict[str, Any] = json.loads(text)
     return recorded

@@ -9,7 +9,6 @@ from pytest import approx
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import diversity as study
 from depthmup.data import digits
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
@@ -19,6 +18,7 @@ from reproduction.probes.diversity import (
     feature_distances,
     gradient_diversity,
 )
+from studies import diversity as study
 
 EPS = (1 / 32, 1 / 16, 1 / 8, 1 / 4)
 DATA = digits(label_noise=0.0)

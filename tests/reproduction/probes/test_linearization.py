@@ -7,12 +7,12 @@ from pytest import approx
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.faults import Attention
 from depthmup.data import digits
 from depthmup.diagnostics import local_slopes
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
 from reproduction.probes.linearization import branch_linearizations, linearization_distance
+from studies.faults import Attention
 
 DATA = digits(label_noise=0.0)
 

@@ -1,1 +1,0 @@
-"""An attack on the whole of it; ``python -m benchmarks.attack`` runs it."""

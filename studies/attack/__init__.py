@@ -1,0 +1,1 @@
+"""An attack on the whole of it; ``python -m studies.attack`` runs it."""
