@@ -22,7 +22,7 @@ from depthmup.records.codec import encode
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "src" / "depthmup" / "reports" / "examples.json"
-TRANSFER = "transfer --preset tiny --schemes depth-mup,sp --target depth=128 --out example"
+TRANSFER = "transfer --preset small --schemes depth-mup,sp --target depth=256 --out example"
 
 
 class Block(nn.Module):

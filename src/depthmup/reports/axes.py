@@ -187,6 +187,9 @@ def size_axis(title: str, sizes: Sequence[float], *, room: bool = False) -> Axis
     )
 
 
+_MOST = 13
+"""Ticks of an axis that a phone has room for."""
+
 _CHANGES = (-0.99, -0.97, -0.9, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 3.0, 9.0, 31.0, 99.0)
 
 
@@ -194,9 +197,11 @@ def change_axis(low: float, high: float, title: str) -> Axis:
     """The axis of factors from 2^low to 2^high, labelled as changes in percent."""
     ends = 2.0**low, 2.0**high
     ticks = tuple(1 + c for c in _CHANGES if ends[0] <= 1 + c <= ends[1])
-    if len(ticks) < 5:
-        fine = [k / 100 for k in range(-90, 101, 5 if high - low > 0.5 else 2)]
-        ticks = tuple(1 + c for c in fine if ends[0] <= 1 + c <= ends[1])
+    for step in (2, 5, 10) if len(ticks) < 5 else ():
+        fine = [1 + k / 100 for k in range(-90, 101, step)]
+        ticks = tuple(factor for factor in fine if ends[0] <= factor <= ends[1])
+        if len(ticks) <= _MOST:
+            break
     return Axis(title=title, low=ends[0], high=ends[1], ticks=ticks, log=True, format=PERCENT)
 
 

@@ -10,7 +10,7 @@ from depthmup.records.finding import change, in_percent
 from depthmup.records.text import aligned
 from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
-from depthmup.reports.sentences import UNKNOWN, number, rate, rate_interval
+from depthmup.reports.sentences import PLACES, UNKNOWN, number, rate, rate_interval
 from depthmup.reports.theme import PAGE
 
 _MOVES = {
@@ -119,7 +119,7 @@ def certificate_text(certificate: Certificate) -> str:
     axes = tuple(certificate.base)
     table = [(*axes, f"best {certificate.tuned.word}", "interval", "curvature", "loss", "place")]
     table += [
-        (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
+        (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"].value)
         for r in _rows(certificate)
     ]
     lines += ["", *aligned(table, left=())]
@@ -145,11 +145,10 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
     """
     issued, tuned = certificate.issued, certificate.tuned
     sentences = certificate_sentences(certificate)
-    drawn = {"law": law_chart, "penalty": excess_loss_chart}
-    if not certificate.law and not any(o.log2_lr.known for o in certificate.optima):
-        del drawn["law"]
-    if not certificate.penalty_curve:
-        del drawn["penalty"]
+    drawn = {
+        **({"law": law_chart} if certificate.law else {}),
+        **({"penalty": excess_loss_chart} if certificate.penalty_curve else {}),
+    }
     said = certificate_words(certificate)
     plots = [
         Plot(
@@ -168,7 +167,7 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
             "Interval": row["interval"],
             "Curvature": row["curvature"],
             "Loss there": row["loss"],
-            "Place": row["place"],
+            "Place": PLACES[row["place"]],
         }
         for row in _rows(certificate)
     ]
@@ -183,12 +182,15 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
         cards=[card],
         plots=plots,
         layout="pair",
+        # Of a refusal the optima stand in the numbers of the verdicts, axis by axis.
         table=Table(
             rows=numbers,
             name="Optima by size",
             numbers={*(numbers[0] if numbers else {})} - {"Place"},
             faint=("Interval",),
-        ),
+        )
+        if issued
+        else None,
         facts={"": dict(metric_facts(certificate))},
     )
 
@@ -223,7 +225,7 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
             "interval": rate_interval(o.log2_lr, certificate.rate_unit),
             "curvature": number(o.curvature.value, 3),
             "loss": number(o.loss.value, 3),
-            "place": o.place.value,
+            "place": o.place,
         }
         for o in certificate.optima
     ]

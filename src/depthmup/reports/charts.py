@@ -261,7 +261,12 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
         >>> optimum_against_size(example_study(), style=Style(height=240)).height
         240
     """
-    axis, rates, base = study.axis, optimum_axis(study), base_size(study)
+    return draw(optimum_chart(study, optimum_axis(study), window=window), style)
+
+
+def optimum_chart(study: Study, rates: Axis, *, window: int | None = None) -> Chart:
+    """``optimum_against_size`` over an axis, which charts side by side may share."""
+    axis, base = study.axis, base_size(study)
     points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
     # made them differ, their mean.
@@ -282,14 +287,13 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
                         "most": rates.clamp(2.0 ** (centre + octaves)),
                     }
                 )
-    chart = replace(
+    return replace(
         _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
         **words(study, "transfer"),
         window=window_of(study, window),
     )
-    return draw(chart, style)
 
 
 def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:

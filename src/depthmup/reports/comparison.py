@@ -1,11 +1,14 @@
 """Reports side by side: their verdicts, their charts, and the best values of every size."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from depthmup.records import Study
 from depthmup.records.finding import change
-from depthmup.reports.charts import optimum_against_size
+from depthmup.reports.axes import Axis, optimum_axis, plain
+from depthmup.reports.chart import draw
+from depthmup.reports.charts import optimum_chart
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
 from depthmup.reports.slices import drawn
@@ -46,9 +49,13 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             for name, study in studies.items()
             for card in verdict_cards(study)
         ]
+        shown = {name: drawn(study) for name, study in studies.items()}
+        ranges = [optimum_axis(study) for study in shown.values()]
+        low, high = min(one.low for one in ranges), max(one.high for one in ranges)
+        rates = plain(Axis(low=math.log2(low), high=math.log2(high)), ranges[0].title)
         plots = [
-            Plot(title=name, chart=optimum_against_size(drawn(study), style=PAGE))
-            for name, study in studies.items()
+            Plot(title=name, chart=draw(optimum_chart(study, rates), PAGE))
+            for name, study in shown.items()
         ]
         table = Table(rows=_rows(studies), name=f"Best values along {axis}", group="scheme")
         sections += [

@@ -83,9 +83,11 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     else:
         return None
     price = f"about {runs} runs" + (f", {duration(seconds)}" if seconds >= 1 else "")
-    lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
     command = _listed(study, "command")
-    return lead, f"{shlex.join(command)} {option}" if "transfer" in command[1:2] else ""
+    if "transfer" not in command[1:2]:
+        return f"{aim}: {words} ({price}).", ""
+    lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
+    return lead, f"{shlex.join(command)} {option}"
 
 
 def _listed(study: Study, name: str) -> list[str]:

@@ -8,6 +8,14 @@ from depthmup.reports.study_rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
 
+PLACES = {
+    Place.INTERIOR: "inside the grid",
+    Place.LOW_EDGE: "low edge: extend the grid downwards",
+    Place.HIGH_EDGE: "high edge: extend the grid upwards",
+    Place.FAILED: "nothing trains",
+}
+"""Where an optimum lies, in words."""
+
 _COMPARED = {"depth": "deeper", "width": "wider"}
 
 

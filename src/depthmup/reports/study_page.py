@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
-from depthmup.records.certificate import Certificate
+from depthmup.records.certificate import Certificate, size_text
 from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import (
     drift,
@@ -29,6 +29,7 @@ from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.search_story import narrowing, rounds, saved_sentence
 from depthmup.reports.sentences import (
+    PLACES,
     advice,
     base_sentence,
     best_rate,
@@ -42,13 +43,6 @@ from depthmup.reports.sentences import (
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
 from depthmup.reports.theme import PAGE, sign
-
-_PLACES = {
-    Place.INTERIOR: "inside the grid",
-    Place.LOW_EDGE: "low edge: extend the grid downwards",
-    Place.HIGH_EDGE: "high edge: extend the grid upwards",
-    Place.FAILED: "nothing trains",
-}
 
 
 def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
@@ -73,15 +67,19 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     """
     studies = (study, *more)
     elsewhere = _elsewhere(studies)
-    sections = [
-        section
+    forecasts = [
+        certificate_section(certificate, name=f"certificate-{i}" if i else "certificate")
         for i, certificate in enumerate(certificates)
-        for section in _certificate(certificate, f"certificate-{i}" if i else "certificate")
     ]
+    sections = [Section(cards=[card for each in forecasts for card in each.cards])]
     for s in studies:
         sections += [_part(s)] if more else []
         sections.append(Section(cards=verdict_cards(s)))
     sections += next_steps(studies, certificates)
+    for certificate, forecast in zip(certificates, forecasts, strict=True):
+        title = f"{_named(certificate)}: the forecast for {size_text(certificate.target)}"
+        sections += [replace(forecast, cards=(), title=title)] if forecast.table else []
+        sections += _prescribed(certificate)
     for i, s in enumerate(studies):
         sections += [_part(s)] if more else []
         sections += _charts(s, prefix=f"axis-{i}-" if i else "")
@@ -156,23 +154,31 @@ def _card(study: Study, transfer: Transfer) -> Card:
     )
 
 
-def _certificate(certificate: Certificate, name: str) -> list[Section]:
-    """A prediction, and what published rules say there."""
-    sections = [certificate_section(certificate, name=name)]
-    if certificate.rules:
-        rows = [
-            {"rule": r.rule, certificate.tuned.name: significant(r.rate), "source": r.source}
-            for r in sorted(certificate.rules, key=lambda r: r.rate)
-        ]
-        table = Table(rows=rows, numbers=(certificate.tuned.name,), wrapped=("source",))
-        sections.append(
-            Section(
-                title="What published rules say there",
-                lead=span_sentence(certificate),
-                table=replace(table, name="Published rules at the target"),
-            )
+def _named(certificate: Certificate) -> str:
+    return certificate.title or certificate.scheme or "These runs"
+
+
+def _prescribed(certificate: Certificate) -> list[Section]:
+    """What published rules prescribe at the target; none where none speaks of it."""
+    if not certificate.rules:
+        return []
+    name = certificate.tuned.name
+    rows = [
+        {"rule": r.rule, name: significant(r.rate), "source": r.source}
+        for r in sorted(certificate.rules, key=lambda r: r.rate)
+    ]
+    return [
+        Section(
+            title=f"{_named(certificate)}: published rules for the target",
+            lead=span_sentence(certificate),
+            table=Table(
+                rows=rows,
+                numbers=(name,),
+                wrapped=("source",),
+                name="Published rules at the target",
+            ),
         )
-    return sections
+    ]
 
 
 def _rules(study: Study) -> list[Section]:
@@ -320,7 +326,7 @@ def _numbers(study: Study, elsewhere: str) -> Section:
             "Interval": rate_interval(o.log2_lr),
             "Loss there": significant(o.loss.value),
             "Interval of the loss": interval(o.loss, 3),
-            "Place": _PLACES[o.place],
+            "Place": PLACES[o.place],
         }
         for t, o in optima
     ]
