@@ -3,7 +3,7 @@
     python -m studies.record_examples
 
 A study with its certificate, a coordinate check and a prediction, all measured as anybody would;
-half a minute of one core. Written to src/depthmup/reports/examples.json.
+some minutes of one core. Written to src/depthmup/reports/examples.json.
 """
 
 import importlib

@@ -26,7 +26,7 @@ def design():
 def test_reprs_are_a_line(report, design):
     shown = [repr(one) for one in (report, example_check(), design, example_certificate())]
     assert shown[0] == (
-        "<Report: Use learning rate 2.8e-3 with Depth-muP. It holds from depth 8 to 64; print it "
+        "<Report: Use learning rate 2.3e-3 with Depth-muP. It holds from depth 8 to 128; print it "
         "for the table>"
     )
     assert shown[2] == (
@@ -44,7 +44,7 @@ def test_cards_show_the_verdict_in_its_colour(report, design):
     assert "certified" in example_certificate()._repr_html_()
     assert "completep" in design._repr_html_()
     cards = report._repr_html_()
-    assert cards.index("Use learning rate 2.8e-3") < cards.index("transfers") < cards.index("<svg")
+    assert cards.index("Use learning rate 2.3e-3") < cards.index("transfers") < cards.index("<svg")
 
 
 def test_a_check_is_true_if_it_passed():
@@ -72,7 +72,7 @@ def test_a_check_as_text_and_tables():
 def test_the_vocabulary_of_a_report(report, tmp_path):
     assert report.verdict is Verdict.TRANSFERS
     best = report.best_lr
-    assert best.value == pytest.approx(2.8e-3, rel=0.02)
+    assert best.value == pytest.approx(2.3e-3, rel=0.03)
     assert best.low < best.value < best.high
     assert str(report) == report.summary()
     assert len(report.to_pandas("optima")) > 3

@@ -108,7 +108,7 @@ def certificate_text(certificate: Certificate) -> str:
     Example:
         >>> from depthmup.reports import example_certificate
         >>> print(certificate_text(example_certificate()).splitlines()[0])
-        Depth-muP: Train at width 64 and depth 128 with learning rate 2.5e-3 (1.8e-3 to 3.3e-3).
+        Depth-muP: Train at width 64 and depth 256 with learning rate 2.0e-3 (1.6e-3 to 2.7e-3).
     """
     name = certificate.title or certificate.scheme
     lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]

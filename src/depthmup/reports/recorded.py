@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def example_study() -> Study:
-    """A measured study: Depth-muP and SP on residual MLPs of 8 to 64 layers, handwritten digits.
+    """A measured study: Depth-muP and SP on residual MLPs of 8 to 128 layers, handwritten digits.
 
-    Its ``config`` and ``environment`` say how it was run; ``depthmup transfer --preset tiny
-    --schemes depth-mup,sp`` measures it again in half a minute.
+    Its ``config`` and ``environment`` show how it was run; ``depthmup transfer --preset small
+    --schemes depth-mup,sp --target depth=256`` measures it again in a minute.
 
     Returns:
         The study.
@@ -31,7 +31,7 @@ def example_study() -> Study:
 
 
 def example_certificate() -> Certificate:
-    """The certificate of ``example_study``'s Depth-muP for depth 128, twice the largest measured.
+    """The certificate of ``example_study``'s Depth-muP for depth 256, twice the largest measured.
 
     Returns:
         The certificate.
@@ -39,7 +39,7 @@ def example_certificate() -> Certificate:
     Example:
         >>> certificate = example_certificate()
         >>> certificate.issued, certificate.target
-        (True, {'width': 64, 'depth': 128})
+        (True, {'width': 64, 'depth': 256})
     """
     return _recorded("certificate", Certificate)
 

@@ -367,7 +367,7 @@ def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
         >>> from depthmup.reports import example_study
         >>> sizes, schemes = study_legends(example_study())
         >>> [label for label, colour in sizes], [label for label, colour in schemes]
-        (['8', '16', '32', '64'], ['Depth-muP', 'SP'])
+        (['8', '16', '32', '64', '128'], ['Depth-muP', 'SP'])
     """
     sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
     colours = scheme_colours(study)

@@ -107,7 +107,7 @@ def plain_table(study: Study) -> str:
     Example:
         >>> from depthmup.reports import example_study
         >>> print(plain_table(example_study()).splitlines()[0])
-        Use learning rate 2.8e-3 with Depth-muP. It holds from depth 8 to 64.
+        Use learning rate 2.3e-3 with Depth-muP. It holds from depth 8 to 128.
     """
     lined = by_slice(study)
     lines = [_header(study), *(_cells(lined, transfer) for transfer in transfers(lined))]
