@@ -59,10 +59,12 @@ def linearized(
             change = torch.zeros_like(u)
             for linear, w in zip(branch.matrices, start, strict=True):  # type: ignore[arg-type]
                 if branch.nonlinearity == "pre":
-                    u, change = torch.func.jvp(phi, (u,), (change,))
+                    u, derivative = torch.func.vjp(phi, u)
+                    (change,) = derivative(change)  # elementwise: its Jacobian is diagonal
                 u, change = u @ w.T, u @ (linear.weight - w).T + change @ w.T
                 if branch.nonlinearity == "post":
-                    u, change = torch.func.jvp(phi, (u,), (change,))
+                    u, derivative = torch.func.vjp(phi, u)
+                    (change,) = derivative(change)  # elementwise: its Jacobian is diagonal
             y = u + change
             if branch.mean_subtraction:
                 y = y - y.mean(-1, keepdim=True)

@@ -14,7 +14,7 @@ import pickletools
 import struct
 import zlib
 from collections.abc import Iterator
-from itertools import dropwhile, islice, takewhile
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -96,7 +96,11 @@ def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
     pixels = _pixels(_after("data", constants))
     if pixels is None:
         refuse("its 'data' is missing or another kind of array")
-    labels = list(takewhile(lambda value: isinstance(value, int), _after("labels", constants)))
+    labels: list[int] = []
+    for value in _after("labels", constants):
+        if not isinstance(value, int):
+            break
+        labels.append(value)
     if len(labels) != len(pixels):
         refuse(f"it has no list of {len(pixels)} 'labels'")
     if not all(0 <= label < 256 for label in labels):
