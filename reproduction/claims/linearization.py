@@ -59,12 +59,12 @@ def linearized(
             change = torch.zeros_like(u)
             for linear, w in zip(branch.matrices, start, strict=True):  # type: ignore[arg-type]
                 if branch.nonlinearity == "pre":
-                    u, derivative = torch.func.vjp(phi, u)
-                    (change,) = derivative(change)  # elementwise: its Jacobian is diagonal
+                    along = torch.func.vjp(phi, u)  # elementwise: the Jacobian is diagonal
+                    u, change = along[0], along[1](change)[0]
                 u, change = u @ w.T, u @ (linear.weight - w).T + change @ w.T
                 if branch.nonlinearity == "post":
-                    u, derivative = torch.func.vjp(phi, u)
-                    (change,) = derivative(change)  # elementwise: its Jacobian is diagonal
+                    along = torch.func.vjp(phi, u)  # elementwise: the Jacobian is diagonal
+                    u, change = along[0], along[1](change)[0]
             y = u + change
             if branch.mean_subtraction:
                 y = y - y.mean(-1, keepdim=True)
