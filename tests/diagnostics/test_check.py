@@ -245,12 +245,12 @@ class TestBadInput:
 
     def test_a_factory_that_ignores_width(self):
         ignoring = replace(MINE, make=lambda width, depth: make(16, depth))
-        with pytest.raises(ValueError, match="ignores width: at 16 and 32"):
+        with pytest.raises(ValueError, match="ignores its width: at width 16 and 32"):
             check(ignoring, **SMALL)
 
     def test_a_factory_that_ignores_depth(self):
         ignoring = replace(MINE, make=lambda width, depth: make(width, 2))
-        with pytest.raises(ValueError, match="ignores depth: at 2 and 4"):
+        with pytest.raises(ValueError, match="ignores its depth: at depth 2 and 4"):
             check(ignoring, **SMALL)
 
     def test_no_residual_branches(self):

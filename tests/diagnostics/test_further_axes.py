@@ -10,7 +10,7 @@ from torch import nn
 
 from depthmup.cli.main import main
 from depthmup.diagnostics import check, planned
-from depthmup.diagnostics.networks import Shape, fresh
+from depthmup.diagnostics.networks import fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Outcome
 from depthmup.records.check import Check
@@ -188,7 +188,7 @@ def test_an_axis_that_cannot_be_checked_is_refused(along, says):
 
 
 def test_an_axis_that_changes_nothing_is_refused():
-    with pytest.raises(ValueError, match="The factory ignores scale"):
+    with pytest.raises(ValueError, match="The factory ignores its scale"):
         checked({"scale": (1, 2, 4)})
 
 
@@ -220,5 +220,5 @@ def test_width_and_depth_go_by_their_names():
         return nn.Linear(width, depth)
 
     own = resolved(Model(of_depth_and_width, batch=batch, version="1"))
-    network = fresh(own, Shape(width=32, depth=2), 0)
+    network = fresh(own, {"width": 32, "depth": 2}, 0)
     assert network.weight.shape == (2, 32)

@@ -13,7 +13,7 @@ from simulated_cuda import machine
 from torch import nn
 
 import depthmup
-from depthmup.diagnostics.networks import Shape, fresh
+from depthmup.diagnostics.networks import fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
 from depthmup.training import Placement, engine, readings, stack, train_ensemble, train_group
@@ -386,7 +386,7 @@ def test_training_leaves_the_generators_of_all_gpus_as_they_were():
         torch.zeros(1, device="cuda")
         before = generator_states(simulated)
         first = run_trial(trial(), model, device="cuda")
-        fresh(resolved(model), Shape(width=16, depth=2), 0)
+        fresh(resolved(model), {"width": 16, "depth": 2}, 0)
         assert generator_states(simulated) == before
         assert run_trial(trial(), model, device="cuda") == first
 

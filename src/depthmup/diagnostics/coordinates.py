@@ -9,39 +9,30 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from operator import index
 from statistics import fmean
 from typing import Any
 
-from torch import nn
-
 from depthmup.diagnostics.networks import (
-    Shape,
+    Size,
     TrainedNetwork,
-    Values,
-    beside,
     check_finite,
     distinct,
-    firsts,
-    fresh,
+    further,
+    grid_of,
+    planned_sizes,
     seeded,
-    staircase,
-    survey,
     train,
 )
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
-from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
-from depthmup.model import Functions, Model, check_axes, with_factory
-from depthmup.planning import Plan, PlanOptions, plan, recorded
-from depthmup.planning.initializers import Drawn
-from depthmup.records import Check, NonFinite
+from depthmup.diagnostics.verdicts import MARGIN, Values, judge, outcome_of, summaries
+from depthmup.model import Model, check_axes, with_factory
+from depthmup.planning import Plan, plan
+from depthmup.records import Axis, Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
-from depthmup.tracing import Facts, read
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
 RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
@@ -118,41 +109,35 @@ def check(
     are this package's (docs/studies/check.md).
     """
     started = time.perf_counter()
-    whole = {axis: _whole(axis, values) for axis, values in along.items()}
-    widths, depths = (
-        distinct((sizes,) if isinstance(sizes, int) else tuple(sizes), name)
-        for name, sizes in (("widths", widths), ("depths", depths))
-    )
-    further = _further(whole)
-    _refuse_settings((widths, depths, *further.values()), seeds, steps, lr, plan_options)
+    axes = _axes({"widths": widths, "depths": depths}, along)
+    _refuse_settings(axes, seeds, steps, lr, plan_options)
     own, applied = with_factory(model), prepare is not as_is
-    smallest = Shape(width=widths[0], depth=depths[0], along=firsts(further))
-    check_axes(own, tuple(smallest.size))
+    check_axes(own, tuple(axes))
     inputs, _ = own.batch(seeded(0))
     check_finite(inputs)
-    base = recorded(partial(fresh, own, smallest, 0))
-    facts, surveyed = survey(own, widths, depths, further, base[0], inputs)
-    grid = [replace(smallest, width=w, depth=d) for w, d in staircase(widths, depths)]
-    grid += beside(smallest, further)
-    # Modules have the same names at every width.
-    points = {shape: surveyed[replace(shape, width=widths[0])] for shape in grid}
-    # The default of the scheme follows the depth of blocks, which is that of every size.
-    expected = None if scheme is None else scheme_named(scheme)
-    plans = _plans(own, grid, facts, base, inputs, expected, optimizer, plan_options or {})
-    expected, family = expected or scheme_named(plans[smallest].scheme), plans[smallest].family
+    grid = grid_of(axes)
+    plans, points = planned_sizes(
+        own,
+        grid,
+        inputs,
+        scheme=None if scheme is None else scheme_named(scheme),
+        optimizer=optimizer,
+        options=plan_options or {},
+    )
+    expected, family = scheme_named(scheme or plans[0].scheme), plans[0].family
     rate = RATES[family] if lr is None else lr
     values: Values = {}
     losses: dict[str, list[tuple[float, ...]]] = {}
     roles: dict[Key, Role] = {}
     nonfinite: NonFinite | None = None
-    runs = [(shape, seed) for shape in grid for seed in range(seeds)]
-    for done, (shape, seed) in enumerate(runs, start=1):
+    runs = [(i, seed) for i in range(len(grid)) for seed in range(seeds)]
+    for done, (i, seed) in enumerate(runs, start=1):
         run = train(
             own,
-            shape,
+            grid[i],
             seed,
-            plans[shape],
-            points[shape],
+            plans[i],
+            points[i],
             prepare=prepared_by(prepare, own),
             applied=applied,
             lr=rate,
@@ -161,26 +146,22 @@ def check(
         if isinstance(run, NonFinite):
             nonfinite = run
             break
-        losses.setdefault(_named(shape), []).append(run.losses)
+        losses.setdefault(_named(grid[i]), []).append(run.losses)
         for observation in (run.first, run.second):
             roles.update(observation.roles)
             for key, value in observation.values.items():
-                values.setdefault(key, {})[shape, seed] = value
+                values.setdefault(key, {})[i, seed] = value
         each(run)
         progress(done, len(runs))
-    of_depths = {depth: surveyed[replace(smallest, depth=depth)].branches for depth in depths}
-    heads = tuple(head for of_size in surveyed.values() for head in of_size.heads)
-    widest = replace(surveyed[replace(smallest, width=widths[-1])], heads=heads)
-    branches = {shape: at.branches for shape, at in points.items()}
-    exponents, doubts = judge(values, branches, expected, family, roles, widest, modules)
+    exponents, doubts = judge(values, grid, points, expected, family, roles, modules)
     return Check(
         title=model.name,
         scheme=expected.title,
         optimizer=named(optimizer)[0],
         applied=applied,
-        widths=widths,
-        depths=depths,
-        along=further,
+        widths=axes["width"],
+        depths=axes["depth"],
+        along={axis: sizes for axis, sizes in axes.items() if axis in along},
         seeds=seeds,
         steps=steps,
         lr=rate,
@@ -188,13 +169,13 @@ def check(
         confidence=CONFIDENCE,
         outcome=outcome_of(exponents, nonfinite),
         exponents=exponents,
-        sizes=summaries(values),
+        sizes=summaries(values, grid),
         nonfinite=nonfinite,
         losses={k: tuple(map(fmean, zip(*v, strict=True))) for k, v in losses.items()},
         notes=(
-            *_notes(plans if applied else {}, points),
+            *_notes(plans if applied else (), points),
             *doubts,
-            *_limits(expected, values, of_depths),
+            *_limits(expected, values, _branches(grid, points)),
         ),
         seconds=time.perf_counter() - started,
     )
@@ -204,26 +185,33 @@ ARGUMENTS = tuple(n for n in inspect.signature(check).parameters if n not in ("m
 """What cannot be the name of a further axis."""
 
 
-def _further(along: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Sizes along further axes, in order."""
+def _axes(
+    square: Mapping[str, int | Sequence[int]], along: Mapping[Axis, Any]
+) -> dict[Axis, tuple[int, ...]]:
+    """The sizes along every axis, in order; those of width and depth by the arguments' names."""
     if twice := {"width", "depth", "batch", "steps", "tokens"} & along.keys():
         raise ValueError(
             f"Expected along to name axes of the factory other than width and depth; got "
             f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
             "are the same at every size."
         )
-    return {axis: distinct(values, axis) for axis, values in along.items()}
+    whole = {axis: _whole(axis, values) for axis, values in along.items()}
+    given = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in square.items()}
+    return {
+        **{name.removesuffix("s"): distinct(sizes, name) for name, sizes in given.items()},
+        **{axis: distinct(sizes, axis) for axis, sizes in whole.items()},
+    }
 
 
 def _refuse_settings(
-    sizes: Sequence[Sequence[int]],
+    axes: Mapping[Axis, Sequence[int]],
     seeds: int,
     steps: int,
     lr: float | None,
     plan_options: Mapping[str, Any] | None,
 ) -> None:
-    """Refuse settings from which no exponent follows; ``sizes`` are those of every axis."""
-    if all(len(values) == 1 for values in sizes):
+    """Refuse settings from which no exponent follows."""
+    if all(len(values) == 1 for values in axes.values()):
         raise ValueError(
             "Expected three widths or three depths at least; got one of each. An exponent is a "
             "slope: give e.g. widths=(32, 64, 128)."
@@ -258,53 +246,27 @@ def _whole(axis: str, values: Any) -> tuple[int, ...]:
         ) from None
 
 
-def _plans(
-    own: Functions,
-    grid: Sequence[Shape],
-    facts: Mapping[Shape, Facts],
-    base: tuple[nn.Module, Mapping[str, Drawn]],
-    inputs: Any,
-    scheme: Scheme | None,
-    optimizer: str | Family | type,
-    options: Mapping[str, Any],
-) -> dict[Shape, Plan]:
-    """The plan of every size, from the first and smallest."""
-    plans: dict[Shape, Plan] = {}
-    for shape in grid:
-        network, draws = recorded(partial(fresh, own, shape, 0))
-        traced = facts[shape] if shape in facts else read(network, inputs)
-        plans[shape] = plan(
-            network,
-            base=base[0],
-            scheme=scheme,
-            optimizer=optimizer,
-            example_inputs=inputs,
-            drawn=(draws, base[1]),
-            **{
-                **options,
-                "options": replace(
-                    options.get("options", PlanOptions()), facts=(traced, facts[grid[0]])
-                ),
-            },
-        )
-        scheme = scheme or scheme_named(plans[shape].scheme)
-    return plans
-
-
-def _named(shape: Shape) -> str:
+def _named(size: Size) -> str:
     """A size in words."""
-    further = "".join(f", {axis} {value}" for axis, value in shape.along)
-    return f"{shape.width} x {shape.depth}{further}"
+    beside = "".join(f", {axis} {n}" for axis, n in further(size).items())
+    return f"{size['width']} x {size['depth']}{beside}"
 
 
-def _notes(plans: Mapping[Shape, Plan], points: Mapping[Shape, Points]) -> dict[str, None]:
+def _notes(plans: Sequence[Plan], points: Sequence[Points]) -> dict[str, None]:
     """The notes of all plans, and what is not observed, each once."""
-    notes: dict[str, None] = {}
-    for shape, at in points.items():
-        notes |= dict.fromkeys(plans[shape].notes if shape in plans else ())
-        for name in at.hidden_from_view:
-            notes[f"{name} is no input or output of a module and was not checked."] = None
-    return notes
+    notes = dict.fromkeys(note for plan in plans for note in plan.notes)
+    hidden = [name for at in points for name in at.hidden_from_view]
+    of_hidden = (f"{n} is no input or output of a module and was not checked." for n in hidden)
+    return notes | dict.fromkeys(of_hidden)
+
+
+def _branches(grid: Sequence[Size], points: Sequence[Points]) -> dict[int, int]:
+    """The number of branches at every depth of the smallest networks."""
+    return {
+        size["depth"]: at.branches
+        for size, at in zip(grid, points, strict=True)
+        if size == {**grid[0], "depth": size["depth"]}
+    }
 
 
 def _limits(scheme: Scheme, observed: Iterable[Key], branches: Mapping[int, int]) -> Iterator[str]:

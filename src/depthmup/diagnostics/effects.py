@@ -38,25 +38,20 @@ class Effects:
         if not isinstance(output, Tensor):
             return
         now = {key: getattr(module, key).detach() for key in self.names}
-        before, weights = now, self.collector.weights
-        if weights is not None:
-            before = {key: whole(weights[name]).to(now[key]) for key, name in self.names.items()}
-        base = self._run(module, args, kwargs, before)
-        if not isinstance(base, Tensor):
-            return
-        size = mean_square(base)
-        pattern = self.collector.labels(self.name)
+        weights, pattern = self.collector.weights, self.collector.labels(self.name)
         if weights is None:
-            self._start(module, args, pattern, base)
+            self._start(module, args, pattern, output)
             return
+        before = {key: whole(weights[name]).to(now[key]) for key, name in self.names.items()}
+        base = self._run(module, args, kwargs, before)
+        size = mean_square(base)
         parts = {}
         for key, p in now.items():
             zeros = {k: torch.zeros_like(v) for k, v in before.items()}
             zeros[key] = p - before[key]
             parts[key] = self._run(module, args, kwargs, zeros)
-        after = self._run(module, args, kwargs, now)
-        error = mean_square(after - base - sum(parts.values()))
-        if error > _LINEAR**2 * (mean_square(after - base) + 1e-12 * size):
+        error = mean_square(output - base - sum(parts.values()))
+        if error > _LINEAR**2 * (mean_square(output - base) + 1e-12 * size):
             return  # not linear in its parameters: judged by its weights alone
         at_the_end = any(p.role.kind is Kind.READOUT for p in self.prescriptions.values())
         for key, part in parts.items():
@@ -67,7 +62,7 @@ class Effects:
             effect = self.collector.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
             effect /= self._crowding(key, args)
             if role.kind is Kind.READOUT:
-                self.collector.readouts.append(mean_square(after))
+                self.collector.readouts.append(mean_square(output))
             observable, of = Observable.UPDATE, size
             if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
                 # The readout starts small: what counts is its part of the logits.

@@ -1,7 +1,7 @@
 """Networks of every size: built, observed, trained for a few steps, and observed again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,28 +13,19 @@ from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.preparation import Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
-from depthmup.model import Functions, network_at
-from depthmup.planning import Plan
-from depthmup.records import NonFinite
-from depthmup.rules import Observable
-from depthmup.tracing import Facts, parameters, read
+from depthmup.model import Functions, ignored, network_at
+from depthmup.planning import Plan, PlanOptions, recorded
+from depthmup.planning import plan as make_plan
+from depthmup.records import Axis, NonFinite
+from depthmup.rules import Family, Observable, Scheme
+from depthmup.rules import scheme as scheme_named
+from depthmup.tracing import parameters, read
 from depthmup.tracing.recorder import tensors_of
 from depthmup.training.loop import moved
 from depthmup.training.placement import generators
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """The size of a network of a check; ``along`` are its values along further axes."""
-
-    width: int
-    depth: int
-    along: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def size(self) -> dict[str, int]:
-        """The value along every axis."""
-        return {"width": self.width, "depth": self.depth, **dict(self.along)}
+Size: TypeAlias = Mapping[Axis, int]
+"""A value for every axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,30 +35,32 @@ class TrainedNetwork:
     Attributes:
         model: after training.
         inputs: of its last batch.
-        width, depth, seed: of the network.
+        size: by axis.
+        seed: of its weights and its batch.
         first, second: what was observed before and after.
-        along: its values along further axes.
         losses: before each step.
     """
 
     model: nn.Module
     inputs: Any
-    width: int
-    depth: int
+    size: Size
     seed: int
     first: Observation
     second: Observation
-    along: Mapping[str, int] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
 
+    @property
+    def width(self) -> int:
+        return self.size["width"]
 
-Values: TypeAlias = dict[Key, dict[tuple[Shape, int], float]]
-"""Of every observable: its value in every network, by size and seed."""
+    @property
+    def depth(self) -> int:
+        return self.size["depth"]
 
 
 def train(
     own: Functions,
-    shape: Shape,
+    size: Size,
     seed: int,
     plan: Plan,
     points: Points,
@@ -78,10 +71,11 @@ def train(
     steps: int,
 ) -> TrainedNetwork | NonFinite:
     """Observe a network, train it, observe it again; stop where a value is not finite."""
-    model = fresh(own, shape, seed)
+    model = fresh(own, size, seed)
     inputs, targets = beside_weights(own.batch(seeded(seed)), model)
-    along = dict(shape.along)
-    broken = partial(NonFinite, width=shape.width, depth=shape.depth, seed=seed, along=along)
+    broken = partial(
+        NonFinite, width=size["width"], depth=size["depth"], seed=seed, along=further(size)
+    )
     optimizers = prepare(model, plan, lr)
     module = first_nonfinite(model, inputs)
     if module is not None:
@@ -121,12 +115,10 @@ def train(
     return TrainedNetwork(
         model=model,
         inputs=inputs,
-        width=shape.width,
-        depth=shape.depth,
+        size=size,
         seed=seed,
         first=first,
         second=second,
-        along=along,
         losses=tuple(losses),
     )
 
@@ -137,88 +129,77 @@ def beside_weights(batch: Any, model: nn.Module) -> Any:
     return moved(batch, str(devices.pop())) if len(devices) == 1 else batch
 
 
-def survey(
+def planned_sizes(
     own: Functions,
-    widths: Sequence[int],
-    depths: Sequence[int],
-    along: Mapping[str, Sequence[int]],
-    base: nn.Module,
+    grid: Sequence[Size],
     inputs: Any,
-) -> tuple[dict[Shape, Facts], dict[Shape, Points]]:
-    """Facts and places to observe, of every width, every depth, every value along other axes.
+    *,
+    scheme: Scheme | None,
+    optimizer: str | Family | type,
+    options: Mapping[str, Any],
+    branched: bool = True,
+) -> tuple[list[Plan], list[Points]]:
+    """The plan of every size from the first and smallest, and where to observe it.
 
-    Sizes come from the smallest. A factory that ignores one, and a model without residual branches,
-    are refused.
+    A factory that ignores an axis is refused, and a model without residual branches if it has to be
+    ``branched``. Every size is built and traced once.
     """
-    smallest = Shape(width=widths[0], depth=depths[0], along=firsts(along))
-    facts: dict[Shape, Facts] = {}
-    points: dict[Shape, Points] = {}
-
-    def follow(shape: Shape, model: nn.Module) -> None:
-        facts[shape] = read(model, inputs)
-        points[shape] = points_of(facts[shape], model)
-
-    follow(smallest, base)
-    branches = points[smallest].branches
-    if branches == 0:
-        raise ValueError(
-            "No residual branch was found in the model's forward pass, so there is no depth to "
-            "check. Check a model whose blocks compute x + f(x), or the width alone of a model "
-            "with one block."
-        )
-    for width in widths[1:]:
-        shape = replace(smallest, width=width)
-        wider = fresh(own, shape, 0)
-        check_width_noticed(base, wider, (widths[0], width))
-        follow(shape, wider)
-    for shape in beside(smallest, along):
-        follow(shape, fresh(own, shape, 0))
+    plans: list[Plan] = []
+    points: list[Points] = []
+    for size in grid:
+        network, draws = recorded(partial(fresh, own, size, 0))
+        facts = read(network, inputs)
+        points.append(points_of(facts, network))
+        if not plans:
+            base, base_draws, base_facts = network, draws, facts
+        if branched and not points[0].branches:
+            raise ValueError(
+                "No residual branch was found in the model's forward pass, so there is no depth to "
+                "check. Check a model whose blocks compute x + f(x), or the width alone of a model "
+                "with one block."
+            )
+        varied = [axis for axis in size if size[axis] != grid[0][axis]]
+        if varied == ["width"] and _shapes(network) == _shapes(base):
+            raise ignored("width", grid[0], size, "every parameter has the same shape")
+        if varied == ["depth"] and points[-1].branches == points[0].branches:
+            same = f"the residual stream has {points[0].branches} branches"
+            raise ignored("depth", grid[0], size, same)
         # What has no weights of its own (the number of active experts) shows in no shape.
-        if facts[shape].graph.nodes == facts[smallest].graph.nodes:
-            axis, value = next(p for p in shape.along if p not in smallest.along)
-            raise ValueError(
-                f"The factory ignores {axis}: at {dict(smallest.along)[axis]} and {value} the "
-                f"forward pass is the same. Expected factory(width, depth, {axis}) to pass it on."
+        if len(varied) == 1 and facts.graph.nodes == base_facts.graph.nodes and plans:
+            raise ignored(varied[0], grid[0], size, "the forward pass is the same")
+        read_before = replace(options.get("options", PlanOptions()), facts=(facts, base_facts))
+        plans.append(
+            make_plan(
+                network,
+                base=base,
+                scheme=scheme,
+                optimizer=optimizer,
+                example_inputs=inputs,
+                drawn=(draws, base_draws),
+                **{**options, "options": read_before},
             )
-    for depth in depths[1:]:
-        shape = replace(smallest, depth=depth)
-        follow(shape, fresh(own, shape, 0))
-        if points[shape].branches == branches:
-            raise ValueError(
-                f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
-                f"{branches} branches. Expected their number to grow with depth; exponents refer "
-                "to it."
-            )
-    return facts, points
-
-
-def check_width_noticed(base: nn.Module, wider: nn.Module, widths: tuple[int, int]) -> None:
-    """Refuse a factory that ignores the width: both models have the same shapes."""
-    here, there = ({name: p.shape for name, p in parameters(m).items()} for m in (base, wider))
-    if here == there:
-        raise ValueError(
-            f"The factory ignores width: at {widths[0]} and {widths[1]} every parameter has the "
-            "same shape. Expected factory(width, depth) to pass width on to the model."
         )
+        # The default of the scheme follows the depth of blocks, which is that of every size.
+        scheme = scheme or scheme_named(plans[0].scheme)
+    return plans, points
 
 
-def firsts(along: Mapping[str, Sequence[int]]) -> tuple[tuple[str, int], ...]:
-    """The smallest value along every further axis."""
-    return tuple((axis, values[0]) for axis, values in along.items())
+def _shapes(network: nn.Module) -> dict[str, torch.Size]:
+    return {name: p.shape for name, p in parameters(network).items()}
 
 
-def beside(smallest: Shape, along: Mapping[str, Sequence[int]]) -> list[Shape]:
-    """The sizes that differ from the smallest along one further axis.
+def grid_of(axes: Mapping[Axis, Sequence[int]]) -> list[Size]:
+    """The sizes to train, the smallest first: some of width and depth, each further axis alone.
 
     Example:
-        >>> shapes = beside(Shape(width=8, depth=2, along=(("experts", 2),)), {"experts": (2, 4)})
-        >>> [shape.size["experts"] for shape in shapes]
-        [4]
+        >>> grid_of({"width": (8,), "depth": (2, 4), "experts": (2, 4)})[1:]
+        [{'width': 8, 'depth': 4, 'experts': 2}, {'width': 8, 'depth': 2, 'experts': 4}]
     """
+    smallest = {axis: values[0] for axis, values in axes.items()}
+    square = staircase(axes["width"], axes["depth"])
     return [
-        replace(smallest, along=tuple({**dict(smallest.along), axis: value}.items()))
-        for axis, values in along.items()
-        for value in values[1:]
+        *({**smallest, "width": width, "depth": depth} for width, depth in square),
+        *({**smallest, axis: value} for axis in further(smallest) for value in axes[axis][1:]),
     ]
 
 
@@ -266,14 +247,19 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
     return ordered
 
 
-def fresh(own: Functions, shape: Shape, seed: int) -> nn.Module:
+def fresh(own: Functions, size: Size, seed: int) -> nn.Module:
     """The factory's model of this size and seed."""
     # The factory draws from torch's global generator; which numbers it gets is part of the seed.
     with torch.random.fork_rng(devices=generators()):
-        further = sum(1_000_003 * i * value for i, (_, value) in enumerate(shape.along, start=1))
-        torch.manual_seed(10_007 * seed + 101 * shape.width + shape.depth + further)
-        network: nn.Module = network_at(own, shape.size)
+        beside = sum(1_000_003 * i * n for i, n in enumerate(further(size).values(), start=1))
+        torch.manual_seed(10_007 * seed + 101 * size["width"] + size["depth"] + beside)
+        network: nn.Module = network_at(own, size)
         return network
+
+
+def further(size: Size) -> dict[Axis, int]:
+    """The values along axes other than width and depth."""
+    return {axis: n for axis, n in size.items() if axis not in ("width", "depth")}
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -7,27 +7,25 @@ the rule is worth was measured; docs/studies/predict.md has the errors.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from depthmup.diagnostics.networks import (
-    Shape,
+    Size,
     beside_weights,
     check_finite,
-    check_width_noticed,
     fresh,
+    planned_sizes,
     seeded,
-    survey,
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.model import size as size_named
-from depthmup.planning import Plan, plan
-from depthmup.records import AxisPrediction, Prediction, SharpnessAt
-from depthmup.records.study import Axis
+from depthmup.planning import Plan
+from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
+from depthmup.records.certificate import size_text
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
@@ -106,9 +104,9 @@ def predict(
     for this package (docs/studies/predict.md).
     """
     started = time.perf_counter()
-    base = size_named(base) if isinstance(base, str) else base
-    here = Shape(width=base[0], depth=base[1])
-    chosen, sizes = scheme_named(scheme), _sizes(here, widths, depths)
+    width, depth = size_named(base) if isinstance(base, str) else base
+    here = {"width": width, "depth": depth}
+    chosen, axes = scheme_named(scheme), _axes(here, {"depth": depths, "width": widths})
     if family_named(optimizer) is not Family.RAW:
         raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
     if seeds < 2 or batches < 1:
@@ -116,36 +114,41 @@ def predict(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
     own = with_factory(model)
-    _refuse_factory(own, here, sizes)
-    everything = tuple(dict.fromkeys(size for of_axis in sizes.values() for size in of_axis))
-    values: dict[Shape, list[float]] = {}
-    notes: list[str] = []
-    for done, size in enumerate(everything):
-        own_plan = plan(
-            fresh(own, size, 0),
-            base=fresh(own, here, 0),
-            scheme=chosen,
-            optimizer=optimizer,
-            example_inputs=own.batch(seeded(0))[0],
-            **dict(plan_options or {}),
-        )
-        notes += [note for note in own_plan.notes if note not in notes]
+    check_axes(own, tuple(here))
+    inputs, _ = own.batch(seeded(0))
+    check_finite(inputs)
+    beside = ({**here, axis: n} for axis, arm in axes.items() for n in arm if n != here[axis])
+    grid = [here, *beside]
+    arms = {axis: [grid.index({**here, axis: n}) for n in arm] for axis, arm in axes.items()}
+    plans, _ = planned_sizes(
+        own,
+        grid,
+        inputs,
+        scheme=chosen,
+        optimizer=optimizer,
+        options=plan_options or {},
+        branched="depth" in axes,
+    )
+    logs: list[np.ndarray] = []
+    notes = dict.fromkeys(note for plan in plans for note in plan.notes)
+    for size, plan in zip(grid, plans, strict=True):
+        values = []
         for seed in range(seeds):
-            sharp = _sharpness(own, size, own_plan, seed, batches)
-            values.setdefault(size, []).append(sharp.value)
-            at = f"{size.width}x{size.depth}"
-            note = f"The sharpness at {at} is known to {sharp.error:.1g} only."
-            if sharp.error > TRUSTED and note not in notes:
-                notes.append(note)
-            progress(done * seeds + seed + 1, len(everything) * seeds)
+            sharp = _sharpness(own, size, plan, seed, batches)
+            values.append(sharp.value)
+            if sharp.error > TRUSTED:
+                known = f"is known to {sharp.error:.1g} only."
+                notes[f"The sharpness at {size_text(size)} {known}"] = None
+            progress(len(logs) * seeds + seed + 1, len(grid) * seeds)
+        logs.append(np.log2(values))
     return Prediction(
         title=model.name,
         scheme=chosen.title,
         optimizer=str(optimizer),
-        base=base,
+        base=(width, depth),
         axes=tuple(
-            _along(axis, here, {size: np.log2(values[size]) for size in of_axis})
-            for axis, of_axis in sizes.items()
+            _along(axis, [grid[i] for i in arm], [logs[i] for i in arm], base=logs[0])
+            for axis, arm in arms.items()
         ),
         seeds=seeds,
         confidence=CONFIDENCE,
@@ -155,90 +158,69 @@ def predict(
     )
 
 
-def _refuse_factory(own: Functions, base: Shape, sizes: Mapping[Axis, Sequence[Shape]]) -> None:
-    """Refuse data that are not finite, and a factory that ignores a size."""
-    check_axes(own, ("width", "depth"))
-    inputs, _ = own.batch(seeded(0))
-    check_finite(inputs)
-    model = fresh(own, base, 0)
-    wider = [size.width for size in sizes.get("width", ()) if size != base]
-    deeper = [size.depth for size in sizes.get("depth", ()) if size != base]
-    if deeper:
-        survey(own, (base.width, *wider[:1]), (base.depth, *deeper), {}, model, inputs)
-    else:
-        wide = fresh(own, replace(base, width=wider[0]), 0)
-        check_width_noticed(model, wide, (base.width, wider[0]))
-
-
-def _sharpness(own: Functions, at: Shape, own_plan: Plan, seed: int, batches: int) -> Sharpness:
+def _sharpness(own: Functions, size: Size, plan: Plan, seed: int, batches: int) -> Sharpness:
     """That of one network, per unit of the base's learning rate."""
-    model = fresh(own, at, seed)
-    own_plan.initialize(model)
+    model = fresh(own, size, seed)
+    plan.initialize(model)
     generator = seeded(seed)
     data = [beside_weights(own.batch(generator), model) for _ in range(batches)]
-    rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
+    rates = {name: p.lr for p in plan.prescriptions for name in p.names}
     try:
         # A model may draw in its forward pass (dropout): the same at every size.
         with torch.random.fork_rng(devices=generators()):
             torch.manual_seed(seed)
             sharp = sharpness(model, data, loss=own.loss, rates=rates)
     except ValueError as error:
-        raise ValueError(f"At width {at.width} and depth {at.depth}: {error}") from error
+        raise ValueError(f"At {size_text(size)}: {error}") from error
     if not sharp.value > 0:
         raise ValueError(
-            f"At width {at.width} and depth {at.depth} the outputs do not depend on the trained "
-            "weights to first order, so the sharpness is 0. Is the readout initialized at 0? "
-            "Predict with one that is not."
+            f"At {size_text(size)} the outputs do not depend on the trained weights to first "
+            "order, so the sharpness is 0. Is the readout initialized at 0? Predict with one that "
+            "is not."
         )
     return sharp
 
 
-def _sizes(
-    base: Shape, widths: Sequence[int], depths: Sequence[int]
-) -> dict[Axis, tuple[Shape, ...]]:
-    """The sizes of every axis that was asked for, the base's among them."""
-    along_axes: dict[Axis, tuple[Shape, ...]] = {}
-    axes: dict[Axis, Sequence[int]] = {
-        "depth": (base.depth, *depths),
-        "width": (base.width, *widths),
-    }
-    for axis, numbers in axes.items():
-        for number in numbers:
+def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[int]]:
+    """The sizes along every axis that was asked for, in order, the base's among them."""
+    axes: dict[Axis, list[int]] = {}
+    for axis, further in asked.items():
+        for number in (base[axis], *further):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ValueError(f"Expected {axis}s to be positive integers; got {number!r}.")
-        along = sorted(set(numbers))
-        if len(along) > 1:
-            along_axes[axis] = tuple(
-                replace(base, depth=n) if axis == "depth" else replace(base, width=n) for n in along
-            )
-    if not along_axes:
+        arm = sorted({base[axis], *further})
+        if len(arm) > 1:
+            axes[axis] = arm
+    if not axes:
         raise ValueError(
-            f"Expected widths or depths other than the base's, {base.width}x{base.depth}: a drift "
-            "is between sizes. Give e.g. depths=(8, 16, 32)."
+            f"Expected widths or depths other than the base's, {base['width']}x{base['depth']}: a "
+            "drift is between sizes. Give e.g. depths=(8, 16, 32)."
         )
-    return along_axes
+    return axes
 
 
-def _along(axis: Axis, base: Shape, logs: Mapping[Shape, np.ndarray]) -> AxisPrediction:
-    """Octaves and drift along an axis; ``logs`` (seeds,) are log2 curvatures of every size.
+def _along(
+    axis: Axis, sizes: Sequence[Size], logs: Sequence[np.ndarray], *, base: np.ndarray
+) -> AxisPrediction:
+    """Octaves and drift along an axis, from log2 curvatures (seeds,) of the base and every size.
 
     Seeds are independent networks at every size, so each gives a slope of its own, and the
     interval is Student's.
     """
-    x = np.log2([size.size[axis] for size in logs])
+    x = np.log2([size[axis] for size in sizes])
     x = x - x.mean()
-    octaves = {size: logs[base] - logs[size] for size in logs}
-    slopes = sum(at * moved for at, moved in zip(x, octaves.values(), strict=True)) / (x @ x)
+    octaves = [base - at for at in logs]
+    slopes = sum(at * moved for at, moved in zip(x, octaves, strict=True)) / (x @ x)
     return AxisPrediction(
         axis=axis,
         sizes=tuple(
             SharpnessAt(
-                width=size.width,
-                depth=size.depth,
-                curvature=mean(logs[size].tolist()).exp2(),
+                width=size["width"],
+                depth=size["depth"],
+                curvature=mean(at.tolist()).exp2(),
                 octaves=mean(moved, unit="octaves of learning rate"),
             )
-            for size, moved in octaves.items()
+            for size, at, moved in zip(sizes, logs, octaves, strict=True)
         ),
         drift=mean(slopes, unit=f"octaves of learning rate per doubling of {axis}"),
     )

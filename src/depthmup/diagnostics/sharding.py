@@ -6,18 +6,19 @@ What was kept of the shards is made whole where it is used, one module at a time
 take part, and does if all run the same hooks.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 
 def whole(tensor: Tensor) -> Tensor:
     """The tensor without its gradient, and from all processes if it is sharded."""
     values = tensor.detach()
-    return values.full_tensor() if isinstance(values, DTensor) else values
+    full: Callable[[], Tensor] | None = getattr(values, "full_tensor", None)  # of a DTensor
+    return values if full is None else full()
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
@@ -37,13 +38,9 @@ def forward(model: nn.Module, inputs: Any) -> Any:
     """
     with torch.no_grad():
         output = call(model, inputs)
-    for module in model.modules():
-        if isinstance(module, _fsdp_module()):
-            module.reshard()
+    # Who has sharded a model has loaded the module that does it, which takes half a second.
+    if fsdp := sys.modules.get("torch.distributed.fsdp"):
+        for module in model.modules():
+            if isinstance(module, fsdp.FSDPModule):
+                module.reshard()
     return output
-
-
-def _fsdp_module() -> Any:
-    from torch.distributed.fsdp import FSDPModule
-
-    return FSDPModule

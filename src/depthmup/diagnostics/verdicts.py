@@ -16,15 +16,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from typing import TypeAlias
 
 import numpy as np
-import torch
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.networks import Shape, Values
 from depthmup.diagnostics.observations import Key, Points
-from depthmup.records import Exponent, NonFinite, Outcome, Size
+from depthmup.records import Axis, Exponent, NonFinite, Outcome, Size
 from depthmup.rules import ExpectedExponents, Family, Kind, Observable, Part, Role, Scheme, predict
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
@@ -70,34 +68,42 @@ class _Fitted:
         return self.key.observable is Observable.BRANCH
 
 
+Values: TypeAlias = dict[Key, dict[tuple[int, int], float]]
+"""Of every observable: its value in every network, by index of the size and seed."""
+
+
 def judge(
     values: Values,
-    branches: Mapping[Shape, int],
+    grid: Sequence[Mapping[Axis, int]],
+    points: Sequence[Points],
     scheme: Scheme,
     family: Family,
     roles: Mapping[Key, Role],
-    points: Points,
     modules: str | None,
 ) -> tuple[tuple[Exponent, ...], list[str]]:
-    """Fit every exponent and judge it; exponents of depth refer to the number of ``branches``."""
+    """Fit every exponent and judge it; ``points`` are where each size of the grid was observed.
+
+    Exponents of depth refer to the number of branches.
+    """
     if modules is not None and not any(_matches(modules, k.module) for k in values):
         raise ValueError(
             f"No module matches {modules!r}. There are "
             f"{', '.join(sorted({k.module for k in values}))}."
         )
+    counted = [{**size, "depth": at.branches} for size, at in zip(grid, points, strict=True)]
+    head_grows = len({head for at in points for head in at.heads}) > 1
+    widest = max(range(len(grid)), key=lambda i: grid[i].get("width", 0))
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in values if k.observable in _EFFECTS}
     fitted: list[_Fitted] = []
     notes: list[str] = []
     for key, group in values.items():
-        slopes = _slopes(key, group, branches, notes)
+        slopes = _slopes(key, group, counted, notes)
         if not slopes:
             continue
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
-        prediction = predict(
-            scheme, family, key.observable, role=role, head_grows=len(set(points.heads)) > 1
-        )
-        shown = _only_shown(key, role, family, covered, points)
+        prediction = predict(scheme, family, key.observable, role=role, head_grows=head_grows)
+        shown = _only_shown(key, role, family, covered, points[widest], head_grows=head_grows)
         fitted += [
             _Fitted(
                 key=key,
@@ -133,8 +139,8 @@ def judge(
 
 def _slopes(
     key: Key,
-    group: Mapping[tuple[Shape, int], float],
-    branches: Mapping[Shape, int],
+    group: Mapping[tuple[int, int], float],
+    grid: Sequence[Mapping[Axis, int]],
     notes: list[str],
 ) -> dict[str, Slope]:
     """Slopes of one observable along the axes that vary; a note where there are none to fit."""
@@ -145,7 +151,7 @@ def _slopes(
     if 2 * len(positive) < len(group):
         notes.append(f"{key} is zero at most sizes, so it has no slope.")
         return {}
-    sizes = [shape.size | {"depth": branches[shape]} for shape, _ in positive]
+    sizes = [grid[i] for i, _ in positive]
     varied = [axis for axis in sizes[0] if len({size[axis] for size in sizes}) > 2]
     if not varied:
         return {}
@@ -202,7 +208,13 @@ def _below(fit: _Fitted) -> bool:
 
 
 def _only_shown(
-    key: Key, role: Role | None, family: Family, covered: set[str], points: Points
+    key: Key,
+    role: Role | None,
+    family: Family,
+    covered: set[str],
+    points: Points,
+    *,
+    head_grows: bool,
 ) -> bool:
     """Whether an observable is measured without being judged, whatever theory predicts of it."""
     if key.observable is Observable.LOGITS:
@@ -219,11 +231,7 @@ def _only_shown(
         return True  # softmax ignores them: their gradient is zero but for rounding
     # Where heads grow, a fresh query and its key are not aligned and their gradients are smaller
     # by n^-1/2 until training has aligned them; what Adam makes of them does not depend on it.
-    return (
-        key.module in points.queries_and_keys
-        and len(set(points.heads)) > 1
-        and (family is Family.RAW)
-    )
+    return key.module in points.queries_and_keys and head_grows and family is Family.RAW
 
 
 def _of_several_experts(key: Key, axis: str, role: Role | None, covered: set[str]) -> bool:
@@ -251,25 +259,26 @@ def outcome_of(exponents: Sequence[Exponent], nonfinite: NonFinite | None) -> Ou
     return Outcome.PASS
 
 
-def summaries(values: Values) -> tuple[Size, ...]:
+def summaries(values: Values, grid: Sequence[Mapping[Axis, int]]) -> tuple[Size, ...]:
     """Means and spreads over seeds at every size."""
     result = []
-    shapes = dict.fromkeys(shape for group in values.values() for shape, _ in group)
-    for shape, (key, group) in product(shapes, values.items()):
-        found = [value for (at, _), value in group.items() if at == shape and value > 0]
-        if not found:
-            continue
-        logs = torch.tensor(found, dtype=torch.float64).log()
-        result.append(
-            Size(
-                observable=str(key.observable),
-                module=key.module,
-                width=shape.width,
-                depth=shape.depth,
-                along=dict(shape.along),
-                value=float(logs.mean().exp()),
-                spread=float(logs.std()) if len(found) > 1 else 0.0,
-                seeds=tuple(found),
+    for i, size in enumerate(grid):
+        along = {axis: n for axis, n in size.items() if axis not in ("width", "depth")}
+        for key, group in values.items():
+            found = [value for (at, _), value in group.items() if at == i and value > 0]
+            if not found:
+                continue
+            logs = np.log(found)
+            result.append(
+                Size(
+                    observable=str(key.observable),
+                    module=key.module,
+                    width=size["width"],
+                    depth=size["depth"],
+                    along=along,
+                    value=float(np.exp(logs.mean())),
+                    spread=float(logs.std(ddof=1)) if len(found) > 1 else 0.0,
+                    seeds=tuple(found),
+                )
             )
-        )
     return tuple(result)

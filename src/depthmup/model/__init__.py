@@ -3,7 +3,7 @@
 from depthmup.model.command import Command, check_names, names_of
 from depthmup.model.load import find_function, size
 from depthmup.model.model import Functions, Model, by_reference, resolved, with_factory
-from depthmup.model.sizes import batches_at, check_axes, network_at
+from depthmup.model.sizes import batches_at, check_axes, ignored, network_at
 
 __all__ = [
     "Command",
@@ -14,6 +14,7 @@ __all__ = [
     "check_axes",
     "check_names",
     "find_function",
+    "ignored",
     "names_of",
     "network_at",
     "resolved",

@@ -56,6 +56,16 @@ def check_axes(own: Functions, axes: Iterable[Axis]) -> None:
     _check_given(own.batch, f"{batch}(generator, ...)", {*_of_batch(own, size)}, skip=1)
 
 
+def ignored(
+    axis: Axis, base: Mapping[Axis, int], size: Mapping[Axis, int], same: str
+) -> ValueError:
+    """The refusal of a factory that ignores an axis: at both sizes ``same`` holds."""
+    return ValueError(
+        f"The factory ignores its {axis}: at {axis} {base[axis]} and {size[axis]} {same}. "
+        f"Expected make({axis}) to pass it on to the model: use it, or leave {axis} out."
+    )
+
+
 def _of_make(own: Functions, size: Mapping[Axis, int]) -> list[Axis]:
     """The axes that the factory is given by name."""
     names, unnamed = _names(own.make), _unnamed(own, size)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.model import Functions, Model, batches_at, network_at, resolved
+from depthmup.model import Functions, Model, batches_at, ignored, network_at, resolved
 from depthmup.model.command import INIT_SCALE
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
@@ -192,10 +192,7 @@ def _check_noticed(
                     outputs.append(list(_tensors(given)))
         if not _equal(*outputs):
             return
-    raise ValueError(
-        f"The factory ignores its {axis}: at {axis} {base[axis]} and {other} every parameter has "
-        f"the same shape. Use it, or leave {axis} out of the base."
-    )
+    raise ignored(axis, base, size, "every parameter has the same shape")
 
 
 def _check_batches(own: Functions, base: Mapping[str, int], largest: int) -> None:
