@@ -391,3 +391,34 @@ def test_a_start_that_is_far_too_high_finds_what_trains(below):
     assert "transfers is decided" in outcome.why
     assert len(rates) <= 24
     assert min(abs(k + below) for k in rates) <= 1
+
+
+@pytest.mark.parametrize(
+    ("spacing", "deviation", "axis"),
+    [(1.0, 0.009, "depth"), (1.0, 0.05, "width"), (0.5, 0.03, "width")],
+)
+def test_an_axis_whose_extra_seeds_all_exist_takes_finer_rates_or_leaves_the_search(
+    spacing, deviation, axis
+):
+    """Most sizes have two seeds, those of depth four: three would be no run of depth's.
+
+    Half steps are left at whole ones, where seeds scatter little enough to make them worth it.
+    """
+    depths = [{"width": 16, "depth": d} for d in (4, 8, 16)]
+    widths = [{"width": w, "depth": 4} for w in (32, 64, 128, 256)]
+    sizes, noise = (*depths, *widths), noisy(0, deviation)
+    search = Search(
+        sizes=sizes,
+        costs=tuple(float(s["depth"] * s["width"] ** 2) for s in sizes),
+        base={"width": 16, "depth": 4},
+        axes=("depth", "width"),
+        start=-6.0,
+    )
+    rates = [-6.0 + spacing * k for k in range(-4, 5)]
+    losses = [
+        {k: [valley(k + 6) * noise() for _ in range(4 if size in depths else 2)] for k in rates}
+        for size in sizes
+    ]
+    asked = {ask.size for ask in next_round(search, losses).asks} - {0}
+    assert asked
+    assert asked <= {*search.arm(axis)}

@@ -161,7 +161,8 @@ class Sharpening:
             more = search.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
             cost = sum(search.costs[ask.size] for ask in more.asks)
-            if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
+            # Without a cost the seeds are all there, as some sizes may have more than others.
+            if not worth or (cost and gain / cost > max(of[0] for of in worth.values())):
                 return more, self._half(later[0], misfit)
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):
