@@ -213,8 +213,8 @@ def test_bad_input(options, message):
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({"make": lambda w, d: Residual(w, 2, 0.5)}, {"depths": (4,)}, "ignores depth"),
-        ({"make": lambda w, d: Residual(16, d, 0.5)}, {"widths": (32,)}, "ignores width"),
+        ({"make": lambda w, d: Residual(w, 2, 0.5)}, {"depths": (4,)}, "ignores its depth"),
+        ({"make": lambda w, d: Residual(16, d, 0.5)}, {"widths": (32,)}, "ignores its width"),
         ({"batch": lambda g: (INPUTS * math.inf, torch.zeros(8, 1))}, {"depths": (4,)}, "finite"),
         ({"loss": lambda f, y: f.mean()}, {"depths": (4,)}, "At width 16 and depth 2.*curved"),
         ({"make": lambda w, d: zero_readout(w, d)}, {"depths": (4,)}, "readout initialized at 0"),
