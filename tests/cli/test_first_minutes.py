@@ -220,6 +220,16 @@ class TestSizesOfPlans:
         plan = Plan.load(tmp_path / "plan" / "plan.json")
         assert (plan["0.weight"].shape, plan["0.weight"].base_shape) == ((32, 8), (16, 8))
 
+    def test_a_rate_of_another_optimizer_is_converted(self, tmp_path):
+        from depthmup.planning import Plan
+
+        words = ["--base", "16x2", "--target", "16x2", "--optimizer", "muon-rms"]
+        assert self.plan(tmp_path, *words, "--tuned-with", "muon") == 0
+        plan = Plan.load(tmp_path / "plan" / "plan.json")
+        # 0.02 sqrt(max(1, 16/16)) U V^T = 0.02 / (0.2 sqrt(16)) * 0.2 sqrt(16) U V^T.
+        assert plan["1.weight"].lr == pytest.approx(1 / (0.2 * 16**0.5))
+        assert plan["0.weight"].lr == 1.0
+
     @pytest.mark.parametrize(("target", "warned"), [("8x2", True), ("32x2", False)])
     def test_a_smaller_target_is_warned_of(self, target, warned, tmp_path, capsys):
         assert self.plan(tmp_path, "--base", "16x2", "--target", target) == 0

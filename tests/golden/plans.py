@@ -19,6 +19,8 @@ OPTIMIZERS = ("adamw", "sgd", "muon")
 BASE, TARGET = (16, 2), (64, 6)
 # What a model's weights happen to be, where they have memory: of the processor that drew them.
 _DRAWN = ("base_init", "base_default", "model_init")
+# What a plan has beside what was frozen, where it is nothing.
+_LATER = {"tuned_with": "", "converted": 1.0}
 
 
 @cache
@@ -55,10 +57,15 @@ def _document(plan):
         return json.loads(path.read_text(encoding="utf-8"))["plan"]
 
 
+def _without_later(entry):
+    return {k: v for k, v in entry.items() if k not in _LATER or v != _LATER[k]}
+
+
 def _layers(entries):
     """Entries that differ in the numbers of their layers alone, once, with a count."""
     counts = {}
     for entry in entries:
+        entry = _without_later(entry)
         text = re.sub(r"(?<=[.\"/])\d+(?=[.\"/])", "*", json.dumps(entry, sort_keys=True))
         counts[text] = counts.get(text, 0) + 1
     return [{"entries": count, **json.loads(text)} for text, count in counts.items()]
@@ -68,7 +75,7 @@ def _compact(document):
     return {
         field: _layers(value) if isinstance(value, list) and value and isinstance(value[0], dict)
         else value
-        for field, value in document.items() if field not in _DRAWN
+        for field, value in _without_later(document).items() if field not in _DRAWN
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.optim import lr_scheduler
 
 import depthmup
 from depthmup.planning import PlanMismatch
+from depthmup.planning.rescale import CONVENTIONS
 
 LR, DECAY, EPS = 3e-3, 0.1, 1e-7
 
@@ -252,6 +254,63 @@ class TestMuon:
             plan.rescale(model, [{**groups[1], "use_muon": True}])
 
 
+def form_of_muon(name, **keys):
+    """An optimizer of another package: a class of this name whose groups have these keys."""
+
+    class Form(torch.optim.SGD):
+        def __init__(self, params, lr):
+            super().__init__(params, lr=lr)
+            for group in self.param_groups:
+                group.update(keys)
+
+    Form.__name__ = name
+    return Form
+
+
+# Optimizers of matrices by class and keys of their groups, and the plans they go with.
+FORMS_OF_MUON = {
+    "torch's with the unclamped ratio": ("Muon", {"adjust_lr_fn": "spectral_unclamped"}, ["dion"]),
+    "timm's": ("Muon", {"adjust_lr_fn": "rms_to_rms", "use_fallback": False}, ["dion"]),
+    "timm's fallback": ("Muon", {"adjust_lr_fn": "original", "use_fallback": True}, []),
+    "dion's": ("Muon", {"adjust_lr": "spectral_norm", "algorithm": "muon"}, ["dion"]),
+    "dion's, as Adam": ("Muon", {"adjust_lr": "rms_norm", "algorithm": "muon"}, ["muon-rms"]),
+    "dion's NorMuon": ("NorMuon", {"adjust_lr": "rms_norm", "algorithm": "normuon"}, []),
+    "pytorch-optimizer's": ("Muon", {"use_adjusted_lr": False, "use_muon": True}, ["muon"]),
+    "the same, adjusted": ("Muon", {"use_adjusted_lr": True, "use_muon": True}, ["muon-rms"]),
+    "Jordan's": ("SingleDeviceMuonWithAuxAdam", {"use_muon": True}, ["muon"]),
+    "one that does not say": ("Muon", {}, []),
+    "one that was measured": ("Muon", {}, ["spectral-rms"]),
+    "one of another name": ("MuonClip", {"use_muon": True}, []),
+}
+
+
+of_muon = cache(lambda optimizer: planned(optimizer=optimizer))
+
+
+@pytest.mark.parametrize("case", FORMS_OF_MUON)
+def test_a_form_of_muon_is_known_by_its_keys_or_refused(case):
+    name, keys, fitting = FORMS_OF_MUON[case]
+    for planned_for in ("muon", "muon-rms", "dion", *fitting):
+        model, plan = of_muon(planned_for)
+        made = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
+        hidden = [p for group in made.muon for p in group["params"]]
+        optimizer = form_of_muon(name, **keys)(hidden, lr=0.02)
+        if planned_for in fitting:
+            plan.rescale(model, optimizer)
+        else:
+            with pytest.raises(ValueError, match=r"Plan with that optimizer|Measure it"):
+                plan.rescale(model, optimizer)
+
+
+@pytest.mark.parametrize(("adjusted", "family"), [(False, "spectral"), (True, "spectral-rms")])
+def test_the_keys_of_pytorch_optimizer_mean_what_is_measured(adjusted, family):
+    muon = pytest.importorskip("pytorch_optimizer").Muon
+    probe = depthmup.family_of(
+        lambda p: muon([{"params": p, "use_muon": True}], use_adjusted_lr=adjusted)
+    )
+    assert probe.family == family == CONVENTIONS["use_adjusted_lr"][adjusted]
+
+
 def erased(optimizer):
     for group in optimizer.param_groups:
         group["lr"] = LR
@@ -377,7 +436,7 @@ def test_warm_up_from_zero_is_no_mismatch():
         ("spectral_unclamped", "spectral-ratio", ""),
         ("match_rms_adamw", "muon", "spectral; here it is in a group of Muon"),
         ("spectral_unclamped", "muon", "group of Muon with adjust_lr_fn='spectral_unclamped'"),
-        ("none", "muon", "adjust_lr_fn to be one of .*spectral_unclamped; got 'none'"),
+        ("none", "muon", "adjust_lr_fn to be one of .*spectral_unclamped.*; got 'none'"),
     ],
 )
 def test_each_adjustment_of_muons_rate_is_a_family_of_its_own(adjusted, planned_for, message):

@@ -47,6 +47,10 @@ class Options:
     optimizer: str = "adamw"
     """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""
 
+    tuned_with: str = ""
+    """Optimizer that the base's learning rate was tuned with, where --optimizer is another one,
+    such as adamw for muon-rms: factors then convert the rate."""
+
     batch: str = "batch"
     """Function that returns a batch; only the shapes of its inputs matter here."""
 
@@ -90,7 +94,7 @@ def run(options: Options) -> int:
 
     from depthmup.cli.folders import page_and_data
     from depthmup.model import Model, batches_at, check_axes, network_at, resolved
-    from depthmup.planning import plan, recorded
+    from depthmup.planning import PlanOptions, plan, recorded
     from depthmup.reports import write_text
 
     files = None if options.out is None else page_and_data(options.out, "plan")
@@ -118,6 +122,7 @@ def run(options: Options) -> int:
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
+        options=PlanOptions(tuned_with=options.tuned_with),
     )
     if options.format:
         values = {"lr": options.lr, "weight_decay": options.weight_decay, "eps": options.eps}

@@ -33,6 +33,7 @@ class PlanContent:
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict)
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
+    tuned_with: str = ""
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""

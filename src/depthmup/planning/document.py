@@ -17,6 +17,9 @@ from depthmup.rules import Power
 
 VERSION = 1
 
+_LATER = frozenset({"converted", "tuned_with"})
+"""Fields that plans of older releases lack: nothing was converted."""
+
 LARGEST = 64 * 2**20
 """Characters of a file: plans of models with 10,000 tensors have 10 million."""
 
@@ -130,10 +133,9 @@ def _value(kind: Any, content: Any, name: str) -> Any:
     if is_dataclass(kind):
         cls: Any = kind
         hints = _hints(cls)
-        if content.keys() != hints.keys():
+        if hints.keys() - _LATER != content.keys() - _LATER:
             raise ValueError(f"expected {name} to have the fields {', '.join(sorted(hints))}")
-        values = {field: _value(hints[field], content[field], field) for field in hints}
-        return cls(**values)
+        return cls(**{field: _value(hints[field], content[field], field) for field in content})
     if get_origin(kind) is UnionType:
         return None if content is None else _value(parts[0], content, name)
     if get_origin(kind) is Mapping:

@@ -81,6 +81,7 @@ def _factor(p: Prescription, value: float, law: str) -> str:
         "E": p.ratios.experts,
         "K": p.ratios.active,
         "A": p.folded,
+        "c": p.converted,
     }
     letters = {word.partition("^")[0] for word in law.split()}
     where = ", ".join(f"{name} = {ratio:.6g}" for name, ratio in ratios.items() if name in letters)

@@ -1,6 +1,6 @@
 """Parameter groups: a plan's learning rates, epsilons and decays, as optimizers take them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import check
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, scaled
+from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
 from depthmup.rules import EPSILON, Family, Kind
 
 # Adafactor's smallest size of a weight that it steps in proportion to.
@@ -53,6 +54,7 @@ def param_groups(
     model: nn.Module,
     *,
     lr: float,
+    adamw_lr: float | None = None,
     weight_decay: float = 0.0,
     eps: float | tuple[float | None, float] | None = None,
     betas: tuple[float, float] | None = None,
@@ -67,6 +69,14 @@ def param_groups(
             f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
             "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
             "AdamW(groups.adamw)."
+        )
+    if rates_apart(plan) != (adamw_lr is not None):
+        raise ValueError(
+            f"Expected adamw_lr exactly where lr is the rate of an optimizer of matrices, beside "
+            f"which AdamW trained the rest; this plan's is that of "
+            f"{plan.tuned_with or plan.optimizer}, and adamw_lr is {adamw_lr}. "
+            + ("Pass" if adamw_lr is None else "Leave out")
+            + " adamw_lr."
         )
     decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
     decoupled = True if independent_decay else decoupled
@@ -92,7 +102,7 @@ def param_groups(
     return _groups(
         check(plan, model),
         plan.prescriptions,
-        lr=lr,
+        lr=lambda p: lr if adamw_lr is None or rate_of_matrices(plan, p) else adamw_lr,
         decays=decays,
         eps=eps,
         independent=independent_decay,
@@ -128,7 +138,7 @@ def muon_groups(
         muon=_groups(
             tensors,
             [p for p in plan.prescriptions if p.family.matrices_only],
-            lr=lr,
+            lr=lambda _: lr,
             decays=(weight_decay, weight_decay),
             eps=matrix_eps,
             independent=independent_decay,
@@ -137,7 +147,7 @@ def muon_groups(
         adamw=_groups(
             tensors,
             [p for p in plan.prescriptions if not p.family.matrices_only],
-            lr=adamw_lr,
+            lr=lambda _: adamw_lr,
             decays=(others, others if vector_weight_decay is None else vector_weight_decay),
             eps=eps,
             independent=independent_decay,
@@ -193,7 +203,7 @@ def _groups(
     tensors: dict[str, nn.Parameter],
     prescriptions: Iterable[Prescription],
     *,
-    lr: float,
+    lr: Callable[[Prescription], float],
     decays: tuple[float, float],
     eps: float | tuple[float | None, float] | None,
     independent: bool,
@@ -204,8 +214,8 @@ def _groups(
         if not tensors[p.name].requires_grad:
             continue
         vector = p.role.kind is Kind.VECTOR
-        if (key := (alike(p), vector)) not in groups:
-            settings: dict[str, Any] = {"lr": lr, "weight_decay": decays[vector]}
+        if (key := (alike(p), vector, lr(p))) not in groups:
+            settings: dict[str, Any] = {"lr": lr(p), "weight_decay": decays[vector]}
             settings |= {} if eps is None else {"eps": eps}
             groups[key] = {
                 "params": [],

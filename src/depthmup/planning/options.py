@@ -17,7 +17,9 @@ class PlanOptions:
     ``init_scale``: of the initial weights inside branches, beside the model's own.
     ``batch`` and ``duration``: batch size and examples seen, as multiples of the base run's.
     ``run``: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
-    by default the scheme's own.
+    by default the scheme's own. ``tuned_with``: the optimizer that the base's learning rate was
+    tuned with, such as ``"adamw"`` or ``"muon-rms"``, where the plan is for another one: its
+    factors then hold the conversion, and decay follows so that the product with the rate stays.
 
     Raises:
         ValueError: a multiplier or a scale that is not positive and finite.
@@ -34,6 +36,7 @@ class PlanOptions:
     batch: float = 1.0
     duration: float = 1.0
     run: str | RunRule | None = None
+    tuned_with: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.multiplier < math.inf:

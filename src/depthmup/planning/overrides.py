@@ -17,6 +17,7 @@ from depthmup.planning.groups import check_decay
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, factor, scaled
 from depthmup.planning.show import WITH_EPSILON
+from depthmup.planning.tuned_with import rates_apart
 from depthmup.rules import EPSILON
 from depthmup.tracing import pattern_of
 
@@ -86,6 +87,12 @@ def overrides(
         raise ValueError(
             f"Expected the base's learning rate, which {format} holds as a value: "
             f"plan.overrides({format!r}, lr=3e-3, weight_decay=0.1), or --lr 3e-3."
+        )
+    if chosen.absolute and rates_apart(plan):
+        raise ValueError(
+            f"{format} has one learning rate here, and this plan takes two, {plan.tuned_with}'s "
+            "for matrices and AdamW's for the rest. Use plan.param_groups in code, or the format "
+            "json."
         )
     if any(p.family.matrices_only for p in plan.prescriptions) and format != "json":
         raise ValueError(
@@ -192,6 +199,7 @@ def _json(plan: PlanContent, settings: Settings) -> str:
         "optimizer": plan.optimizer,
         "one_minus_beta": plan.one_minus_beta,
         "log_beta2": plan.log_beta2,
+        **({"tuned_with": plan.tuned_with} if plan.tuned_with else {}),
     }
     listed = {"overrides": lines, "multipliers": forward}
     parts = [f'  "{name}": {json.dumps(value)}' for name, value in head.items()]

@@ -32,8 +32,9 @@ from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, prescribe
 from depthmup.planning.starts import Draws, numbers_of, own_start
+from depthmup.planning.tuned_with import tuned_with
 from depthmup.planning.verify import Optimizers
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, step_size
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -67,6 +68,7 @@ class Plan(PlanContent):
         own_laws: how each parameter's own initialization depends on size.
         depths: the depth ratio of each residual stream, and what was counted.
         mixtures: how mixtures of experts grow.
+        tuned_with: the optimizer whose learning rate the factors multiply, if not the plan's own.
     """
 
     def __str__(self) -> str:
@@ -232,10 +234,12 @@ class Plan(PlanContent):
             model: of the plan.
             lr: the learning rate at the base.
             weight_decay: at the base.
-            options: ``eps`` and ``betas`` at the base. Adafactor's ``eps`` is a pair, as in torch.
-                ``vector_weight_decay`` of gains and biases (usually 0). ``independent_decay=True``
-                if the optimizer subtracts ``weight_decay * w`` and not ``lr * weight_decay * w``.
-                ``decoupled``, for an optimizer that the library does not know by name: whether
+            options: ``adamw_lr`` at the base, of all but hidden matrices, if ``lr`` is that of an
+                optimizer of matrices (``PlanOptions.tuned_with``). ``eps`` and ``betas`` at the
+                base. Adafactor's ``eps`` is a pair, as in torch. ``vector_weight_decay`` of gains
+                and biases (usually 0). ``independent_decay=True`` if the optimizer subtracts
+                ``weight_decay * w`` and not ``lr * weight_decay * w``. ``decoupled``, for an
+                optimizer that the library does not know by name: whether
                 ``lr * weight_decay * w`` is subtracted from the weight. All other keys are copied
                 into every group.
 
@@ -458,6 +462,8 @@ def plan(
     options = options or PlanOptions()
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
+    for compared_with in (options.tuned_with, name) if options.tuned_with else ():
+        step_size(compared_with, (1, 1), norm=1.0)  # what is of no known size is refused here
     if depth is not None and not 0 < depth < math.inf:
         raise ValueError(f"Expected depth, the ratio of the depths, to be positive; got {depth}.")
     compared = anatomy(
@@ -493,6 +499,8 @@ def plan(
         drawn=drawn,
     )
     caveat = (CAVEATS[name],) if name in CAVEATS else ()
+    if options.tuned_with:
+        prescriptions = tuned_with(prescriptions, options.tuned_with, name, base_sizes.measured)
     return Plan(
         scheme=scheme.name,
         title=scheme.title,
@@ -511,6 +519,7 @@ def plan(
         own_laws=own_laws,
         depths=compared.depths,
         mixtures=compared.mixtures,
+        tuned_with=options.tuned_with,
     )
 
 

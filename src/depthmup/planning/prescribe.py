@@ -31,7 +31,8 @@ class Prescription(ParameterPlace):
     ``init`` is on the base's standard deviation, ``lr``, ``epsilon`` and ``decay`` on what the user
     gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
     of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
-    that trains this parameter. ``ratios`` are those of the run, too.
+    that trains this parameter. ``ratios`` are those of the run, too. ``lr`` contains ``converted``,
+    and ``decay`` its inverse: from the rate of the optimizer that it was tuned with.
     """
 
     family: Family
@@ -41,6 +42,7 @@ class Prescription(ParameterPlace):
     lr: float
     epsilon: float
     decay: float
+    converted: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ from depthmup.planning.groups import check_decay, refuse_decay_on_a_sphere
 from depthmup.planning.initialize import PlanMismatch, check
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, scaled
+from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
 from depthmup.rules import Family, named
 
 Groups = list[dict[str, Any]]
@@ -48,6 +49,7 @@ def rescale(
         group = {**(defaults or {}), **whole} if not built else dict(whole)
         group["params"] = _tensors(group)
         parts = _parts(group, names, prescribed)
+        _refuse_two_rates(plan, [p for p, _ in parts if p is not None])
         matched += sum(len(part["params"]) for p, part in parts if p is not None)
         for p, part in parts:
             if p is not None:
@@ -119,13 +121,35 @@ def _parts(
     return list(parts.values()) or [(None, group)]
 
 
-_ADJUSTED: Mapping[str | None, Family] = {
-    None: Family.SPECTRAL,
-    "original": Family.SPECTRAL,
-    "match_rms_adamw": Family.SPECTRAL_RMS,
-    "spectral_unclamped": Family.SPECTRAL_RATIO,
+def _refuse_two_rates(plan: PlanContent, members: list[Prescription]) -> None:
+    if rates_apart(plan) and len({rate_of_matrices(plan, p) for p in members}) > 1:
+        raise ValueError(
+            f"Expected groups of hidden matrices, with the rate of {plan.tuned_with}, and of the "
+            f"rest, with AdamW's; {members[0].name} and others are in one group. Put them into "
+            "two, or take plan.param_groups(model, lr=..., adamw_lr=...)."
+        )
+
+
+CONVENTIONS: Mapping[str, Mapping[object, Family]] = {
+    "adjust_lr_fn": {
+        None: Family.SPECTRAL,
+        "original": Family.SPECTRAL,
+        "match_rms_adamw": Family.SPECTRAL_RMS,
+        "spectral_unclamped": Family.SPECTRAL_RATIO,
+        "rms_to_rms": Family.SPECTRAL_RATIO,
+    },
+    "adjust_lr": {
+        None: Family.SPECTRAL_UNIT,
+        "spectral_norm": Family.SPECTRAL_RATIO,
+        "rms_norm": Family.SPECTRAL_RMS,
+    },
+    "use_adjusted_lr": {False: Family.SPECTRAL, True: Family.SPECTRAL_RMS},
 }
-"""Families of torch's Muon by ``adjust_lr_fn``. Unclamped, a wide matrix takes smaller updates."""
+"""Families of Muon by the keys of its groups, which name its factor.
+
+*Source:* the code of torch 2.13 and of timm 1.0.31 (``adjust_lr_fn``), of microsoft/dion
+(``adjust_lr``), and of pytorch-optimizer 4.1.0 (``use_adjusted_lr``).
+"""
 
 
 def _check_family(
@@ -133,35 +157,64 @@ def _check_family(
 ) -> None:
     """Refuse an optimizer whose updates follow other sizes than those the plan's factors are for.
 
-    Classes that are not known by name are taken for what the plan says.
+    Classes that are not known by name are taken for what the plan says, but for forms of Muon: one
+    of these is known by a key of its groups, or the plan is for a family that was measured.
     """
-    uses_muon = group.get("use_muon")
-    if uses_muon is not None:
-        trains = "spectral" if uses_muon else "entrywise"
-        fits = bool(uses_muon) == p.family.matrices_only
+    muon = _by_muon(group)
+    convention = next((key for key in CONVENTIONS if key in group), None)
+    if muon is not None and muon != p.family.matrices_only:
+        trains = f"{'spectral' if muon else 'entrywise'} updates"
+    elif muon is not False and convention is not None:
+        known, value = CONVENTIONS[convention], group[convention]
+        if value not in known:
+            raise ValueError(
+                f"Expected Muon's {convention} to be one of {', '.join(map(str, known))}; "
+                f"got {value!r}, of which it is not known how updates grow. Use one of them."
+            )
+        if p.family is known[value]:
+            return
+        trains = f"Muon with {convention}={value!r}"
     elif isinstance(optimizer, torch.optim.Optimizer):
         try:
-            name, family = named(type(optimizer))
+            trains, family = named(type(optimizer))
         except ValueError:
+            _refuse_unknown_muon(plan, p, type(optimizer))
             return
-        trains = f"{name}, {family}"
-        fits = family is p.family or (family.matrices_only and p.family.matrices_only)
-        if isinstance(optimizer, torch.optim.Muon):
-            adjusted = group.get("adjust_lr_fn")
-            if adjusted not in _ADJUSTED:
-                raise ValueError(
-                    f"Expected Muon's adjust_lr_fn to be one of {', '.join(map(str, _ADJUSTED))}; "
-                    f"got {adjusted!r}, of which it is not known how updates grow. Use one of them."
-                )
-            trains = f"Muon with adjust_lr_fn={adjusted!r}"
-            fits = p.family is _ADJUSTED[adjusted]
+        if family is p.family or (family.matrices_only and p.family.matrices_only):
+            return
+        trains = f"{trains}, {family}"
     else:
         return
-    if not fits:
+    raise ValueError(
+        f"The plan, for {plan.optimizer}, has {p.name} trained by an optimizer of the family "
+        f"{p.family}; here it is in a group of {trains}. Plan with that optimizer, or put the "
+        "parameter into the other one."
+    )
+
+
+def _by_muon(group: Mapping[str, Any]) -> bool | None:
+    """Whether Muon trains a group of an optimizer of all parameters, if the group says."""
+    if "use_fallback" in group:  # timm's
+        return not group["use_fallback"]
+    muon = group.get("use_muon")
+    if (algorithm := group.get("algorithm")) is not None:  # dion's
+        return bool(algorithm == "muon")
+    return None if muon is None else bool(muon)
+
+
+_OF_JORDAN = frozenset({"SingleDeviceMuon", "MuonWithAuxAdam", "SingleDeviceMuonWithAuxAdam"})
+"""Classes of KellerJordan/Muon whose names nobody else has: sqrt(max(1, rows/columns)) U V^T."""
+
+
+def _refuse_unknown_muon(plan: PlanContent, p: Prescription, kind: type) -> None:
+    name = kind.__name__
+    known = name in _OF_JORDAN and p.family is Family.SPECTRAL
+    by_name = plan.optimizer not in {*Family} and (name == "Muon" or plan.optimizer != name.lower())
+    if p.family.matrices_only and "muon" in name.lower() and by_name and not known:
         raise ValueError(
-            f"The plan, for {plan.optimizer}, has {p.name} trained by an optimizer of the family "
-            f"{p.family}; here it is in a group of {trains}. Plan with that optimizer, or put the "
-            "parameter into the other one."
+            f"The plan is for {plan.optimizer}, and by which factor of their shape updates of "
+            f"{kind.__module__}.{name} are scaled is not known: forms of one name differ. Measure "
+            "it, depthmup.family_of(optimizer), and plan with the family that it names."
         )
 
 

@@ -47,7 +47,8 @@ def rows(plan: PlanContent) -> list[Row]:
     for p in plan.prescriptions:
         own = plan.own_laws[p.name].law if p.name in plan.own_laws else ""
         key = (
-            pattern_of(p.name), p.shape, p.base_shape, p.role, p.ratios, p.folded, p.family, own,
+            pattern_of(p.name), p.shape, p.base_shape, p.role, p.ratios, p.folded, p.family,
+            p.converted, own,
         )  # fmt: skip
         grouped.setdefault(key, []).append(p)
     return [
@@ -199,10 +200,9 @@ def _cell(value: str, law: str) -> Text:
     return cell
 
 
-def law_text(law: Power, power_of_a: str) -> str:
-    """A law and the power of the folded multiplier beside it; empty where both are 1."""
-    words = [str(law)] if law != Power() else []
-    return " ".join([*words, power_of_a] if power_of_a else words)
+def law_text(law: Power, *beside: str) -> str:
+    """A law and what stands beside it, such as a power of the folded multiplier."""
+    return " ".join(filter(None, ("" if law == Power() else str(law), *beside)))
 
 
 def factors(p: Prescription) -> dict[str, tuple[float, str] | None]:
@@ -211,11 +211,14 @@ def factors(p: Prescription) -> dict[str, tuple[float, str] | None]:
     epsilon = f"A^-{p.family.response.epsilon_degree}" if folded else ""
     return {
         "init": (p.init, law_text(p.laws.init, "A" if folded else "")),
-        "lr": (p.lr, law_text(p.laws.lr, letter(p, 1) if folded else "")),
+        "lr": (p.lr, law_text(p.laws.lr, letter(p, 1), "c" if p.converted != 1 else "")),
         "epsilon": (p.epsilon, law_text(p.laws.epsilon, epsilon))
         if p.family in WITH_EPSILON
         else None,
-        "decay": (p.decay, law_text(p.laws.decay, letter(p, -1) if folded else "")),
+        "decay": (
+            p.decay,
+            law_text(p.laws.decay, letter(p, -1), "c^-1" if p.converted != 1 else ""),
+        ),
     }
 
 
@@ -229,7 +232,7 @@ def factor_texts(p: Prescription) -> dict[str, tuple[str, str]]:
 
 def letter(p: Prescription, sign: int) -> str:
     """How a rate (sign 1) or a decay (-1) follows the multiplier that the parameter carries."""
-    power = sign * (1 + p.family.degree - p.family.weight_degree)
+    power = sign * (1 + p.family.degree - p.family.weight_degree) * (p.folded != 1)
     return "" if power == 0 else "A" if power == 1 else f"A^{power}"
 
 
@@ -256,6 +259,11 @@ def caption(plan: PlanContent) -> str:
         f"Source: {plan.source}. Factors multiply the base model's values; m_in, m_out: fan-in and "
         "fan-out as multiples of the base's, r: depth, A: multiplier folded into the parameter."
     ]
+    if plan.tuned_with:
+        lines.append(
+            f"Learning rates are multiples of {plan.tuned_with}'s at the base; c: factor by which "
+            f"a step of {plan.optimizer} has the same size there."
+        )
     lines += [_depth(stream) for stream in plan.depths]
     lines += [_experts(mixture) for mixture in plan.mixtures]
     explicit = [m for m in plan.multipliers if m.hooks]

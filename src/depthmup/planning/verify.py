@@ -24,6 +24,7 @@ from depthmup.planning.initialize import PlanMismatch, initialized
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.rescale import LR_ORIGIN
 from depthmup.planning.settings import factor
+from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
 from depthmup.rules import Family, Kind
 
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
@@ -36,7 +37,7 @@ LOOKS = (1, 2, 10, 100, 1000)
 
 
 # One parameter in one group of an optimizer, and a key of the groups that share its base values.
-_Entry: TypeAlias = tuple[Prescription, dict[str, Any], tuple[int, object]]
+_Entry: TypeAlias = tuple[Prescription, dict[str, Any], tuple[object, ...]]
 
 
 def verify(
@@ -101,7 +102,9 @@ def _entries(
             for tensor in group["params"]:
                 p = prescribed.get(names.get(id(tensor), ""))
                 if p is not None:
-                    yield p, group, (number, group.get(LR_ORIGIN))
+                    # Where the rate is Muon's and AdamW's, their groups share no base values.
+                    rate = rates_apart(plan) and rate_of_matrices(plan, p)
+                    yield p, group, (number, group.get(LR_ORIGIN), rate)
 
 
 def _of_parameters(

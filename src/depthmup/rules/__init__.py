@@ -14,7 +14,7 @@ from depthmup.rules.catalogue import (
     scheme,
     with_experts,
 )
-from depthmup.rules.conventions import converted_lr
+from depthmup.rules.conventions import converted_lr, step_size
 from depthmup.rules.experts import (
     EXPERT_RULES,
     MOE,
@@ -109,6 +109,7 @@ __all__ = [
     "said",
     "scheme",
     "sized_as_router",
+    "step_size",
     "with_experts",
     "with_run",
 ]
