@@ -104,9 +104,10 @@ def _mend_sources(app, exception):
 
 def setup(app):
     """Write the generated pages of the reference, and follow links."""
-    from generate import command_line, packages
+    from generate import command_line, packages, rules
 
     command_line(HERE / "reference" / "command-line.md")
+    rules(HERE / "reference" / "rules.md")
     packages(HERE / "reference")
     app.connect("source-read", _links)
     app.connect("build-finished", _mend_sources)

@@ -38,6 +38,17 @@ def command_line(path: Path) -> None:
     _write(path, "\n".join(parts))
 
 
+def rules(path: Path) -> None:
+    """All schemes, rules and optimizers: what ``depthmup rules`` lists."""
+    from depthmup.rules import listing
+
+    parts = ["# Schemes, rules and optimizers\n"]
+    for title, rows in listing().items():
+        lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+        parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    _write(path, "\n\n".join(parts) + "\n")
+
+
 def packages(folder: Path) -> None:
     """A page for each package with its public names."""
     from importlib import import_module

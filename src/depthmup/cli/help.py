@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from depthmup.cli.spelling import options_of, value_of
+from depthmup.rules import NAMES
 
 _WIDEST, _COLUMN = 100, 25
 """Letters of a line, and where the words of an option begin."""
@@ -71,14 +72,16 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
 
 @cache
 def _words(owner: type) -> dict[str, str]:
-    """The text below every field of a class."""
+    """The text below every field of a class; ``{schemes}`` stands for the names of schemes."""
     [of_class] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(of_class, ast.ClassDef)
     words: dict[str, str] = {}
     for field, below in zip(of_class.body, of_class.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            text = ast.literal_eval(below.value)
-            words[ast.unparse(field.target)] = " ".join(text.split())
+            text = " ".join(ast.literal_eval(below.value).split())
+            for what, names in NAMES.items():
+                text = text.replace(f"{{{what}}}", ", ".join(names))
+            words[ast.unparse(field.target)] = text
     return words
 
 

@@ -40,12 +40,11 @@ class Options:
     """Size to train, same format. Missing axes take the base's value."""
 
     scheme: str = ""
-    """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, hyperp, or
-    alpha,gamma; completep+moe for mixtures of experts. By default depth-mup if branches have one
-    matrix, else completep."""
+    """Scheme: {schemes}, or alpha,gamma; for mixtures of experts with a plus and one of
+    {expert rules}. By default depth-mup if branches have one matrix, else completep."""
 
     optimizer: str = "adamw"
-    """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""
+    """Optimizer by name ({optimizers}) or by family ({families})."""
 
     tuned_with: str = ""
     """Optimizer that the base's learning rate was tuned with, where --optimizer is another one,

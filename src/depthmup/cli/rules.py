@@ -1,12 +1,14 @@
 """``depthmup rules``: what each published rule says for a base and a target."""
 
 import math
+import shutil
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_size
-from depthmup.rules import Said, growth, said, scheme
+from depthmup.rules import Said, contradictions, growth, listing, said, scheme
 from depthmup.rules.run_rule import Batch
 
 Names = tuple[str, ...]
@@ -18,14 +20,18 @@ class Options:
 
     Rules differ because they answer different questions: whether the batch is held, moved with the
     tokens or at its optimum, and what else is moved. So each is shown with its setting and range.
-    `depthmup transfer` measures which of them holds for your model.
+    `depthmup transfer` measures which of them holds for your model. Without sizes it lists all that
+    is known by name: schemes, rules for experts, optimizers and rules of the run.
+
+        depthmup rules
+        depthmup rules --base batch=64 tokens=1e9 --target batch=512 tokens=2e10 --lr 3e-3
     """
 
-    base: Names
+    base: Names = ()
     """Size with a known learning rate, such as width=256 depth=8 batch=64 tokens=1e9: two of
     batch, steps and tokens. Here sizes may be written as 1e9."""
 
-    target: Names
+    target: Names = ()
     """Size to be trained, such as batch=512 tokens=2e10; other axes are the base's."""
 
     scheme: str = ""
@@ -42,6 +48,8 @@ class Options:
 def run(options: Options) -> int:
     base = parse_size(options.base, option="--base")
     target = parse_size(options.target, option="--target")
+    if not base and not target:
+        return _list(options.json)
     if not base or not target:
         raise ValueError("Expected --base and --target, such as --base batch=64 tokens=1e9.")
     of = growth(base, target)
@@ -50,7 +58,13 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected --lr to be positive; got {options.lr}.")
     rules = said(of, scheme=chosen)
     if options.json:
-        print_json({"growth": of, "rules": [_plain(one, options.lr) for one in rules]})
+        print_json(
+            {
+                "growth": of,
+                "rules": [_plain(one, options.lr) for one in rules],
+                "contradictions": [str(one) for one in contradictions(rules, of)],
+            }
+        )
         return 0
     print("Times the base: " + ", ".join(f"{axis} {n:.4g}" for axis, n in of.items()) + ".")
     if chosen is not None:
@@ -59,6 +73,9 @@ def run(options: Options) -> int:
         print("No published rule speaks of what grows here.")
         return 0
     print("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
+    if apart := contradictions(rules, of):
+        print(f"They contradict each other: {'; '.join(map(str, apart))}.")
+        print("Measure it: depthmup transfer --along AXIS=..., or depthmup fit on runs you have.")
     for one in rules:
         print(f"\n{one.rule.name}: {one.rule.setting}.")
         # A rule that leaves the rate alone has no exponent of the batch, either.
@@ -69,6 +86,25 @@ def run(options: Options) -> int:
             f"  {batch}Range: {one.rule.reach}. Source: {source}"
             + (f". To train by it: run={one.rule.key!r}." if one.rule.key else ".")
         )
+    return 0
+
+
+def _list(as_json: bool) -> int:
+    """All schemes, rules and optimizers."""
+    if as_json:
+        print_json(listing())
+        return 0
+    columns = min(shutil.get_terminal_size().columns, 100)
+    for title, rows in listing().items():
+        print(f"\n{title}")
+        for row in rows:
+            (_, name), *cells = row.items()
+            text = f"{name}: {'; '.join(f'{what} {cell}' for what, cell in cells)}."
+            lines = textwrap.wrap(
+                text, columns, initial_indent="  ", subsequent_indent="      ",
+                break_on_hyphens=False,
+            )  # fmt: skip
+            print("\n".join(lines))
     return 0
 
 

@@ -159,12 +159,12 @@ class Options:
     or the reason why there is none, is written to OUT/certificate.json."""
 
     schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
-    """Schemes by name (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp, hyperp,
-    completep+moe) or as alpha,gamma. By default four of them for the built-in networks; for a
-    custom model depth-mup if its branches have one matrix, else completep."""
+    """Schemes by name ({schemes}, with a plus and one of {expert rules}) or as alpha,gamma. By
+    default four of them for the built-in networks; for a custom model depth-mup if its branches
+    have one matrix, else completep."""
 
     optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
-    """Optimizers: adam, adamw or sgd; for custom models also muon, rmsprop, ... By default adam for
+    """Optimizers: adam, adamw or sgd; for custom models also {optimizers}. By default adam for
     the built-in networks, adamw for a custom model."""
 
     lrs: tuple[float, ...] | None = None
@@ -204,8 +204,8 @@ class Options:
     """Weight decays at the base (adamw, sgd, ...)."""
 
     run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
-    """Rules for how learning rate, decay, epsilon and betas follow batch and duration: none, sde,
-    sqrt-batch, linear-batch, ... (`depthmup rules` lists them). By default the scheme's own."""
+    """Rules for how learning rate, decay, epsilon and betas follow batch and duration: none,
+    {run rules} (`depthmup rules` lists them). By default the scheme's own."""
 
     beta1: float | None = None
     """Adam's first decay rate."""

@@ -29,6 +29,7 @@ from depthmup.rules.experts import (
 )
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
+from depthmup.rules.listing import NAMES, listing
 from depthmup.rules.optimizers import BETAS, CAVEATS, EPSILON, OPTIMIZERS, family, named
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
@@ -36,7 +37,7 @@ from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
-from depthmup.rules.said import Said, growth, said
+from depthmup.rules.said import Contradiction, Said, contradictions, growth, said
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
@@ -56,6 +57,7 @@ __all__ = [
     "MSSP_FIXED",
     "MSSP_SMALL",
     "MUP",
+    "NAMES",
     "NO_RULE",
     "ODE",
     "ONE",
@@ -65,6 +67,7 @@ __all__ = [
     "RUN_RULES",
     "SP",
     "STANDARD",
+    "Contradiction",
     "Departure",
     "ExpectedExponents",
     "ExpertRule",
@@ -90,6 +93,7 @@ __all__ = [
     "WidthRule",
     "canonical",
     "completep",
+    "contradictions",
     "converted_lr",
     "decided",
     "effect",
@@ -99,6 +103,7 @@ __all__ = [
     "fold",
     "general",
     "growth",
+    "listing",
     "moe",
     "named",
     "predict",

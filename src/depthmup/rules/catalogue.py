@@ -10,7 +10,7 @@ from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Exponent, Power, exponent
 from depthmup.rules.role import Kind
 from depthmup.rules.scheme import Departure, RunLaws, Scheme
-from depthmup.rules.width import STANDARD, Readout
+from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 _MATRICES_OUTSIDE = frozenset({Kind.INPUT, Kind.READOUT})
 
@@ -185,9 +185,48 @@ batch size and duration.
 hidden matrices and none for the rest; its code has one learning rate for all, as here.
 """
 
+_ON_SPHERES = Power(fan_in=Fraction(-1, 2))
+_BETWEEN_ALIGNMENTS = Power(fan_in=Fraction(-3, 4))
+
+NUGPT = Scheme(
+    name="nugpt",
+    title="nuGPT",
+    alpha=Fraction(0),
+    gamma=Fraction(0),
+    source="nuGPT (arXiv 2604.27077) Table 1, as third parties' code quotes it",
+    width=WidthRule(
+        input=WidthLaw(
+            init=Power(fan_out=Fraction(-1, 2)),
+            update=Power(fan_out=Fraction(-1, 2)),
+            gradient=MAXIMAL_UPDATE.input.gradient,
+        ),
+        hidden=replace(MAXIMAL_UPDATE.hidden, update=_BETWEEN_ALIGNMENTS),
+        vector=MAXIMAL_UPDATE.vector,
+        readout=WidthLaw(init=_ON_SPHERES, update=_BETWEEN_ALIGNMENTS),
+        readout_with_multiplier=WidthLaw(init=_ON_SPHERES, update=_BETWEEN_ALIGNMENTS),
+        attention_logits=ONE,
+    ),
+    departures=(Departure(quantity="epsilon", law=ONE, families=frozenset({Family.ENTRYWISE})),),
+    run=RunLaws(lr=Power(batch=Fraction(1, 3), duration=Fraction(-1, 3))),
+)
+"""Normalized transformers (nGPT): rows of weights and states of norm one, Adam without decay.
+
+Updates are between those of full alignment, m^-1, and of none, m^-1/2; the learning rate falls as
+steps^-1/3. No rate and no epsilon depends on depth. The model's own code keeps what nGPT's has:
+normalization, a residual interpolation that starts at 0.05 divided by the depth ratio, and scales
+of logits that start in proportion to the root of the width; ``initialize`` is not called.
+
+*Source:* arXiv 2604.27077v2 Table 1, from third parties' code: m^-1/2 for embeddings, m^-3/4 for
+hidden matrices and the readout, 1 for scales, each times steps^-1/3. The readout's further 1/2 is a
+value of the base.
+"""
+
 _FIXED: dict[str, Scheme] = {
-    s.name: s for s in (SP, MUP, DEPTH_MUP, ODE, BLOCK_MULTIPLIER, completep(), COMPLETE_DP, HYPERP)
-}
+    s.name: s
+    for s in (
+        SP, MUP, DEPTH_MUP, ODE, BLOCK_MULTIPLIER, completep(), COMPLETE_DP, HYPERP, NUGPT,
+    )
+}  # fmt: skip
 _ALIASES = {"1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
 
 

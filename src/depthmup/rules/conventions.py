@@ -77,7 +77,25 @@ def converted_lr(
 
 
 def step_size(optimizer: str, shape: tuple[int, ...], *, norm: float | None = None) -> float:
-    """The root mean square of a step's entries at learning rate 1."""
+    """The root mean square of a step's entries at learning rate 1.
+
+    Args:
+        optimizer: by name or family, as of ``converted_lr``.
+        shape: of the parameter; rows and columns of a matrix.
+        norm: Frobenius norm of the weight, for ``muonh``.
+
+    Returns:
+        The size; one value for any optimizer that steps entry by entry.
+
+    Raises:
+        ValueError: an optimizer whose steps are of no known size, or a shape that is none.
+
+    Example:
+        >>> step_size("muon", (1024, 256)), step_size("lion", (8,))
+        (0.0625, 1.0)
+
+    *Source:* ``ENTRIES`` and ``OF_MATRICES``.
+    """
     if not shape or any(not isinstance(n, int) or n < 1 for n in shape):
         raise ValueError(f"Expected the rows and columns of a matrix; got {tuple(shape)}.")
     name, family = named(optimizer)

@@ -109,8 +109,8 @@ _SHARE = Invariant(
     what="the share of experts that are active, K/E",
     why=(
         "the rule is that of a limit in which K and E grow together. With another share an expert "
-        "sees other examples and fewer of them, which moves its best learning rate, and no factor "
-        "is known for it. Let K grow as E does"
+        "sees other examples and fewer of them, which moves its best learning rate. Let K grow as "
+        "E does, or take 'completep+mue', which leaves that to second order"
     ),
 )
 _WITH_WIDTH = Invariant(
@@ -228,7 +228,27 @@ MSSP_FIXED = ExpertRule(
 *Source:* arXiv 2605.14200; code ``MupFixedE`` (Adam) and ``MuPFixedEConfig`` (SGD).
 """
 
-EXPERT_RULES: tuple[ExpertRule, ...] = (MOE, MSSP, MSSP_SMALL, MSSP_FIXED)
+MUE = ExpertRule(
+    name="mue",
+    title="active width",
+    source="Complete-muE (arXiv 2605.23893) abstract; router: as of arXiv 2601.20205",
+    router=_matrix(Power(fan_in=Fraction(-1)), _PER_EXPERT),
+    expert=_matrix(_INVERSE_ROOT_FAN_IN),
+    down=_matrix(Power(active=_HALF) * _INVERSE_ROOT_FAN_IN),
+    invariants=(),
+)
+"""A mixture is a dense layer of the width that is active, K experts of width N.
+
+The last matrix of that layer starts at (K N)^-1/2 and learns at (K N)^-1; in a mean over K experts
+that is K^1/2 N^-1/2 and N^-1. The number of experts at K held is in no learning rate: what its
+fewer examples and its greater noise change cancels to first order, and a shift of second order
+stays. So K/E need not be held.
+
+*Source:* arXiv 2605.23893, abstract: active width and a normalized router; derived here for the
+means of this package. How the router starts was not read.
+"""
+
+EXPERT_RULES: tuple[ExpertRule, ...] = (MOE, MSSP, MSSP_SMALL, MSSP_FIXED, MUE)
 
 
 def expert_rule(name: "str | ExpertRule") -> ExpertRule:

@@ -132,6 +132,8 @@ def predict(
     """
     width, depth, why = _product(scheme, family, observable, role, head_grows)
     depth, at_most, why = _where_depth_is_a_power(scheme, observable, depth, why)
+    if observable in _OF_WHAT_CHANGES and _exponent(effect(scheme, family, _HIDDEN), Kind.HIDDEN):
+        width, why = None, f"{why}; updates are not maximal, so what moves is no single power"
     experts = further = Fraction(0) if observable in _OF_THE_WHOLE else None
     if not scheme.follows_width:
         width, experts, further = None, None, None
@@ -201,6 +203,7 @@ def _where_depth_is_a_power(
     return depth, at_most and depth is not None, why
 
 
+_OF_WHAT_CHANGES = (Observable.STREAM_CHANGE, Observable.BRANCH_CHANGE, Observable.LOGITS_CHANGE)
 _OF_THE_WHOLE = (
     Observable.STREAM,
     Observable.STREAM_CHANGE,

@@ -3,8 +3,9 @@
     lr* ~ prod_axis size_axis ** exponent
 
 There is no settled rule for batch and tokens: published exponents in tokens run from -0.56 to
-+0.31. Part of it is a difference of question, which stands with each rule: what was done to the
-batch while tokens grew, what the optimizer was. Schemes (``rules.catalogue``) are about single
++0.31, those in the rank of adapters from -1/2 to +0.21. Part of it is a difference of question,
+which stands with each rule: what was done to the batch while tokens grew, what the optimizer was.
+An axis is any name of which a rule speaks. Schemes (``rules.catalogue``) are about single
 parameters; a rule here is about the rate that a training run is started with, and what moves with
 it. A rule that speaks of batch and duration alone goes with every scheme: together they train.
 """
@@ -18,13 +19,12 @@ from types import MappingProxyType
 from depthmup.rules.power import ONE, Power
 from depthmup.rules.scheme import RunLaws
 
-AXES = ("width", "depth", "parameters", "compute", "batch", "tokens", "steps", "experts")
-"""The axes that rules speak of, by their names in this package."""
-
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "n": "parameters", "params": "parameters", "size": "parameters", "duration": "tokens",
         "data": "tokens", "examples": "tokens", "batch_size": "batch", "flops": "compute",
+        "lora_rank": "rank", "r": "rank", "n_loops": "loops", "recurrence": "loops",
+        "n_experts": "experts", "num_experts": "experts",
     }
 )  # fmt: skip
 """Other names by which people call an axis."""
@@ -47,6 +47,8 @@ class Standing(StrEnum):
     CODE = "read in its source's code"
     NOTES = "from notes on its source"
     ABSTRACT = "from its source's abstract"
+    TABULATED = "fitted here to its source's table of runs"
+    DERIVED = "derived here from its source's condition"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -205,6 +205,69 @@ RUN_RULES: tuple[RunRule, ...] = (
         batch=Batch.FIXED,
     ),
     RunRule(
+        name="muA, B at zero",
+        exponents=_exactly(rank="-1/2"),
+        setting="LoRA with Adam, one rate for A and B, alpha = rank (a multiplier of 1); with "
+        "a multiplier of rank^-g the exponent is -(1 - g)/2",
+        reach="networks much wider than the rank; its abstract says inversely with rank",
+        source="arXiv 2602.06204",
+        standing=Standing.NOTES,
+    ),
+    RunRule(
+        name="muA, A at zero",
+        exponents=_exactly(rank="0"),
+        setting="LoRA with Adam, B random by its fan-in, alpha = rank (a multiplier of 1)",
+        reach="networks much wider than the rank; the rate is also that of full fine-tuning",
+        source="arXiv 2602.06204",
+        standing=Standing.NOTES,
+    ),
+    RunRule(
+        name="LoRA-alpha",
+        exponents=_exactly(rank="0"),
+        setting="LoRA with Adam, B at zero, alpha by the root of the rank, 256 times as large",
+        reach=UNREAD,
+        source="arXiv 2606.12883 abstract; its coefficient from notes",
+        standing=Standing.ABSTRACT,
+    ),
+    RunRule(
+        name="adapters of 35 models",
+        exponents=MappingProxyType(
+            {"rank": Stated(value=Fraction("0.21"), low=Fraction("0.15"), high=Fraction("0.27"))}
+        ),
+        setting="LoRA with Adam, B at zero, alpha held at 32; the 25 models with an exponent "
+        "together; a new model's lies in 0.07 to 0.36",
+        reach="ranks 1 to 128, 1B to 550B parameters, 780 steps of batch 128",
+        source="thinking-machines-lab/tinker-cookbook, recipes/chat_sl/results/sft_sweep.md",
+        standing=Standing.TABULATED,
+    ),
+    RunRule(
+        name="looped blocks",
+        exponents=_exactly(loops="0"),
+        setting="blocks used N times, of L unique ones, branches multiplied by 1/(N L^1/2)",
+        reach="as loops grow; the rate depends on the number of unique blocks",
+        source="arXiv 2606.18524 abstract",
+        standing=Standing.ABSTRACT,
+        scheme="looped",
+    ),
+    RunRule(
+        name="Muon by heads",
+        exponents=_exactly(heads="-1/2"),
+        setting="Muon's rate of queries, keys and values, each head orthogonalized by itself, with "
+        "sqrt(max(1, rows/columns)), heads of one size; 0 where whole matrices are",
+        reach="as heads grow in number",
+        source="Yang, Simon and Bernstein (arXiv 2310.17813) Condition 1, by heads",
+        standing=Standing.DERIVED,
+    ),
+    RunRule(
+        name="tune dense once",
+        exponents=_exactly(experts="0", active="0"),
+        setting="Complete-muE: AdamW, active width, normalized router; shifts of second order stay",
+        reach="language and diffusion models; ranges were not read",
+        source="arXiv 2605.23893 abstract",
+        standing=Standing.ABSTRACT,
+        scheme="mue",
+    ),
+    RunRule(
         name="constant half-life of beta2 in tokens",
         key="beta2-half-life",
         exponents=MappingProxyType({}),

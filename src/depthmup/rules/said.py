@@ -1,7 +1,7 @@
 """What every published rule of the run says for one base and one target, side by side."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from depthmup.rules.claims import SCALED_BY_SCHEMES
@@ -147,5 +147,58 @@ def _silent(rule: RunRule, of: Mapping[str, float], scheme: Scheme | None) -> tu
         covered |= {"tokens", "parameters"}
     if "parameters" in covered or scheme is not None:
         covered |= {*SCALED_BY_SCHEMES}
-    axes = ("width", "depth", "batch", "tokens")
-    return tuple(axis for axis in axes if of.get(axis, 1.0) != 1 and axis not in covered)
+    # Those that follow from others are not asked for; tokens stand for the duration.
+    axes = [axis for axis in of if axis not in ("parameters", "compute", "steps")]
+    return tuple(axis for axis in axes if of[axis] != 1 and axis not in covered)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contradiction:
+    """Two rules that move the learning rate apart along an axis, by their exponents.
+
+    Attributes:
+        axis: along which they speak.
+        least, most: the rules with the least and the largest exponent.
+    """
+
+    axis: str
+    least: RunRule
+    most: RunRule
+
+    def __str__(self) -> str:
+        low, high = (rule.exponents[self.axis].value for rule in (self.least, self.most))
+        return (
+            f"along {self.axis}, {self.axis}^{float(low):+.3g} ({self.least.name}) against "
+            f"{self.axis}^{float(high):+.3g} ({self.most.name})"
+        )
+
+
+def contradictions(rules: Sequence[Said], of: Mapping[str, float]) -> tuple[Contradiction, ...]:
+    """The axes that grow along which rules have different exponents, most apart first.
+
+    Args:
+        rules: that are said.
+        of: ratios by axis.
+
+    Returns:
+        One for each axis of which at least two rules speak, and not alike.
+
+    Example:
+        >>> of = {"rank": 8.0}
+        >>> print(contradictions(said(of), of)[0])
+        along rank, rank^-0.5 (muA, B at zero) against rank^+0.21 (adapters of 35 models)
+
+    *Source:* each rule's own.
+    """
+    found = []
+    for axis, ratio in of.items():
+        speaking = [one.rule for one in rules if ratio != 1 and axis in one.rule.exponents]
+        ordered = sorted(speaking, key=lambda rule: rule.exponents[axis].value)
+        if ordered and ordered[0].exponents[axis].value != ordered[-1].exponents[axis].value:
+            found.append(Contradiction(axis=axis, least=ordered[0], most=ordered[-1]))
+
+    def apart(one: Contradiction) -> float:
+        difference = one.most.exponents[one.axis].value - one.least.exponents[one.axis].value
+        return abs(float(difference) * math.log(of[one.axis]))
+
+    return tuple(sorted(found, key=apart, reverse=True))
