@@ -117,9 +117,37 @@ def test_the_readme_call():
         plan_options={"own_init": "fan_in"},
     )  # fmt: skip
     assert [along.axis for along in result.axes] == ["depth", "width"]
-    assert [along.size(at) for along in result.axes for at in along.sizes] == [2, 4, 16, 32]
+    assert [at.size[a.axis] for a in result.axes for at in a.sizes] == [2, 4, 16, 32]
     assert all(along.sizes[0].octaves.value == 0 for along in result.axes)
     assert result.axes[0].sizes[0].curvature == result.axes[1].sizes[0].curvature
+
+
+def test_any_axis_of_the_factory():
+    """A sum over ``ways`` copies of the output: the sharpness grows by their number squared."""
+
+    class Summed(Residual):
+        def __init__(self, width, depth, ways):
+            super().__init__(width, depth, 0.5)
+            self.ways = ways
+
+        def forward(self, x):
+            y = super().forward(x)
+            return torch.stack([y for _ in range(self.ways)]).sum(0)
+
+    base = {"width": 256, "depth": 2, "ways": 1}
+    options = {"ways": (2, 4), "seeds": 4, "scheme": "sp", "plan_options": {"own_init": "fan_in"}}
+    result = predict(subject(make=Summed), base=base, **options)
+    [along] = result.axes
+    assert [at.size for at in along.sizes] == [{**base, "ways": n} for n in (1, 2, 4)]
+    assert along.drift.low < -2 < along.drift.high  # seeds alone scatter
+    assert along.drift.outside(-1.5, 0)
+    with pytest.raises(ValueError, match="Expected the base to have a ways"):
+        predict(subject(), base=(16, 2), **options)
+    with pytest.raises(ValueError, match=r"got width\. Give widths"):
+        predict(subject(), base=(16, 2), width=(2, 4))
+    ignoring = subject(make=lambda width, depth, ways: Residual(width, depth, 0.5))
+    with pytest.raises(ValueError, match="The factory ignores its ways"):
+        predict(ignoring, base=base, **options)
 
 
 def test_dropout_is_drawn_from_the_seed():

@@ -47,12 +47,13 @@ def test_a_panel_for_each_axis():
             axis=axis,
             drift=at(0),
             sizes=tuple(
-                SharpnessAt(width=w, depth=d, curvature=at(1), octaves=at(0)) for w, d in sizes
+                SharpnessAt(size={"width": w, "depth": d}, curvature=at(1), octaves=at(0))
+                for w, d in sizes
             ),
         )
 
     prediction = Prediction(
-        title="mine.py:make", scheme="ODE", optimizer="sgd", base=(16, 2), seeds=3,
+        title="mine.py:make", scheme="ODE", optimizer="sgd", base={}, seeds=3,
         confidence=0.95, tolerance=0.15,
         axes=(along("depth", [(16, 2), (16, 4)]), along("width", [(16, 2), (32, 2)])),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from depthmup.cli.output import print_json, show
-from depthmup.cli.sizes import parse_arms
+from depthmup.cli.sizes import parse_along
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -87,17 +87,11 @@ def run(options: Options) -> int:
     from depthmup.cli.folders import page_and_data
     from depthmup.cli.terminal import Done
     from depthmup.diagnostics import as_is, check, planned
-    from depthmup.diagnostics.coordinates import ARGUMENTS
     from depthmup.records import Outcome
     from depthmup.records.codec import strict
     from depthmup.reports.check_page import write_check
 
-    along: dict[str, Any] = parse_arms(options.along, option="--along")
-    if taken := sorted(set(ARGUMENTS) & along.keys()):
-        raise ValueError(
-            f"Expected --along to name an argument of your factory that is no option of check; got "
-            f"{taken[0]}. Give the argument another name."
-        )
+    along = parse_along(options.along, check)
     torch.set_num_threads(1)  # networks this small lose by more
     model = load(options)
     files = None if options.out is None else page_and_data(options.out, "check")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from depthmup.cli.output import print_json
+from depthmup.cli.sizes import parse_along, parse_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +24,18 @@ class Options:
     same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets)."""
 
-    base: str
-    """Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4."""
+    base: tuple[str, ...]
+    """Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4, or NAME=VALUE
+    for each argument of the factory, such as width=64 depth=4 experts=8."""
 
     widths: tuple[int, ...] = ()
-    """Further widths to predict at, with the base's depth."""
+    """Further widths to predict at, the other axes being the base's."""
 
     depths: tuple[int, ...] = ()
-    """Further depths to predict at, with the base's width."""
+    """Further depths to predict at, the other axes being the base's."""
+
+    along: tuple[str, ...] = ()
+    """Further values along any axis of the base, as NAME=VALUE,VALUE, such as experts=16,32."""
 
     scheme: str = "depth-mup"
     """A scheme's name, or alpha,gamma such as 1/2,1/2."""
@@ -82,11 +87,12 @@ def run(options: Options) -> int:
                 f"Expected --out to end in {', '.join(CHART_FORMATS)}; got {options.out.name!r}."
             )
         prepare_file(options.out, option="--out")
+    along = parse_along(options.along, predict)
     torch.set_num_threads(1)  # networks this small lose by more
     model = Model.load(options.model, batch=options.batch, loss=options.loss)
     prediction = predict(
         model,
-        base=options.base,
+        base=parse_size(options.base, option="--base"),
         widths=options.widths,
         depths=options.depths,
         scheme=options.scheme,
@@ -96,6 +102,7 @@ def run(options: Options) -> int:
         tolerance=options.tolerance,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         progress=Done(),
+        **along,
     )
     # Printed first: it stays where the disk is full.
     if options.json:
@@ -126,7 +133,7 @@ def _print(prediction: Any) -> None:
         rows = [(along.axis, "sharpness", "change", "95% over seeds")]
         for at in along.sizes:
             moved, span = change(at.octaves.value), change_span(at.octaves.low, at.octaves.high)
-            rows.append((str(along.size(at)), f"{at.curvature.value:.3g}", moved, span))
+            rows.append((str(at.size[along.axis]), f"{at.curvature.value:.3g}", moved, span))
         print("", *aligned(rows, left=(3,)), sep="\n")
         print(sentence(prediction, along.axis))
     for note in prediction.notes:

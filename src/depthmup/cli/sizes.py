@@ -1,7 +1,8 @@
 """Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH; arms: ``depth=4,8,16``."""
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -80,3 +81,14 @@ def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...
             raise ValueError(f"Expected {option} to name {name} once; got it twice.")
         arms[name] = tuple(int(value) for value in values)
     return arms
+
+
+def parse_along(words: Sequence[str], function: Callable[..., Any]) -> dict[str, Any]:
+    """The words of --along, as keywords of a function that has arguments of its own."""
+    arms = parse_arms(words, option="--along")
+    if taken := sorted(set(inspect.signature(function).parameters) & arms.keys()):
+        raise ValueError(
+            f"Expected --along to name an argument of your factory that is no option of "
+            f"{function.__name__}; got {taken[0]}. Give the argument another name."
+        )
+    return dict(arms)

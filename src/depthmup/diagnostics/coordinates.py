@@ -21,6 +21,7 @@ from depthmup.diagnostics.networks import (
     further,
     grid_of,
     planned_sizes,
+    refuse_along,
     seeded,
     train,
 )
@@ -189,12 +190,7 @@ def _axes(
     square: Mapping[str, int | Sequence[int]], along: Mapping[Axis, Any]
 ) -> dict[Axis, tuple[int, ...]]:
     """The sizes along every axis, in order; those of width and depth by the arguments' names."""
-    if twice := {"width", "depth", "batch", "steps", "tokens"} & along.keys():
-        raise ValueError(
-            f"Expected along to name axes of the factory other than width and depth; got "
-            f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
-            "are the same at every size."
-        )
+    refuse_along(along)
     whole = {axis: _whole(axis, values) for axis, values in along.items()}
     given = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in square.items()}
     return {

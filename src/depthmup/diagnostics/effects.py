@@ -165,7 +165,8 @@ def _compare_matrices(
     """Updates relative to weights in spectral norm, of matrices of one shape together."""
     if not alike:
         return
-    updates, starts = (_spectral_norms(torch.stack([row[i] for row in alike])) for i in (2, 3))
+    updates = _spectral_norms(torch.stack([update for _, _, update, _ in alike]))
+    starts = _spectral_norms(torch.stack([start for _, _, _, start in alike]))
     for (key, role, _, _), update, start in zip(alike, updates, starts, strict=True):
         collector.ratio(key, update**2, start**2, role)
 

@@ -1,6 +1,6 @@
 """Networks of every size: built, observed, trained for a few steps, and observed again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from depthmup.diagnostics.sharding import call
 from depthmup.model import Functions, ignored, network_at
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
-from depthmup.records import Axis, NonFinite
+from depthmup.records import RUN_AXES, Axis, NonFinite
 from depthmup.rules import Family, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import parameters, read
@@ -201,6 +201,16 @@ def grid_of(axes: Mapping[Axis, Sequence[int]]) -> list[Size]:
         *({**smallest, "width": width, "depth": depth} for width, depth in square),
         *({**smallest, axis: value} for axis in further(smallest) for value in axes[axis][1:]),
     ]
+
+
+def refuse_along(axes: Collection[Axis]) -> None:
+    """Refuse further axes that are none: of width and depth, and of the run."""
+    if twice := {"width", "depth", *RUN_AXES} & {*axes}:
+        raise ValueError(
+            f"Expected along to name axes of the factory other than width and depth; got "
+            f"{min(twice)}. Give widths=..., depths=...; the batch and the steps are the same at "
+            "every size here."
+        )
 
 
 def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:

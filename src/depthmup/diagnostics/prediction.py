@@ -18,6 +18,7 @@ from depthmup.diagnostics.networks import (
     check_finite,
     fresh,
     planned_sizes,
+    refuse_along,
     seeded,
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
@@ -26,6 +27,7 @@ from depthmup.model import size as size_named
 from depthmup.planning import Plan
 from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
 from depthmup.records.certificate import size_text
+from depthmup.records.study import plural
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
@@ -46,7 +48,7 @@ NOT_FOR_ADAM = (
 def predict(
     model: Model,
     *,
-    base: tuple[int, int] | str,
+    base: Size | tuple[int, int] | str,
     widths: Sequence[int] = (),
     depths: Sequence[int] = (),
     scheme: str | Scheme = "depth-mup",
@@ -56,6 +58,7 @@ def predict(
     tolerance: float = TOLERANCE,
     plan_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    **along: Sequence[int],
 ) -> Prediction:
     """Predict how SGD's best learning rate moves under a scheme's plan; nothing is trained.
 
@@ -65,15 +68,16 @@ def predict(
 
     Args:
         model: the factory, its data and its loss, as for ``check``.
-        base: width and depth where the best learning rate is known or cheap to find, as (64, 4)
-            or "64x4".
-        widths, depths: further sizes, each with the base's other size.
+        base: the size whose best learning rate is known or cheap to find, a value for every axis;
+            a width and a depth also as (64, 4) or "64x4".
+        widths, depths: further sizes, the other axes being the base's.
         scheme, optimizer: as in ``depthmup.plan``; the optimizer is SGD, with momentum or not.
         seeds: networks and batches of each size; intervals come from these.
         batches: of data that the loss of a network is averaged over.
         tolerance: octaves per doubling within which the optimum counts as staying.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         progress: told how many networks of how many are done.
+        along: further sizes along any other axis of the base, such as ``experts=(8, 16)``.
 
     Returns:
         For every size the predicted factor of the learning rate, and the drifts, with intervals
@@ -104,9 +108,12 @@ def predict(
     for this package (docs/studies/predict.md).
     """
     started = time.perf_counter()
-    width, depth = size_named(base) if isinstance(base, str) else base
-    here = {"width": width, "depth": depth}
-    chosen, axes = scheme_named(scheme), _axes(here, {"depth": depths, "width": widths})
+    if isinstance(base, str):
+        base = size_named(base)
+    here = dict(base) if isinstance(base, Mapping) else {"width": base[0], "depth": base[1]}
+    refuse_along(along)
+    chosen = scheme_named(scheme)
+    axes = _axes(here, {"depth": depths, "width": widths, **along})
     if family_named(optimizer) is not Family.RAW:
         raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
     if seeds < 2 or batches < 1:
@@ -145,7 +152,7 @@ def predict(
         title=model.name,
         scheme=chosen.title,
         optimizer=str(optimizer),
-        base=(width, depth),
+        base=here,
         axes=tuple(
             _along(axis, [grid[i] for i in arm], [logs[i] for i in arm], base=logs[0])
             for axis, arm in arms.items()
@@ -184,16 +191,23 @@ def _sharpness(own: Functions, size: Size, plan: Plan, seed: int, batches: int) 
 def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[int]]:
     """The sizes along every axis that was asked for, in order, the base's among them."""
     axes: dict[Axis, list[int]] = {}
+    if lacking := [axis for axis in ("width", "depth", *asked) if axis not in base]:
+        raise ValueError(
+            f"Expected the base to have a {lacking[0]}; got {dict(base)}. What is no argument of "
+            "predict is an axis of your factory."
+        )
     for axis, further in asked.items():
         for number in (base[axis], *further):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ValueError(f"Expected {axis}s to be positive integers; got {number!r}.")
+                raise ValueError(
+                    f"Expected {plural(axis)} to be positive integers; got {number!r}."
+                )
         arm = sorted({base[axis], *further})
         if len(arm) > 1:
             axes[axis] = arm
     if not axes:
         raise ValueError(
-            f"Expected widths or depths other than the base's, {base['width']}x{base['depth']}: a "
+            f"Expected widths, depths or other sizes other than the base's, {size_text(base)}: a "
             "drift is between sizes. Give e.g. depths=(8, 16, 32)."
         )
     return axes
@@ -215,8 +229,7 @@ def _along(
         axis=axis,
         sizes=tuple(
             SharpnessAt(
-                width=size["width"],
-                depth=size["depth"],
+                size=size,
                 curvature=mean(at.tolist()).exp2(),
                 octaves=mean(moved, unit="octaves of learning rate"),
             )

@@ -1,10 +1,11 @@
 """Where SGD's best learning rate is predicted to move, from networks at initialization."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, change, change_span
-from depthmup.records.study import Axis
+from depthmup.records.study import Axis, plural
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,11 +14,10 @@ class SharpnessAt:
     ``octaves``, log2 of the predicted best learning rate over the base's; intervals over seeds.
 
     Attributes:
-        width, depth: of the networks.
+        size: by axis.
     """
 
-    width: int
-    depth: int
+    size: Mapping[Axis, int]
     curvature: Estimate
     octaves: Estimate
 
@@ -36,9 +36,6 @@ class AxisPrediction:
     sizes: tuple[SharpnessAt, ...]
     drift: Estimate
 
-    def size(self, at: SharpnessAt) -> int:
-        return at.depth if self.axis == "depth" else at.width
-
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
@@ -49,7 +46,7 @@ class Prediction:
     Attributes:
         title: the model and the scheme in words.
         scheme, optimizer: by their names.
-        base: width and depth.
+        base: by axis.
         axes: one for each axis that was asked for.
         seeds: networks of each size.
         confidence: of every interval.
@@ -60,7 +57,7 @@ class Prediction:
     title: str
     scheme: str
     optimizer: str
-    base: tuple[int, int]
+    base: Mapping[Axis, int]
     axes: tuple[AxisPrediction, ...]
     seeds: int
     confidence: float
@@ -77,7 +74,7 @@ class Prediction:
         for along in self.axes:
             if along.axis == axis:
                 return along.drift
-        raise KeyError(f"No sizes along {axis} were asked for: give {axis}s=(...) with the base's.")
+        raise KeyError(f"No sizes along {axis} were asked for: give {plural(axis)}=(...).")
 
     def moves(self, axis: Axis) -> bool | None:
         """Whether the drift lies outside the tolerance; None where the interval holds both."""
@@ -116,8 +113,8 @@ def sentence(prediction: Prediction, axis: Axis) -> str:
         >>> from depthmup.records import AxisPrediction, Estimate, Prediction
         >>> octaves = Estimate(value=-0.5, low=-0.6, high=-0.4)
         >>> along = AxisPrediction(axis="depth", sizes=(), drift=octaves)
-        >>> forecast = Prediction(title="mine", scheme="SP", optimizer="sgd", base=(64, 4),
-        ...     axes=(along,), seeds=4, confidence=0.95, tolerance=0.15)
+        >>> forecast = Prediction(title="mine", scheme="SP", optimizer="sgd", seeds=4,
+        ...     base={"width": 64, "depth": 4}, axes=(along,), confidence=0.95, tolerance=0.15)
         >>> print(sentence(forecast, "depth").split(",")[0])
         Along depth the best learning rate moves down: −29% per doubling
     """

@@ -123,7 +123,7 @@ def movement(along: AxisPrediction) -> Movement:
     """An axis of a prediction, as it is drawn."""
     return Movement(
         label="line: predicted from the sharpness at initialization, band: its interval over seeds",
-        sizes=tuple(along.size(at) for at in along.sizes),
+        sizes=tuple(at.size[along.axis] for at in along.sizes),
         octaves=tuple(at.octaves for at in along.sizes),
     )
 

@@ -66,7 +66,7 @@ def example_prediction() -> Prediction:
 
     Example:
         >>> example_prediction().base
-        (64, 4)
+        {'width': 64, 'depth': 4}
     """
     return _recorded("prediction", Prediction)
 
