@@ -13,7 +13,7 @@ from depthmup.training.built_in.data_and_weights import batches, build, dataset
 from depthmup.training.cuda_graphs import Recorder
 from depthmup.training.divergence import ceiling, record_of
 from depthmup.training.loop import Training, trained_alone
-from depthmup.training.placement import Progress, check_precision, threads
+from depthmup.training.placement import Progress, check_one_shape, check_precision, threads
 from depthmup.training.precision import RoundedLinear, single_precision
 from depthmup.training.schedules import factors_of
 from depthmup.training.stack import trained_together
@@ -69,15 +69,6 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
     """Train one cell step by step with autograd; float64 shows the rounding of other engines."""
     check_precision(cell.precision, "cpu")
     return record_of(cell, *trained_alone(training_of(cell, dtype=dtype)))
-
-
-def check_one_shape(cells: Sequence[Cell]) -> None:
-    """Refuse cells that cannot be trained as one group."""
-    if len({cell.shape for cell in cells}) != 1:
-        raise ValueError(
-            f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "
-            "seed only. Group them by Cell.shape first."
-        )
 
 
 def train_ensemble(

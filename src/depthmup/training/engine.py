@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from depthmup.records import Cell, Record
 from depthmup.training.native import BuildError, library, supports
-from depthmup.training.placement import ENGINES, EngineName, Placement, Progress, check_precision
+from depthmup.training.placement import (
+    ENGINES,
+    EngineName,
+    Placement,
+    Progress,
+    check_one_shape,
+    check_precision,
+)
 
 VARIABLE = "DEPTHMUP_ENGINE"
 HERE = Placement()
@@ -105,15 +112,17 @@ def train_group(
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
     """Train cells of one shape with the engine for them; yield each record as its run ends."""
-    from depthmup.training.cells import check_one_shape, train, train_ensemble
-    from depthmup.training.cuda_graphs import cuda_graph
-    from depthmup.training.native.train import train_native
-
     check_one_shape(cells)
     name = engine_for(cells[0], placement).name
     if name == "native":
+        from depthmup.training.native.train import train_native
+
         yield from train_native(cells, on_progress=on_progress)
-    elif name == "stacked":
+        return
+    from depthmup.training.cells import train, train_ensemble
+    from depthmup.training.cuda_graphs import cuda_graph
+
+    if name == "stacked":
         yield from train_ensemble(
             cells,
             device=placement.device,

@@ -3,13 +3,15 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from depthmup.planning import Plan
 from depthmup.training.placement import Progress
+
+if TYPE_CHECKING:
+    from depthmup.planning import Plan
 
 Batch = Any
 """Tensors, or tuples, lists and mappings of them."""
@@ -31,7 +33,7 @@ class Training:
     optimizers: Sequence[torch.optim.Optimizer]
     factors: Sequence[float]
     ceiling: Callable[[float], float]
-    plan: Plan | None = None
+    plan: "Plan | None" = None
     clip: float | None = None
 
 

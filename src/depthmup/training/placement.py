@@ -1,13 +1,13 @@
 """Where and by which engine cells are trained: a choice that is not part of a run's description."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from depthmup.records.run import Precision
+from depthmup.records.run import Cell, Precision
 
 EngineName = Literal["native", "stacked", "reference"]
 Progress = Callable[[float], None]
@@ -110,6 +110,15 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def check_one_shape(cells: Sequence[Cell]) -> None:
+    """Refuse cells that cannot be trained as one group."""
+    if len({cell.shape for cell in cells}) != 1:
+        raise ValueError(
+            f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "
+            "seed only. Group them by Cell.shape first."
+        )
 
 
 def check_precision(precision: Precision, device: str) -> None:
