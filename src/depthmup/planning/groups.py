@@ -11,28 +11,10 @@ from depthmup.planning.initialize import check
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, scaled
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
-from depthmup.rules import EPSILON, Family, Kind
+from depthmup.rules import DECAYS, EPSILON, Decay, Family, Kind
 
 # Adafactor's smallest size of a weight that it steps in proportion to.
 _SMALLEST_WEIGHT = 1e-3
-# How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
-_DECOUPLED = frozenset(
-    {
-        "adamw",
-        "lion",
-        "sophia",
-        "ademamix",
-        "adam-atan2",
-        "stable-adamw",
-        "grokadamw",
-        "schedule-free-adamw",
-        "schedule-free-radam",
-        "adafactor",
-        "scion",
-    }
-)
-_MAY_DECOUPLE = frozenset({"adam", "nadam", "radam"})
-_COUPLED = frozenset({"adamax", "rmsprop", "adagrad", "rprop", "sign", "signum"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +63,7 @@ def param_groups(
     decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
     decoupled = True if independent_decay else decoupled
     check_decay(plan.optimizer, plan.family, max(decays), decoupled)
-    if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
+    if max(decays) and DECAYS.get(plan.optimizer) is Decay.EITHER and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
         options["betas"] = betas_at(plan, betas)
@@ -173,9 +155,10 @@ def check_decay(
             "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
             "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
         )
-    if decoupled or optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
+    known = DECAYS.get(optimizer)
+    if decoupled or known in (Decay.DECOUPLED, Decay.EITHER):
         return
-    if optimizer in _COUPLED:
+    if known is Decay.COUPLED:
         raise ValueError(
             f"{optimizer} adds weight_decay to the gradient and then divides by the gradient's "
             "size, so the strength of the decay depends on the gradient, which depends on width "

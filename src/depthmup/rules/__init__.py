@@ -30,7 +30,17 @@ from depthmup.rules.experts import (
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.listing import NAMES, listing
-from depthmup.rules.optimizers import BETAS, CAVEATS, EPSILON, OPTIMIZERS, family, named
+from depthmup.rules.optimizers import (
+    BETAS,
+    CAVEATS,
+    DECAYS,
+    EPSILON,
+    OPTIMIZERS,
+    STEPS,
+    Decay,
+    family,
+    named,
+)
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
@@ -47,6 +57,7 @@ __all__ = [
     "CATALOGUE",
     "CAVEATS",
     "COMPLETE_DP",
+    "DECAYS",
     "DEPTH_MUP",
     "EPSILON",
     "EXPERT_RULES",
@@ -67,7 +78,9 @@ __all__ = [
     "RUN_RULES",
     "SP",
     "STANDARD",
+    "STEPS",
     "Contradiction",
+    "Decay",
     "Departure",
     "ExpectedExponents",
     "ExpertRule",

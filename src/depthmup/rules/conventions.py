@@ -5,21 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from depthmup.rules.family import Family
-from depthmup.rules.optimizers import named
-
-_OF_ADAM = 0.2
-
-ENTRIES: Mapping[str, float] = MappingProxyType(
-    {
-        **dict.fromkeys(("adam", "adamw", "nadam", "radam", "schedule-free-adamw"), _OF_ADAM),
-        **dict.fromkeys(("lion", "sign", "signum"), 1.0),
-    }
-)
-"""Root mean square of a step's entries at learning rate 1, of optimizers that step entry by entry.
-
-*Source:* Liu et al. 2025 (arXiv 2502.16982, Section 2.2) for Adam's 0.2. Where the gradient is
-noise alone it is ((1 - beta1) / (1 + beta1))^1/2 = 0.23 at beta1 = 0.9.
-"""
+from depthmup.rules.optimizers import STEPS, named
 
 OF_MATRICES: Mapping[Family, Callable[[int, int], float]] = MappingProxyType(
     {
@@ -94,16 +80,16 @@ def step_size(optimizer: str, shape: tuple[int, ...], *, norm: float | None = No
         >>> step_size("muon", (1024, 256)), step_size("lion", (8,))
         (0.0625, 1.0)
 
-    *Source:* ``ENTRIES`` and ``OF_MATRICES``.
+    *Source:* ``STEPS`` and ``OF_MATRICES``.
     """
     if not shape or any(not isinstance(n, int) or n < 1 for n in shape):
         raise ValueError(f"Expected the rows and columns of a matrix; got {tuple(shape)}.")
     name, family = named(optimizer)
-    if name in ENTRIES:
-        return ENTRIES[name]
+    if name in STEPS:
+        return STEPS[name]
     if family is not Family.SPHERE and family not in OF_MATRICES:
         raise ValueError(
-            f"Expected an optimizer whose steps are of a known size: {', '.join(ENTRIES)}, or one "
+            f"Expected an optimizer whose steps are of a known size: {', '.join(STEPS)}, or one "
             f"that takes a multiple of U V^T; got {optimizer!r}, of the family {family}. Tune its "
             "rate by itself."
         )

@@ -3,50 +3,143 @@
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 from depthmup.rules.family import Family
 
-OPTIMIZERS: Mapping[str, Family] = MappingProxyType(
-    {
-        "sgd": Family.RAW,
-        "asgd": Family.RAW,
-        "lomo": Family.RAW,
-        "schedule-free-sgd": Family.RAW,
-        "adam": Family.ENTRYWISE,
-        "adamw": Family.ENTRYWISE,
-        "nadam": Family.ENTRYWISE,
-        "radam": Family.ENTRYWISE,
-        "adamax": Family.ENTRYWISE,
-        "adagrad": Family.ENTRYWISE,
-        "rmsprop": Family.ENTRYWISE,
-        "rprop": Family.ENTRYWISE,
-        "lion": Family.ENTRYWISE,
-        "sign": Family.ENTRYWISE,
-        "signum": Family.ENTRYWISE,
-        "sophia": Family.ENTRYWISE,
-        "ademamix": Family.ENTRYWISE,
-        "adam-atan2": Family.ENTRYWISE,
-        "stable-adamw": Family.ENTRYWISE,
-        "grokadamw": Family.ENTRYWISE,
-        "schedule-free-adamw": Family.ENTRYWISE,
-        "schedule-free-radam": Family.ENTRYWISE,
-        "lamb": Family.RELATIVE,
-        "lars": Family.RELATIVE,
-        "muon": Family.SPECTRAL,
-        "muon-rms": Family.SPECTRAL_RMS,
-        "dion": Family.SPECTRAL_RATIO,
-        "shampoo": Family.SPECTRAL_UNIT,
-        "shampoo2": Family.SPECTRAL_INVERSE,
-        "shampoo-blocks": Family.MATRIX_ENTRYWISE,
-        "soap": Family.SPECTRAL_UNIT,
-        "soap-blocks": Family.MATRIX_ENTRYWISE,
-        "adamuon": Family.MATRIX_ENTRYWISE,
-        "scion": Family.NORM_BALL,
-        "muonh": Family.SPHERE,
-        "adamh": Family.SPHERE,
-    }
+
+class Decay(StrEnum):
+    """How an optimizer applies weight_decay.
+
+    Example:
+        >>> DECAYS["adamw"]
+        <Decay.DECOUPLED: 'decoupled'>
+    """
+
+    DECOUPLED = "decoupled"  # subtracted from the weight, times the learning rate
+    COUPLED = "coupled"  # added to the gradient
+    EITHER = "either"  # as decoupled_weight_decay says
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    """What is known of an optimizer: its family, torch.optim's defaults, how it decays, the root
+    mean square of its steps' entries at learning rate 1, and what plans show as a note.
+    """
+
+    family: Family
+    epsilon: float | None = None
+    betas: tuple[float, float] | None = None
+    decay: Decay | None = None
+    step: float | None = None
+    caveat: str = ""
+
+
+_USUAL = (0.9, 0.999)
+_OF_ADAM = 0.2
+_DRIFTS = (
+    "arXiv 2512.05620 measured the best learning rate to rise with width under this rule, as the "
+    "stable rank of the update grows"
 )
+
+_ADAM = _Known(
+    family=Family.ENTRYWISE, epsilon=1e-8, betas=_USUAL, decay=Decay.EITHER, step=_OF_ADAM
+)
+_ADAMW = replace(_ADAM, decay=Decay.DECOUPLED)
+_LIKE_ADAMW = _Known(family=Family.ENTRYWISE, decay=Decay.DECOUPLED)
+_SIGN = _Known(family=Family.ENTRYWISE, decay=Decay.COUPLED, step=1.0)
+_SGD = _Known(family=Family.RAW)
+
+_KNOWN: Mapping[str, _Known] = {
+    "sgd": _SGD,
+    "asgd": _SGD,
+    "lomo": _SGD,
+    "schedule-free-sgd": _SGD,
+    "adam": _ADAM,
+    "adamw": _ADAMW,
+    "nadam": _ADAM,
+    "radam": _ADAM,
+    "adamax": replace(_ADAM, decay=Decay.COUPLED, step=None),
+    "adagrad": _Known(family=Family.ENTRYWISE, epsilon=1e-10, decay=Decay.COUPLED),
+    "rmsprop": _Known(family=Family.ENTRYWISE, epsilon=1e-8, decay=Decay.COUPLED),
+    "rprop": _Known(family=Family.ENTRYWISE, decay=Decay.COUPLED),
+    "lion": replace(_SIGN, decay=Decay.DECOUPLED),
+    "sign": _SIGN,
+    "signum": _SIGN,
+    "sophia": _LIKE_ADAMW,
+    "ademamix": _LIKE_ADAMW,
+    "adam-atan2": _LIKE_ADAMW,
+    "stable-adamw": _LIKE_ADAMW,
+    "grokadamw": _LIKE_ADAMW,
+    "schedule-free-adamw": replace(_LIKE_ADAMW, step=_OF_ADAM),
+    "schedule-free-radam": _LIKE_ADAMW,
+    "lamb": _Known(
+        family=Family.RELATIVE,
+        epsilon=1e-6,
+        betas=_USUAL,
+        caveat=(
+            "LAMB steps in proportion to each tensor's norm, and by Adam's own size where that is "
+            "0: tensors that start at zero get a first step that no factor here makes right."
+        ),
+    ),
+    "lars": _Known(
+        family=Family.RELATIVE,
+        caveat=(
+            "LARS steps in proportion to each tensor's norm, and by the gradient where that norm "
+            "is 0: tensors that start at zero get a first step that no factor here makes right."
+        ),
+    ),
+    # Epsilon and betas of optimizers of matrices are those of the AdamW beside them.
+    "muon": _Known(family=Family.SPECTRAL, epsilon=1e-8, betas=_USUAL),
+    "muon-rms": _Known(family=Family.SPECTRAL_RMS, epsilon=1e-8, betas=_USUAL),
+    "dion": _Known(family=Family.SPECTRAL_RATIO),
+    "shampoo": _Known(family=Family.SPECTRAL_UNIT),
+    "shampoo2": _Known(family=Family.SPECTRAL_INVERSE),
+    "shampoo-blocks": _Known(family=Family.MATRIX_ENTRYWISE),
+    "soap": _Known(
+        family=Family.SPECTRAL_UNIT,
+        caveat=(
+            "SOAP with one block per matrix: its projected gradients are dense at finite width, so "
+            "this rule was measured to fail from the first step on (arXiv 2512.05620). Blocks of "
+            "a fixed size repair it: max_precond_dim or block_size 128, optimizer='soap-blocks'."
+        ),
+    ),
+    "soap-blocks": _Known(family=Family.MATRIX_ENTRYWISE),
+    "adamuon": _Known(family=Family.MATRIX_ENTRYWISE, caveat=f"AdaMuon: {_DRIFTS}; measure it."),
+    "scion": _Known(
+        family=Family.NORM_BALL,
+        decay=Decay.DECOUPLED,
+        caveat=(
+            "Scion: hidden matrices under the spectral norm, the first layer under its column norm "
+            "or sign, the readout under the sign divided by its fan-in, biases under RMS. Its "
+            "radii are the base's; a readout tied to the embedding must take the readout's norm."
+        ),
+    ),
+    "muonh": _Known(family=Family.SPHERE),
+    "adamh": _Known(
+        family=Family.SPHERE,
+        caveat=(
+            "AdamH: that no width factor is needed holds for updates whose singular values are "
+            "alike (arXiv 2603.28743, Theorem 2); another group measured width^-0.15. Measure it."
+        ),
+    ),
+}
+
+_BY_CLASS: Mapping[str, _Known] = {
+    "adafactor": _Known(
+        family=Family.RELATIVE,
+        decay=Decay.DECOUPLED,
+        caveat=(
+            "torch.optim.Adafactor caps every group's rate at 1/sqrt(step): beyond 1/lr^2 steps of "
+            "the group with the largest rate, the cap and not the plan sets the rates."
+        ),
+    )
+}
+"""Optimizers whose name alone does not say which they are."""
+
+OPTIMIZERS: Mapping[str, Family] = MappingProxyType({n: k.family for n, k in _KNOWN.items()})
 """Optimizers by name.
 
 ``shampoo``: exponents 1/4 and 1/4, or one side alone with 1/2; ``shampoo2``: 1/2 and 1/2;
@@ -55,53 +148,32 @@ OPTIMIZERS: Mapping[str, Family] = MappingProxyType(
 """
 
 EPSILON: Mapping[str, float] = MappingProxyType(
-    {
-        "adam": 1e-8, "adamw": 1e-8, "nadam": 1e-8, "radam": 1e-8, "adamax": 1e-8, "rmsprop": 1e-8,
-        "adagrad": 1e-10, "lamb": 1e-6, "muon": 1e-8, "muon-rms": 1e-8,
-    }
-)  # fmt: skip
+    {n: k.epsilon for n, k in _KNOWN.items() if k.epsilon is not None}
+)
 """The epsilon of torch.optim where none is given (of Muon, that of the AdamW beside it). Families
 named directly have none known."""
 
 BETAS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {name: (0.9, 0.999) for name in EPSILON if name not in ("rmsprop", "adagrad")}
+    {n: k.betas for n, k in _KNOWN.items() if k.betas is not None}
 )
 """The decay rates of both averages where none are given, likewise."""
 
-_DRIFTS = (
-    "arXiv 2512.05620 measured the best learning rate to rise with width under this rule, as the "
-    "stable rank of the update grows"
+DECAYS: Mapping[str, Decay] = MappingProxyType(
+    {n: k.decay for n, k in {**_KNOWN, **_BY_CLASS}.items() if k.decay is not None}
 )
+"""How optimizers apply weight_decay, where that is known."""
+
+STEPS: Mapping[str, float] = MappingProxyType(
+    {n: k.step for n, k in _KNOWN.items() if k.step is not None}
+)
+"""Root mean square of a step's entries at learning rate 1, of optimizers that step entry by entry.
+
+*Source:* Liu et al. 2025 (arXiv 2502.16982, Section 2.2) for Adam's 0.2. Where the gradient is
+noise alone it is ((1 - beta1) / (1 + beta1))^1/2 = 0.23 at beta1 = 0.9.
+"""
+
 CAVEATS: Mapping[str, str] = MappingProxyType(
-    {
-        "adamuon": f"AdaMuon: {_DRIFTS}; measure it.",
-        "soap": (
-            "SOAP with one block per matrix: its projected gradients are dense at finite width, so "
-            "this rule was measured to fail from the first step on (arXiv 2512.05620). Blocks of "
-            "a fixed size repair it: max_precond_dim or block_size 128, optimizer='soap-blocks'."
-        ),
-        "lamb": (
-            "LAMB steps in proportion to each tensor's norm, and by Adam's own size where that is "
-            "0: tensors that start at zero get a first step that no factor here makes right."
-        ),
-        "lars": (
-            "LARS steps in proportion to each tensor's norm, and by the gradient where that norm "
-            "is 0: tensors that start at zero get a first step that no factor here makes right."
-        ),
-        "adafactor": (
-            "torch.optim.Adafactor caps every group's rate at 1/sqrt(step): beyond 1/lr^2 steps of "
-            "the group with the largest rate, the cap and not the plan sets the rates."
-        ),
-        "scion": (
-            "Scion: hidden matrices under the spectral norm, the first layer under its column norm "
-            "or sign, the readout under the sign divided by its fan-in, biases under RMS. Its "
-            "radii are the base's; a readout tied to the embedding must take the readout's norm."
-        ),
-        "adamh": (
-            "AdamH: that no width factor is needed holds for updates whose singular values are "
-            "alike (arXiv 2603.28743, Theorem 2); another group measured width^-0.15. Measure it."
-        ),
-    }
+    {n: k.caveat for n, k in {**_KNOWN, **_BY_CLASS}.items() if k.caveat}
 )
 """What a person should know before trusting a rule, by optimizer; plans show it as a note."""
 
