@@ -30,6 +30,30 @@ def orthogonal(g):
     return u[:, :rank] @ v[:rank]
 
 
+class Adan(torch.optim.Optimizer):
+    """Adam with Nesterov momentum of the gradient's changes (arXiv 2208.06677, Algorithm 1)."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.02, 0.08, 0.01)):
+        super().__init__(params, {"lr": lr, "betas": betas})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            of_m, of_v, of_n = group["betas"]
+            for p in group["params"]:
+                state, g = self.state[p], p.grad
+                before = state.setdefault("before", g.clone())
+                state.setdefault("m", g.clone())
+                state.setdefault("v", torch.zeros_like(g))
+                state.setdefault("n", g.square())
+                state["m"].lerp_(g, of_m)
+                state["v"].lerp_(g - before, of_v)
+                state["n"].lerp_((g + (1 - of_v) * (g - before)).square(), of_n)
+                state["before"] = g.clone()
+                step = (state["m"] + (1 - of_v) * state["v"]) / (state["n"].sqrt() + 1e-30)
+                p.sub_(group["lr"] * step)
+
+
 RULES = {
     "sign": (lambda w, g: g.sign(), Family.ENTRYWISE),
     "lamb": (lambda w, g: w.norm() * g.sign() / g.sign().norm(), Family.RELATIVE),
@@ -74,6 +98,10 @@ def test_every_optimizer_of_torch_that_has_a_family(name):
     assert probe.family is TORCH[name], str(probe)
     if name.lower() in OPTIMIZERS:  # what is measured is what the name stands for
         assert probe.family is OPTIMIZERS[name.lower()]
+
+
+def test_adan_steps_entry_by_entry():
+    assert family_of(Adan).family is OPTIMIZERS["adan"] is Family.ENTRYWISE
 
 
 def test_settings_decide():

@@ -73,6 +73,7 @@ _KNOWN: Mapping[str, _Known] = {
     "adam-atan2": _LIKE_ADAMW,
     "stable-adamw": _LIKE_ADAMW,
     "grokadamw": _LIKE_ADAMW,
+    "adan": _LIKE_ADAMW,
     "schedule-free-adamw": replace(_LIKE_ADAMW, step=_OF_ADAM),
     "schedule-free-radam": _LIKE_ADAMW,
     "lamb": _Known(
