@@ -197,6 +197,17 @@ def batch(generator):
 """
 
 
+BLOCK = """
+
+class Block(torch.nn.Linear):
+    def __init__(self, width):
+        super().__init__(width, width)
+
+    def forward(self, x):
+        return x + super().forward(x).relu()
+"""
+
+
 class TestSizesOfPlans:
     """``--base`` and ``--target`` of plan are written as those of transfer."""
 
@@ -219,6 +230,21 @@ class TestSizesOfPlans:
         assert self.plan(tmp_path, *words) == 0
         plan = Plan.load(tmp_path / "plan" / "plan.json")
         assert (plan["0.weight"].shape, plan["0.weight"].base_shape) == ((32, 8), (16, 8))
+
+    def test_the_depth_may_be_declared(self, tmp_path):
+        from depthmup.planning import Plan
+
+        words = ["--base", "16x2", "--target", "16x4", "--scheme", "depth-mup"]
+        (tmp_path / "mine.py").write_text(
+            ANY_ORDER.replace("[torch.nn.Linear(width, width)", "[Block(width)") + BLOCK,
+            encoding="utf-8",
+        )
+        out = tmp_path / "plan"
+        given = ["--model", f"{tmp_path / 'mine.py'}:make", *words, "--out", str(out)]
+        for depth, ratio in ([], 2), (["--depth", "8"], 8):
+            assert main(["plan", *given, *depth]) == 0
+            inside = [p for p in Plan.load(out / "plan.json").prescriptions if p.role.in_branch]
+            assert {p.ratios.depth for p in inside} == {ratio}
 
     def test_a_rate_of_another_optimizer_is_converted(self, tmp_path):
         from depthmup.planning import Plan

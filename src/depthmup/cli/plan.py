@@ -53,6 +53,9 @@ class Options:
     batch: str = "batch"
     """Function that returns a batch; only the shapes of its inputs matter here."""
 
+    depth: float | None = None
+    """How many times as deep the target is, in place of the residual additions that are counted."""
+
     explicit: bool = False
     """Apply multipliers in the forward pass by hooks, instead of folding them into parameters."""
 
@@ -118,6 +121,7 @@ def run(options: Options) -> int:
         scheme=options.scheme or None,
         optimizer=options.optimizer,
         example_inputs=batches_at(own, target)(torch.Generator().manual_seed(0))[0],
+        depth=options.depth,
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
