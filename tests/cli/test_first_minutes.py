@@ -255,6 +255,10 @@ class TestSizesOfPlans:
         # 0.02 sqrt(max(1, 16/16)) U V^T = 0.02 / (0.2 sqrt(16)) * 0.2 sqrt(16) U V^T.
         assert plan["1.weight"].lr == pytest.approx(1 / (0.2 * 16**0.5))
         assert plan["0.weight"].lr == 1.0
+        page = (tmp_path / "plan" / "plan.html").read_text(encoding="utf-8")
+        assert "plan.muon_groups(model, lr=lr" in page
+        assert "match_rms_adamw" in page
+        assert "plan.param_groups" not in page
 
     @pytest.mark.parametrize(("target", "warned"), [("8x2", True), ("32x2", False)])
     def test_a_smaller_target_is_warned_of(self, target, warned, tmp_path, capsys):

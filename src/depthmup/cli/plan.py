@@ -164,9 +164,21 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
 _USE = """\
 plan = depthmup.Plan.load("{data}")
 plan.initialize(model)
+"""
+_OF_ALL = """\
 optimizer = torch.optim.AdamW(plan.param_groups(model, lr, weight_decay=weight_decay), lr)
 plan.verify(model, optimizer)
 """
+_OF_MATRICES = """\
+groups = plan.muon_groups(model, lr=lr, adamw_lr=adamw_lr)
+first = {first}
+optimizers = [first, torch.optim.AdamW(groups.adamw, adamw_lr)]
+plan.verify(model, optimizers)
+"""
+_FIRST = {
+    "muon": "torch.optim.Muon(groups.muon, lr)",
+    "muon-rms": 'torch.optim.Muon(groups.muon, lr, adjust_lr_fn="match_rms_adamw")',
+}
 
 
 def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
@@ -189,6 +201,8 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
         }
         table.append(cells)
     source, *notes = caption(plan).splitlines()
+    first = _FIRST.get(plan.optimizer, f"Mine(groups.muon, lr=lr)  # your {plan.optimizer}")
+    use = _OF_MATRICES.format(first=first) if plan.family.matrices_only else _OF_ALL
     return Page(
         title=f"Plan of {model}",
         headline=f"{plan.title} for {plan.optimizer}, from {sizes}",
@@ -197,7 +211,7 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
             Section(
                 title="Use it",
                 lead="With the learning rate and the weight decay of the base; the factors follow.",
-                code=_USE.format(data=data),
+                code=_USE.format(data=data) + use,
             ),
             Section(
                 title="Parameters",
