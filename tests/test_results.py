@@ -1,10 +1,13 @@
 """Results in a notebook: short reprs, cards, and one vocabulary on all of them."""
 
+import copy
 import math
+import pickle
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 import depthmup
 from depthmup.models import ResidualMLP
@@ -110,3 +113,22 @@ def test_one_size_of_a_check_needs_no_brackets():
     )
     assert check.depths == (2,)
     assert math.isfinite(check.exponents[0].estimate.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("df", "to_pandas"), ("apply", "plan.initialize"), ("to_json", "plan.save")]
+)
+def test_a_plan_names_what_people_mean(name, meant):
+    model, base = (nn.Sequential(nn.Linear(4, n), nn.Linear(n, 2)) for n in (8, 4))
+    plan = depthmup.plan(model, base, scheme="mup", example_inputs=torch.zeros(2, 4))
+    with pytest.raises(AttributeError, match=meant):
+        getattr(plan, name)
+    assert copy.deepcopy(plan).title == pickle.loads(pickle.dumps(plan)).title
+    assert not hasattr(plan, "anything")
+
+
+def test_names_of_the_package_have_near_ones():
+    with pytest.raises(AttributeError, match="Did you mean 'transfer'"):
+        _ = depthmup.trasfer
+    with pytest.raises(AttributeError, match="CATALOGUE"):
+        _ = depthmup.schemes

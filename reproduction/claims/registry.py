@@ -1,5 +1,6 @@
 """All claims, in the paper's order, and how a name finds one."""
 
+import difflib
 import re
 from collections.abc import Sequence
 from importlib import import_module
@@ -55,8 +56,10 @@ def named(names: Sequence[str]) -> tuple[Claim, ...]:
     known = {claim.name: claim for claim in CLAIMS}
     wrong = [name for name in names if name != "all" and name not in known]
     if wrong or not names:
+        near = difflib.get_close_matches(wrong[0], known, n=2) if wrong else []
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
         raise ValueError(
-            f"Expected figures or claims of the paper: all, {', '.join(known)}; got "
-            f"{', '.join(wrong) or 'none'}."
+            "Expected figures or claims of the paper, such as fig10 or claim7.1, or all; got "
+            f"{', '.join(wrong) or 'none'}. {meant}`depthmup reproduce --list` lists them."
         )
     return tuple(claim for claim in CLAIMS if "all" in names or claim.name in names)

@@ -63,7 +63,13 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_LAZY[name]), name)
     if name in _PACKAGES:
         return import_module(f"depthmup.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    if name in ("scheme", "schemes"):
+        meant = " depthmup.rules.CATALOGUE has the schemes."
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
 
 
 def __dir__() -> list[str]:

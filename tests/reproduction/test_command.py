@@ -22,8 +22,8 @@ def test_the_claims_are_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Expected figures or claims of the paper: all, "),
-        (["fig99"], "got fig99"),
+        ([], "Expected figures or claims of the paper, such as fig10"),
+        (["fig99"], "Did you mean fig9"),
         (["fig10", "--scale", "paper"], "pass --data cifar10:FOLDER"),
         (["fig10", "--data", "cifar10:/nowhere"], "/nowhere"),
         (["fig10", "--data", "digits", "digits"], "at most one data set to train on, and mnist"),

@@ -452,8 +452,8 @@ def _tuned(options: Options) -> dict[str, Any]:
         for name in ("lr", "log2_values"):
             if getattr(options, name) is not None:
                 raise ValueError(
-                    f"--{name.replace('_', '-')} is for what is tuned beside the learning rate; "
-                    "leave it out, or add --tune."
+                    f"--{name.replace('_', '-')} goes with --tune, which searches another value at "
+                    "a fixed learning rate. Leave it out; --lrs names learning rates to try."
                 )
         return {"lrs": _values(options, "log2_lrs", what)}
     if options.log2_lrs is not None:

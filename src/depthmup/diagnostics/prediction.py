@@ -208,7 +208,7 @@ def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[in
     if not axes:
         raise ValueError(
             f"Expected widths, depths or other sizes other than the base's, {size_text(base)}: a "
-            "drift is between sizes. Give e.g. depths=(8, 16, 32)."
+            "drift is between sizes. Give depths=(8, 16, 32), or --depths 8,16,32."
         )
     return axes
 

@@ -18,6 +18,7 @@ and so of abs, Cho and Saul, "Kernel methods for deep learning" (2009). The rest
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -429,8 +430,10 @@ def resolve(activation: str | Activation) -> Activation:
     if isinstance(activation, Activation):
         return activation
     if activation not in ACTIVATIONS:
+        near = difflib.get_close_matches(str(activation), ACTIVATIONS, n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
         raise ValueError(
             f"activation must be one of {', '.join(ACTIVATIONS)}, or a limits.Activation made by "
-            f"limits.smooth(phi, phi', phi'', phi'''); got {activation!r}."
+            f"limits.smooth(phi, phi', phi'', phi'''); got {activation!r}." + meant
         )
     return ACTIVATIONS[activation]()

@@ -45,6 +45,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+_MEANT = {
+    **dict.fromkeys(("table", "df", "dataframe", "frame"), "plan.to_pandas()"),
+    **dict.fromkeys(("summary", "show"), "print(plan)"),
+    **dict.fromkeys(("to_json", "to_dict", "export_json"), "plan.save(path)"),
+    "apply": "plan.initialize(model), and plan.param_groups(model, lr) for the optimizer",
+    "init": "plan.initialize(model)",
+    "parameters": "plan.prescriptions",
+    "step": "plan.watch(model, optimizer) before training",
+}
+"""Names that people try, and what has the answer."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(PlanContent):
     """What a scheme prescribes for one model under one optimizer, and how to apply it.
@@ -87,6 +99,12 @@ class Plan(PlanContent):
 
     def _repr_html_(self) -> str:
         return show.html(self)
+
+    if not TYPE_CHECKING:  # it would have every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            meant = f" Use {_MEANT[name]}." if name in _MEANT else ""
+            raise AttributeError(f"A Plan has no attribute {name!r}.{meant}", name=name, obj=self)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why.

@@ -613,7 +613,7 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _check(design: Design) -> None:
     """Refuse a design that cannot be run, before any run."""
     _check_sizes(design)
-    _check_increasing(design.tune.plural, design.log2_values)
+    _check_increasing(design.tune.plural, design.log2_values, log2=True)
     check_octaves(design.log2_values, design.tune)
     _check_tuned(design)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays", "run"):
@@ -735,13 +735,14 @@ def _check_named(given: Scheme) -> None:
         )
 
 
-def _check_increasing(name: str, values: Sequence[float]) -> None:
+def _check_increasing(name: str, values: Sequence[float], *, log2: bool = False) -> None:
     if any(not math.isfinite(value) for value in values):
         raise ValueError(f"Expected {name} to be finite numbers; got {values}.")
     if any(later <= earlier for earlier, later in pairwise(values)):
+        given = tuple(float(f"{2.0**value:.4g}") for value in values) if log2 else values
         raise ValueError(
             f"Expected {name} to be strictly increasing (sort them and drop repetitions); got "
-            f"{values}."
+            f"{given}."
         )
 
 

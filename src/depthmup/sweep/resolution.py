@@ -1,5 +1,6 @@
 """Resolution: the sweep that a design asks for, with all that it leaves open filled in."""
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -146,9 +147,11 @@ def _need(command: Command, name: str, what: str) -> None:
 
 def _target(design: Design, target: Size) -> Size:
     if not isinstance(target, Mapping) or not set(target) <= set(design.base):
+        given = target if isinstance(target, Mapping) else ()
+        near = [n for a in given for n in difflib.get_close_matches(str(a), design.base, n=1)]
         raise ValueError(
             f"Expected target to name values of {', '.join(design.base)}, such as "
-            f"{{'depth': 64}}; got {target!r}."
+            f"{{'depth': 64}}; got {target!r}." + (f" Did you mean {near[0]}?" if near else "")
         )
     whole = whole_size({**design.base, **target}, "the target")
     for axis, value in whole.items():
