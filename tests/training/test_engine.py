@@ -1,5 +1,8 @@
 """What was asked for, what is there, and which engine follows; bad combinations are refused."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -96,3 +99,22 @@ def test_a_cuda_device_is_for_the_stacked_engine(monkeypatch):
     for precision in ("tf32", "bf16"):
         with pytest.raises(ValueError, match=r"older than compute capability 8\.0"):
             engine_for(replace(cell(), precision=precision), Placement(device="cuda"))
+
+
+BUILT_IN = """
+import sys
+from cells import cell
+from depthmup.training import Placement, train_group
+for engine in ("auto", "stacked", "reference"):
+    list(train_group([cell(steps=2)], placement=Placement(engine=engine)))
+print("depthmup.planning" in sys.modules)
+"""
+
+
+def test_built_in_networks_train_without_plans():
+    """Whose modules take most of a second to load, in every worker."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILT_IN], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr
