@@ -18,6 +18,7 @@ import depthmup
 from depthmup import Design, Execution, Model
 from depthmup.cli.main import main
 from depthmup.model.command import parsed
+from depthmup.records import Trial
 from depthmup.sweep import MAIN_STORE, Store, WorkerError
 from depthmup.sweep.resolution import resolved_sweep
 
@@ -90,6 +91,23 @@ def test_a_rate_reaches_the_command_as_it_was_written():
     assert sorted(round(math.log2(float(word)), 9) for word in given) == [
         round(math.log2(lr), 9) for lr in lrs
     ]
+
+
+def test_a_rate_reaches_a_function_as_it_was_written_under_the_key_of_its_run():
+    given = {}
+
+    def train(trial):
+        given[trial.key] = trial
+        return [1.0] * trial.steps
+
+    design = Design(base={"depth": 4}, depth=(4, 8), lrs=(0.004, 0.01), seeds=1, steps=2)
+    report = depthmup.transfer(Model(train=train, version="1"), design)
+    assert {trial.lr for trial in given.values()} == {0.004, 0.01}
+    assert {run.key: run.lr for run in report.records} == {
+        key: 2.0 ** round(math.log2(trial.lr), 9) for key, trial in given.items()
+    }
+    assert all(Trial.from_json(t.to_json()).key == key for key, t in given.items())
+    assert {trial.row["lr"] for trial in report.records} == {0.004, 0.01}
 
 
 def test_the_command_line_finds_the_optimum_that_moves_and_certifies_nothing(tmp_path, script):

@@ -1,7 +1,6 @@
 """A command that trains one run: its placeholders, and the place from which its loss is read."""
 
 import hashlib
-import math
 import re
 import shlex
 import string
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from depthmup.model.source_files import Walk, add_file, add_import
 from depthmup.records import Axis, Trial
+from depthmup.records.trial import written
 
 OUT = "{out}"
 INIT_SCALE = "init_scale"
@@ -26,9 +26,6 @@ _HOW = (
     "(a file with one number) or 're:PATTERN' (a regular expression with one group, matched to "
     "every line of the output)"
 )
-
-_WRITTEN = 6
-"""Digits of a value that a person wrote."""
 
 _OF_TRIAL = ("lr", "seed", "steps", "scheme", "optimizer", "weight_decay", "multiplier")
 
@@ -154,17 +151,10 @@ def _values(trial: Trial, out: Path) -> dict[str, str]:
     values |= {INIT_SCALE: 1.0, **trial.settings, **trial.size, "out": out}
     if (betas := trial.settings.get("betas")) is not None:
         values |= dict(zip(_BETAS, (*betas, 1.0 - betas[1]), strict=True))
-    return {name: _text(value) for name, value in values.items()}
-
-
-def _text(value: object) -> str:
-    """A value's text. Tuned values are kept as log2 to nine decimals: 0.004 as 0.00399...9063."""
-    if not isinstance(value, float) or not 0 < value < math.inf:
-        return str(value)
-    power = round(math.log2(value), 9)
-    written = float(f"{value:.{_WRITTEN}g}")
-    tuned = value == 2.0**power and written > 0 and round(math.log2(written), 9) == power
-    return str(written if tuned else value)
+    return {
+        name: str(written(value) if isinstance(value, float) else value)
+        for name, value in values.items()
+    }
 
 
 def names_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -16,6 +16,25 @@ _WORK = {"width": 2, "steps": 0, "tokens": 0}
 """Powers of axes in the work of a step; of all others 1."""
 
 
+_DIGITS = 6
+"""Of a value that a person wrote."""
+
+
+def written(value: float) -> float:
+    """A tuned value as a person wrote it: they are kept as log2 to nine decimals.
+
+    Example:
+        >>> kept = 2.0 ** round(math.log2(0.004), 9)
+        >>> kept == 0.004, written(kept), written(2.0**-6.5) == 2.0**-6.5
+        (False, 0.004, True)
+    """
+    if not 0 < value < math.inf:
+        return value
+    short, power = float(f"{value:.{_DIGITS}g}"), round(math.log2(value), 9)
+    alike = value == 2.0**power and short > 0 and round(math.log2(short), 9) == power
+    return short if alike else value
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
     """Everything that determines a run of a custom model.
@@ -114,10 +133,16 @@ class Trial:
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal trials on every machine.
 
+        A learning rate as it was written has the text of the one that is kept.
+
         Returns:
             The text whose hash is the key.
         """
-        return canonical({f.name: getattr(self, f.name) for f in fields(self)})
+        described = {f.name: getattr(self, f.name) for f in fields(self)}
+        if 0 < self.lr < math.inf:
+            kept = 2.0 ** round(math.log2(self.lr), 9)
+            described["lr"] = kept if written(kept) == self.lr else self.lr
+        return canonical(described)
 
     @staticmethod
     def from_json(text: str) -> "Trial":
@@ -135,7 +160,8 @@ class Trial:
     def row(self) -> dict[str, Any]:
         """What a table of runs says of this one."""
         names = ("scheme", "optimizer", "lr", "multiplier", "weight_decay", "seed")
-        return {**self.size, **{name: getattr(self, name) for name in names}}
+        values = {**self.size, **{name: getattr(self, name) for name in names}}
+        return {**values, "lr": written(self.lr)}
 
     @property
     def key(self) -> str:

@@ -20,6 +20,7 @@ from depthmup.model.command import INIT_SCALE
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
+from depthmup.records.trial import written
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.command import RunFolders, run_command
 from depthmup.training.cuda_graphs import Recorder
@@ -56,7 +57,7 @@ def run_trial(
     # As many threads here as in workers: the order of a sum, and its rounding, depends on them.
     with seeded(trial.seed), threads_of(threads):
         if callable(own.train):
-            return _judged(trial, own.train(trial))
+            return _judged(trial, own.train(replace(trial, lr=written(trial.lr))))
         training = training_of(trial, model, device)
         # For dropout: the same at all sizes, as far as shapes allow, and independent of the
         # initialization.
