@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from depthmup.rules import NAMES
+
 _GENERATE = Path(__file__).parents[2] / "docs" / "generate.py"
 _spec = importlib.util.spec_from_file_location("generate", _GENERATE)
 generate = importlib.util.module_from_spec(_spec)
@@ -194,3 +196,12 @@ def test_methods_of_the_main_classes_say_what_they_take_and_give(method):
     assert signature.return_annotation in (None, "None") or "Returns:" in text
     raises = re.search(r"^ {4,}raise \w+", inspect.getsource(function), re.MULTILINE)
     assert not raises or "Raises:" in text
+
+
+def test_every_scheme_optimizer_and_rule_is_on_a_page(tmp_path):
+    generate.rules(tmp_path / "rules.md")
+    text = (tmp_path / "rules.md").read_text(encoding="utf-8")
+    for names in NAMES.values():
+        assert all(name in text for name in names)
+    lengths = {line.count(" | ") for line in text.splitlines() if line.startswith("| ---")}
+    assert lengths == {1, 2, 3, 5}

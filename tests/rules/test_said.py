@@ -1,12 +1,22 @@
 """What published rules say for a base and a target."""
 
+import json
 from math import log2
 
 import pytest
 from pytest import approx
 
 from depthmup.cli import main
-from depthmup.rules import RUN_RULES, growth, said, scheme, with_run
+from depthmup.rules import (
+    NAMES,
+    RUN_RULES,
+    contradictions,
+    growth,
+    listing,
+    said,
+    scheme,
+    with_run,
+)
 
 
 def of_rules(base, target, **asked):
@@ -111,3 +121,41 @@ def test_a_rule_of_other_axes_is_refused_for_training():
     step_law = next(rule for rule in RUN_RULES if rule.name == "Step Law")
     with pytest.raises(ValueError, match=r"'Step Law' speaks of parameters, too"):
         with_run(scheme("completep"), step_law)
+
+
+def test_without_sizes_all_that_is_known_by_name_is_listed(capsys):
+    assert main(["rules"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for names in NAMES.values():
+        assert all(name in text for name in names)
+    assert main(["rules", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == listing()
+    assert main(["rules", "--base", "rank=8"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "of"),
+    [
+        (["plan", "--help"], ("schemes", "optimizers", "families", "expert rules")),
+        (["transfer", "--help-all"], ("schemes", "expert rules", "run rules")),
+    ],
+    ids=lambda given: given[0],
+)
+def test_help_names_what_the_catalogue_has(words, of, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(words) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for what in of:
+        assert ", ".join(NAMES[what]) in text
+        assert "{" + what + "}" not in text
+
+
+def test_rules_of_depth_contradict_each_other_and_those_of_one_voice_do_not():
+    of = growth({"depth": 4}, {"depth": 64})
+    (apart,) = (one for one in contradictions(said(of), of) if one.axis == "depth")
+    assert (apart.least.name, apart.most.name) == (
+        "one over the root of the depth",
+        "one rate for all depths",
+    )
+    alike = {"loops": 4.0}
+    assert contradictions(said(alike), alike) == ()
