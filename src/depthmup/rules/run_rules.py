@@ -247,7 +247,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="as loops grow; the rate depends on the number of unique blocks",
         source="arXiv 2606.18524 abstract",
         standing=Standing.ABSTRACT,
-        scheme="looped",
+        scheme="completep",
     ),
     RunRule(
         name="Muon by heads",
@@ -265,7 +265,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="language and diffusion models; ranges were not read",
         source="arXiv 2605.23893 abstract",
         standing=Standing.ABSTRACT,
-        scheme="mue",
+        scheme="completep+mue",
     ),
     RunRule(
         name="constant half-life of beta2 in tokens",
