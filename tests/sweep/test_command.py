@@ -130,15 +130,15 @@ def test_a_target_is_certified_without_training_it(tmp_path, script):
 
 
 @pytest.mark.parametrize(
-    ("more", "loss", "message"),
+    ("more", "loss", "message", "workers"),
     [
-        ("", "{out}/other.jsonl:loss", "wrote no file other.jsonl"),
-        ("", "{out}/log.jsonl:val", "no value in a column 'val'; its columns are step, loss"),
-        ("", r"re:loss (\S+)", "no line of its output matches"),
-        ("moves=x", LOSS, "could not convert string to float"),
+        ("", "{out}/other.jsonl:loss", "wrote no file other.jsonl", 2),
+        ("", "{out}/log.jsonl:val", "no value in a column 'val'; its columns are step, loss", 1),
+        ("", r"re:loss (\S+)", "no line of its output matches", 1),
+        ("moves=x", LOSS, "could not convert string to float", 1),
+        ("moves=x", LOSS, "could not convert string to float", 2),
     ],
 )
-@pytest.mark.parametrize("workers", [1, 2])
 def test_a_loss_that_never_comes_is_an_error_before_the_second_run(
     tmp_path, script, more, loss, message, workers
 ):

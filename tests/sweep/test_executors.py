@@ -382,6 +382,7 @@ def test_a_signal_before_the_workers_are_stopped_ends_the_driver(hanging):
     wait_until(lambda: not any(worker.exists() for worker in workers))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.01, 0.1])
 def test_a_second_signal_ends_the_driver_too(hanging, seconds):
     sweep, workers = hanging

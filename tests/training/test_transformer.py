@@ -1,6 +1,7 @@
 """The transformer: against another implementation, and under every scheme's plan."""
 
 import runpy
+from functools import cache
 from itertools import product
 from math import sqrt
 from pathlib import Path
@@ -10,8 +11,9 @@ import torch
 from pytest import approx
 
 import depthmup
+from depthmup import tracing
 from depthmup.models import Transformer, TransformerConfig
-from depthmup.planning import Where
+from depthmup.planning import Where, recorded
 from depthmup.rules import CATALOGUE, Kind, Role
 from depthmup.training.built_in.transformer import rotate, rotation
 
@@ -193,9 +195,21 @@ class TestInitialization:
         assert torch.equal(model(TOKENS), direct(TOKENS))
 
 
+@cache
+def read(width, depth, **options):
+    """What a network of this size is: the same for every scheme, optimizer and form."""
+    return tracing.read(network(width, depth, **options), TOKENS)
+
+
 def planned(options, *, base=(16, 1), target=(32, 2), **settings):
-    small, model = network(*base, **options), network(*target, **options)
-    return model, depthmup.plan(model, base=small, example_inputs=TOKENS, **settings)
+    (small, base_drawn), (model, drawn) = (
+        recorded(lambda size=size: network(*size, **options)) for size in (base, target)
+    )
+    facts = depthmup.PlanOptions(facts=(read(*target, **options), read(*base, **options)))
+    return model, depthmup.plan(
+        model, base=small, example_inputs=TOKENS, drawn=(drawn, base_drawn), options=facts,
+        **settings,
+    )  # fmt: skip
 
 
 def expected_role(name, tied):
