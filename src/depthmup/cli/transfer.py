@@ -324,21 +324,21 @@ def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe."""
     options = _in_log2(options)
     if options.custom.model or options.custom.train or options.custom.command:
-        _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
+        _refuse_others(options.networks, "the built-in networks", "leave out --model")
         return _custom(options), _design(options, base=None)
-    _refuse_others(options.custom, CustomModel(), "custom models (--model)")
+    _refuse_others(options.custom, "custom models (--model)", "add --model")
     preset = PRESETS[options.networks.preset]
     base = {"width": preset.get("width", 64), "depth": 8}
     return _built_in(options.networks), _design(options, base=base, preset=preset)
 
 
-def _refuse_others(given: object, usual: object, whose: str) -> None:
-    changed = [f.name for f in fields(usual) if getattr(given, f.name) != getattr(usual, f.name)]  # type: ignore[arg-type]
+def _refuse_others(given: CustomModel | BuiltInNetworks, whose: str, advice: str) -> None:
+    """Refuse options of the group that is not in use."""
+    usual = type(given)()
+    changed = [f.name for f in fields(usual) if getattr(given, f.name) != getattr(usual, f.name)]
     if changed:
-        raise ValueError(
-            f"--{changed[0].replace('_', '-')} is for {whose}; leave it out, or "
-            f"{'leave out --model' if 'built-in' in whose else 'add --model'}."
-        )
+        option = f"--{changed[0].replace('_', '-')}"
+        raise ValueError(f"{option} is for {whose}; leave it out, or {advice}.")
 
 
 def _custom(options: Options) -> "Model":

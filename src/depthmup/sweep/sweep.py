@@ -14,6 +14,12 @@ from depthmup.sweep.custom import Custom, trial_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question, tuning
 
+_SHOWN = (
+    *("schemes", "optimizers", "multipliers", "weight_decays", "run", "settings", "seeds"),
+    *("steps", "window", "sizes"),
+)
+"""Fields of a design that a page lists as they are."""
+
 Records: TypeAlias = Mapping[Any, Record[Any]]
 
 
@@ -76,31 +82,25 @@ class Sweep:
     @property
     def config(self) -> dict[str, Any]:
         """The settings that a page lists, by name."""
-        design, what = self.design.to_dict(), self.design.tune
-        lrs, _ = design.pop("lrs"), design.pop("values", None)
-        if not what.is_learning_rate:
-            design |= {"tune": what.name, "lr": lrs[0]}
-            design.pop(f"{what.key}s", None)
-        design["log2_lrs" if what.is_learning_rate else "log2_values"] = (
-            "as the sweep went"
-            if self.design.auto
-            else [round(k, 4) for k in self.design.log2_values]
-        )
-        base, arms = design.pop("base"), design.pop("arms")
-        at_base = {f"base_{axis}": value for axis, value in base.items()}
-        hidden = ("kind", "costs")
-        model = {k: v for k, v in self.model.to_dict().items() if k not in hidden}
-        empty = [name for name in ("settings", "sizes") if not design[name]]
-        asked, about = question(self.design), tuning(self.design)
+        design, what = self.design, self.design.tune
+        described = design.to_dict()
+        # The tuned value's own list, such as weight_decays, holds none of its values.
+        shown = [name for name in _SHOWN if name in described and name != f"{what.key}s"]
+        found = [round(k, 4) for k in design.log2_values] or "as the sweep went"
+        held = {} if what.is_learning_rate else {"tune": what.name, "lr": described["lrs"][0]}
+        about = tuning(design)
         if isinstance(self.model, Custom) and not self.model.planned:
             about = about[:1]  # what moves with size is then the person's own doing
+        told = {"tuned": list(about), "question": list(question(design))}
+        values = {name: described[name] for name in shown}
         return {
-            **({"tuned": list(about)} if about else {}),
-            **({"question": list(asked)} if asked else {}),
-            **model,
-            **at_base,
-            **{k: design[k] for k in design if k not in empty},
-            **arms,
+            **{name: sentences for name, sentences in told.items() if sentences},
+            **{k: v for k, v in self.model.to_dict().items() if k not in ("kind", "costs")},
+            **{f"base_{axis}": value for axis, value in design.base.items()},
+            **held,
+            **{k: v for k, v in values.items() if v or k not in ("settings", "sizes")},
+            "log2_lrs" if what.is_learning_rate else "log2_values": found,
+            **described["arms"],
         }
 
     @cached_property
