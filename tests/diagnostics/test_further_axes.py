@@ -15,8 +15,7 @@ from depthmup.model import Model, resolved
 from depthmup.records import Outcome
 from depthmup.records.check import Check
 from depthmup.records.codec import decode, strict
-from depthmup.reports.check_page import check_page
-from depthmup.reports.growth import growth_rows
+from depthmup.reports.check_page import check_page, growth_rows
 
 
 def make(width, depth, experts=4, expert_width=16, scale=1):

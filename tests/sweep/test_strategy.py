@@ -1,6 +1,7 @@
 """Sweeps that find their learning rates: rounds, resuming, shards, budgets, and what they leave."""
 
 import json
+import lzma
 import math
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ import depthmup
 from depthmup.records import Verdict
 from depthmup.report import load_report, next_of
 from depthmup.sweep import MAIN_STORE, Shard, Store, StoreError, merge
+from tests.golden.inputs import STORES
 
 TRAINED = []
 
@@ -419,3 +421,22 @@ def test_a_search_that_is_killed_goes_on_to_the_same_bits_and_trains_nothing_twi
     assert begin("parts").wait(timeout=600) == 0
     assert not set(left[-1]) & set(log.read_text().split())
     assert stored(path) == whole
+
+
+def test_a_search_keeps_the_course_of_its_runs(tmp_path):
+    """The store was made at 60 steps, judged by the last 12: four windows come before them."""
+    packed = (STORES / "search.sqlite.xz").read_bytes()
+    (tmp_path / MAIN_STORE).write_bytes(lzma.decompress(packed))
+    study = depthmup.load(tmp_path).study()
+    assert [(w.start, w.stop) for w in study.training] == [(0, 12), (12, 24), (24, 36), (36, 48)]
+    assert study.headline.start == 48
+    for window in study.training:
+        for early, late in zip(window.curves, study.headline.curves, strict=True):
+            assert early.size == late.size
+            assert [p.log2_lr for p in early.points] == [p.log2_lr for p in late.points]
+            assert [p.seeds for p in early.points] == [p.seeds for p in late.points]
+    first, last = (
+        [p.loss.value for curve in window.curves for p in curve.points]
+        for window in (study.training[0], study.headline)
+    )
+    assert math.fsum(map(math.log, first)) > math.fsum(map(math.log, last)) + 0.05 * len(last)

@@ -17,9 +17,14 @@ from depthmup.reports.figure import Name as FigureName
 from depthmup.reports.files import CHART_FORMATS, save_chart, write_bytes, write_text
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.limit_chart import limit_chart, limit_page
-from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
-from depthmup.reports.optimum_pages import optimum_page, prediction_page
 from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.prediction import (
+    Movement,
+    optimum_chart,
+    optimum_page,
+    prediction_chart,
+    prediction_page,
+)
 from depthmup.reports.recorded import (
     example_certificate,
     example_check,

@@ -16,8 +16,8 @@ from depthmup.reports.charts import (
     optimum_against_size,
     words,
 )
+from depthmup.reports.check_page import growth_chart
 from depthmup.reports.files import save_chart, write_text
-from depthmup.reports.growth import growth_chart
 from depthmup.reports.sentences import headline
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import transfers
