@@ -307,3 +307,23 @@ def test_a_tuned_name_of_another_kind_reaches_the_script(tmp_path):
     report = depthmup.transfer(Model(command=words, loss=r"re:loss (\S+)"), design)
     finding = report.finding()
     assert [round(o.log2_lr.value, 3) for o in finding.optima] == [-6.0] * 3
+
+
+def test_the_cooldown_of_a_script_is_followed_from_size_to_size(tmp_path):
+    """A script whose best cooldown is a quarter at depth 4 and halves per doubling."""
+    script = tmp_path / "cooldown.py"
+    script.write_text(
+        "import math, sys\n"
+        "cooldown, lr, depth = map(float, sys.argv[1:4])\n"
+        "print('loss', 1 + (math.log2(cooldown) + 2 + math.log2(depth / 4)) ** 2)\n"
+    )
+    design = Design(base={"depth": 4}, depth=(4, 8, 16), tune="cooldown", lrs=0.01,
+                    values=[2.0**-k for k in (6, 5, 4, 3, 2, 1, 0)], seeds=1, steps=10)  # fmt: skip
+    words = f"{sys.executable} -I -S {script} {{cooldown}} {{lr}} {{depth}}"
+    report = depthmup.transfer(Model(command=words, loss=r"re:loss (\S+)"), design)
+    assert [round(o.log2_lr.value, 3) for o in report.finding().optima] == [-2.0, -3.0, -4.0]
+    without = Model(command=words.replace("{cooldown}", "0.2"), loss=r"re:loss (\S+)")
+    with pytest.raises(ValueError, match=r"\{cooldown\} in the command"):
+        depthmup.transfer(without, design)
+    with pytest.raises(ValueError, match="schedules of this package have none"):
+        depthmup.transfer(depthmup.BuiltIn(), design)

@@ -176,8 +176,8 @@ class Options:
 
     tune: str = "lr"
     """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
-    the weights inside branches) or one_minus_beta2. The search finds its best value at every
-    size."""
+    the weights inside branches), one_minus_beta2 or cooldown (of your own script). The search
+    finds its best value at every size."""
 
     lr: float | None = None
     """Learning rate at the base that is held while something else is tuned."""

@@ -132,9 +132,20 @@ TUNED: tuple[Tuned, ...] = (
         start=2.0**-8,
         most=1.0,
     ),
+    Tuned(
+        key="cooldown",
+        name="cooldown",
+        plural="cooldowns",
+        word="cooldown",
+        symbol="c",
+        start=2.0**-2,
+        most=1.0,
+    ),
 )
 """What ``Design(tune=...)`` knows. The branch multiplier is the paper's a (Tensor Programs VI,
-arXiv 2310.02244, Figure 13); the initial scale multiplies the weights inside residual branches."""
+arXiv 2310.02244, Figure 13); the initial scale multiplies the weights inside residual branches. The
+cooldown is the part of the run over which the learning rate falls at its end: a script's own, held
+as a fraction (arXiv 2405.18392 varies it)."""
 
 _OTHER_NAMES = {
     "learning_rate": "lr",

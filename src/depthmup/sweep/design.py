@@ -80,7 +80,8 @@ class Design:
             "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
             The one learning rate that is held, where something else is tuned.
         tune: what is tuned: "lr" (the default), "weight_decay", "multiplier" (of every branch),
-            "init_scale" (of the weights inside branches) or "one_minus_beta2".
+            "init_scale" (of the weights inside branches), "one_minus_beta2", or "cooldown" (of
+            your own command or training function).
         values: of what is tuned, at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.

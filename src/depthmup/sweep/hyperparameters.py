@@ -33,6 +33,8 @@ def hyperparameters(
         case "one_minus_beta2":
             beta1, _ = settings.get("betas", BETAS.get(variant.optimizer, (0.9, 0.999)))
             settings["betas"] = [beta1, 1.0 - value]
+        case "cooldown":
+            settings["cooldown"] = value
     log2_lr = log2_value if design.tune.is_learning_rate else design.log2_lrs[0]
     return variant, log2_lr, settings
 
@@ -49,11 +51,15 @@ def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
             return {"beta2": run.optimizer.beta2}
         case "one_minus_beta2":
             return {"beta2": run.settings["betas"][1]}
+        case "cooldown":
+            return {"cooldown": run.settings["cooldown"]}
     return {}
 
 
 def law_of(what: Tuned, variant: Variant) -> Power:
     """How a variant moves what is tuned with size, inside residual branches."""
+    if not what.law:  # no rule moves it
+        return Power()
     of_run: Power = getattr(variant.run_laws, what.law, Power())
     if what.law == "branch":
         return variant.scheme.branch

@@ -36,6 +36,7 @@ def resolved_sweep(
     if target is not None:
         target = _target(design, target)
         design = design.toward(target)
+    _check_schedule(model, design)
     if isinstance(model, BuiltIn):
         built_in.check_axes(design.base)
         model = _batched(model, design.base)
@@ -116,9 +117,20 @@ def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | N
     return suitable_scheme(model, design.base, optimizer, design.settings, seconds=seconds)
 
 
+def _check_schedule(model: BuiltIn | Model, design: Design) -> None:
+    """Refuse to tune the cooldown of a schedule that has none."""
+    own = isinstance(model, Model) and (resolved(model).command or resolved(model).whole)
+    if design.tune.key == "cooldown" and not own:
+        raise ValueError(
+            "Expected a command or a training function of your own to tune the cooldown of, as "
+            "'python train.py --cooldown {cooldown}'; schedules of this package have none."
+        )
+
+
 def _check_command(command: Command, design: Design) -> None:
     """Refuse a design of which a command takes no notice."""
-    settings = {*design.settings, *({"betas"} if design.tune.key == "one_minus_beta2" else ())}
+    as_setting = {"one_minus_beta2": {"betas"}, "cooldown": {"cooldown"}}
+    settings = {*design.settings, *as_setting.get(design.tune.key, ())}
     named = [name for names in names_of(settings).values() for name in names]
     check_names(command, [*design.base, *named])
     _need(command, "lr", "the learning rate")
