@@ -402,13 +402,16 @@ def _shared(
 ) -> Iterator[str]:
     """Parameters beside the experts: of the same branch, behind what the router reads."""
     mine = {index for index, _ in router.branches}
+    beside = {
+        name: [use.node for use in uses]
+        for name, uses in usage.uses.items()
+        if mine and uses and all(mine == {index for index, _ in use.branches} for use in uses)
+    }
     behind: set[int] = set()
-    for node in graph.nodes[root + 1 :] if mine else ():
+    end = max((node for nodes in beside.values() for node in nodes), default=root)
+    for node in graph.nodes[root + 1 : end + 1]:
         if any(ref.node == root or ref.node in behind for ref in node.inputs):
             behind.add(node.index)
-    for name, uses in usage.uses.items():
-        inside = all(
-            use.node in behind and mine == {index for index, _ in use.branches} for use in uses
-        )
-        if uses and inside and name not in parts:
+    for name, nodes in beside.items():
+        if behind.issuperset(nodes) and name not in parts:
             yield name

@@ -109,8 +109,7 @@ def _ranges(
     if not shape or torch.Size(shape).numel() > _LARGEST:
         return None
     numbers = torch.arange(shape[-1], dtype=torch.int32, device="cpu").expand(shape)
-    chosen: set[int] = set()
-    others: set[int] = set()
+    chosen, others = torch.zeros(2, shape[-1], dtype=torch.bool, device="cpu")
     todo: list[tuple[Ref, Tensor]] = [(whole, numbers)]
     while todo:
         ref, coordinates = todo.pop()
@@ -121,23 +120,23 @@ def _ranges(
             if index == reader and ref == tensor:
                 if node.inputs.count(ref) != 1:
                     return None
-                chosen |= _distinct(coordinates, shape[-1])
+                _mark(chosen, coordinates)
                 continue
             moved = _moved(graph, node, ref, coordinates)
             if moved is None:
-                others |= _distinct(coordinates, shape[-1])
+                _mark(others, coordinates)
             else:
                 todo += [(Ref(index, i), part) for i, part in enumerate(moved)]
-    if not chosen or chosen & others:
+    if not chosen.any() or (chosen & others).any():
         return None
-    return tuple(_runs(sorted(chosen)))
+    return _runs(chosen)
 
 
-def _distinct(coordinates: Tensor, size: int) -> set[int]:
-    """The numbers below ``size`` that occur; marking them is far faster than sorting all."""
-    marked = torch.zeros(size, dtype=torch.bool, device="cpu")
-    marked[coordinates.reshape(-1).long()] = True
-    return set(marked.nonzero().reshape(-1).tolist())
+def _mark(marks: Tensor, coordinates: Tensor) -> None:
+    for axis, stride in enumerate(coordinates.stride()):  # of an axis that repeats them, one does
+        if stride == 0:
+            coordinates = coordinates.narrow(axis, 0, 1)
+    marks.index_fill_(0, coordinates.reshape(-1).long(), True)
 
 
 def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tensor] | None:
@@ -155,12 +154,7 @@ def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tens
     return [result] if isinstance(result, Tensor) else list(result)
 
 
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as (start, stop)."""
-    start = previous = numbers[0]
-    for number in numbers[1:]:
-        if number != previous + 1:
-            yield start, previous + 1
-            start = number
-        previous = number
-    yield start, previous + 1
+def _runs(marks: Tensor) -> tuple[tuple[int, int], ...]:
+    """Consecutive marks as (start, stop)."""
+    edges = torch.nn.functional.pad(marks.char(), (1, 1)).diff().nonzero().reshape(-1).tolist()
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
