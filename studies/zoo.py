@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-import depthmup
 from depthmup.planning import (
     NotUnderstood,
     Prescription,
@@ -38,7 +37,8 @@ from depthmup.planning.prescribe import prescribe
 from depthmup.planning.starts import numbers_of
 from depthmup.rules import Family, Kind, Ratios, named
 from depthmup.rules import scheme as scheme_named
-from tests.zoo.architectures import PACKAGES, Architecture, architectures, installed
+from tests.zoo.architectures import PACKAGES, architectures, installed
+from tests.zoo.case import Case
 
 PAIRS = (
     ("depth-mup", "adamw"),
@@ -64,7 +64,7 @@ class Verdict:
     why: str = ""
 
 
-def planned(architecture: Architecture) -> Iterator[tuple[str, str, tuple[Prescription, ...]]]:
+def planned(architecture: Case) -> Iterator[tuple[str, str, tuple[Prescription, ...]]]:
     """Scheme, optimizer and prescriptions of every pair, on models without memory.
 
     Those whose code depends on values are built with memory, as a person would.
@@ -79,7 +79,7 @@ def planned(architecture: Architecture) -> Iterator[tuple[str, str, tuple[Prescr
         yield scheme, optimizer, made
 
 
-def _anatomy(architecture: Architecture, device: str) -> Anatomy:
+def _anatomy(architecture: Case, device: str) -> Anatomy:
     with torch.device(device):
         (model, drawn), (base, base_drawn) = (
             recorded(lambda size=size: architecture.make(*size)) for size in (TARGET, BASE)
@@ -147,18 +147,13 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
     return Factors(init=init * carried, lr=lr * step, epsilon=epsilon / carried, decay=decay / step)
 
 
-def trajectory(architecture: Architecture, *, folding: bool, steps: int = 3) -> Tensor:
+def trajectory(architecture: Case, *, folding: bool, steps: int = 3) -> Tensor:
     """Outputs along a few steps of AdamW in double precision, from the same weights in each form.
 
     Shape [steps, entries of the output].
     """
-    torch.manual_seed(0)
-    model, drawn = recorded(lambda: architecture.make(*TRAINED))
-    base, base_drawn = recorded(lambda: architecture.make(*BASE))
-    plan = depthmup.plan(
-        model, base=base, scheme="completep", example_inputs=architecture.inputs,
-        drawn=(drawn, base_drawn), folding=folding,
-    )  # fmt: skip
+    model, _ = architecture.built(TRAINED)
+    plan = architecture.plan("completep", target=TRAINED, base=BASE, folding=folding)
     model.double()
     plan.initialize(model)
     model.eval()  # no dropout
@@ -185,7 +180,7 @@ def _output(model: nn.Module, inputs: object) -> Tensor:
     return next(x for x in tensors if x.is_floating_point()).flatten()
 
 
-def verdict(architecture: Architecture) -> tuple[Verdict, int]:
+def verdict(architecture: Case) -> tuple[Verdict, int]:
     """Plan one architecture under all pairs, and check what can be; also counts the factors."""
     count, name = 0, architecture.name
     try:
@@ -217,7 +212,7 @@ def verdict(architecture: Architecture) -> tuple[Verdict, int]:
     return Verdict(name=name, status=status, why=why), count
 
 
-def built(architecture: Architecture) -> bool:
+def built(architecture: Case) -> bool:
     """Whether its package builds an architecture from these settings, and it runs."""
     try:
         with torch.device("meta"):

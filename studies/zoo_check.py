@@ -23,7 +23,8 @@ from depthmup.diagnostics import check
 from depthmup.model import Model
 from depthmup.records import Check, Outcome
 from studies.plain import not_passed
-from tests.zoo.architectures import PIXELS, VOCABULARY, Architecture, architectures
+from tests.zoo.architectures import PIXELS, VOCABULARY, architectures
+from tests.zoo.case import Case
 
 WIDTHS, DEPTHS = (32, 64, 128), (2, 4, 8)
 EXAMPLES, LENGTH = 4, 8
@@ -42,7 +43,7 @@ def loss(outputs: Any, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def subject(architecture: Architecture) -> Model:
+def subject(architecture: Case) -> Model:
     """An architecture with random data of the kind that it takes."""
 
     def batch(generator: torch.Generator) -> tuple[Any, Tensor]:
@@ -59,7 +60,7 @@ def subject(architecture: Architecture) -> Model:
     return Model(make=architecture.make, batch=batch, loss=loss)
 
 
-def examine(architecture: Architecture, *, seeds: int = 3, steps: int = 2) -> Check:
+def examine(architecture: Case, *, seeds: int = 3, steps: int = 2) -> Check:
     """The check of one architecture under CompleteP with AdamW."""
     return check(
         subject(architecture),

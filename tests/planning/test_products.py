@@ -9,85 +9,13 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.planning import NotUnderstood, Where
-
-HEADS = 2
-
-
-def relu_squared(logits):
-    return F.relu(logits).square()
-
-
-def by_hand(logits):
-    weights = (logits - logits.amax(-1, keepdim=True)).exp()
-    return weights / weights.sum(-1, keepdim=True)
-
-
-def plus_one(logits):
-    return logits.exp() / (1 + logits.exp().sum(-1, keepdim=True))
-
-
-def with_a_sink(logits):
-    sink = logits.new_zeros(*logits.shape[:-1], 1)
-    return torch.cat([logits, sink], -1).softmax(-1)[..., :-1]
-
-
-WEIGHTINGS = {
-    "softmax": lambda x: x.softmax(-1),
-    "log_softmax": lambda x: F.log_softmax(x, -1).exp(),
-    "sigmoid": torch.sigmoid,
-    "relu squared": relu_squared,
-    "linear": lambda x: x,
-    "exp by hand": by_hand,
-    "softmax plus one": plus_one,
-    "sink": with_a_sink,
-}
-
-
-class Attention(nn.Module):
-    def __init__(self, width, weighting, *, cosine=None, scale=None):
-        super().__init__()
-        self.q, self.k = nn.Linear(width, width), nn.Linear(width, width)
-        self.v, self.out = nn.Linear(width, width), nn.Linear(width, width)
-        self.weighting, self.cosine = WEIGHTINGS[weighting], cosine
-        self.scale = (width // HEADS) ** -0.5 if scale is None else scale(width)
-        if cosine == "learned":
-            self.temperature = nn.Parameter(torch.tensor(10.0))
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = (
-            linear(x).view(batch, length, HEADS, -1).transpose(1, 2)
-            for linear in (self.q, self.k, self.v)
-        )
-        if self.cosine:
-            q, k = F.normalize(q, dim=-1), k / k.norm(dim=-1, keepdim=True)
-        logits = q @ k.transpose(-1, -2)
-        if self.cosine == "learned":
-            logits = logits * self.temperature
-        elif not self.cosine:
-            logits = logits * self.scale
-        y = self.weighting(logits) @ v
-        return x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-
-
-class Model(nn.Module):
-    def __init__(self, width, make):
-        super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, width)
-        self.blocks = nn.ModuleList(make(width) for _ in range(2))
-        self.head = nn.Linear(width, VOCABULARY, bias=False)
-
-    def forward(self, ids):
-        x = self.tokens(ids)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
+from tests.zoo.attention import HEADS, Attention, Language
 
 
 def planned(make, target=64, base=16, scheme="depth-mup", **options):
     return depthmup.plan(
-        Model(target, make),
-        base=Model(base, make),
+        Language(target, make),
+        base=Language(base, make),
         example_inputs=tokens(),
         scheme=scheme,
         **options,
@@ -96,21 +24,6 @@ def planned(make, target=64, base=16, scheme="depth-mup", **options):
 
 def logits(plan):
     return [m for m in plan.multipliers if m.where is Where.LOGITS]
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_logits_follow_the_head_size_whatever_reads_them(weighting):
-    plan = planned(lambda w: Attention(w, weighting))
-    assert [m.value for m in logits(plan)] == [approx(0.5)] * 2
-    assert not plan.notes
-
-
-@pytest.mark.parametrize("cosine", ["fixed", "learned"])
-def test_cosines_need_no_factor(cosine):
-    """Vectors of length one: their product is of order one at every head size."""
-    plan = planned(lambda w: Attention(w, "softmax", cosine=cosine))
-    assert not logits(plan)
-    assert not plan.notes
 
 
 def test_a_scale_that_follows_width_while_the_heads_do_not_grow():
@@ -250,11 +163,11 @@ def test_queries_inside_a_fused_matrix_are_scaled_apart(make, part, tmp_path):
     assert [m.value for m in logits(plan)] == [approx(0.5)] * 2
     assert [m.hooks[0].part for m in logits(plan)] == [part] * 2
     assert plan["blocks.0.qkv.weight"].folded == 1
-    model = Model(64, make).double()
+    model = Language(64, make).double()
     plan.initialize(model)
     ids = torch.randint(0, VOCABULARY, (2, 8))
     expected = model(ids)
-    plain = Model(64, make).double()
+    plain = Language(64, make).double()
     plain.load_state_dict(model.state_dict())
     with torch.no_grad():
         for block in plain.blocks:
@@ -292,12 +205,12 @@ class Tutorial(nn.Module):
 def test_torchs_own_attention_has_its_queries_scaled(tmp_path):
     plan = planned(Tutorial)
     assert [m.value for m in logits(plan)] == [approx(0.5)] * 2
-    model = Model(64, Tutorial).double()
+    model = Language(64, Tutorial).double()
     plan.initialize(model)
     ids = torch.randint(0, VOCABULARY, (2, 8))
     expected = model(ids)
     expected.sum().backward()
-    plain = Model(64, Tutorial).double()
+    plain = Language(64, Tutorial).double()
     plain.load_state_dict(model.state_dict())
     with torch.no_grad():
         for block in plain.blocks:
@@ -328,7 +241,7 @@ def test_torchs_encoder_as_in_the_tutorials():
         )
 
     plan = planned(layer)
-    model = Model(64, layer).double()
+    model = Language(64, layer).double()
     plan.initialize(model)
     ids = torch.randint(0, VOCABULARY, (2, 8))
     training = model(ids)

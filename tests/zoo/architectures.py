@@ -6,14 +6,14 @@ hand (``tests.zoo.by_hand``). A package that is not installed is left out, and c
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tests.zoo.by_hand import BY_HAND
+from tests.zoo.case import Case
 from tests.zoo.plain import PLAIN
 
 HEAD, VOCABULARY, LENGTH = 8, 64, 8
@@ -46,16 +46,6 @@ ViT DeiT Beit Dinov2 Dinov2WithRegisters Siglip CLIP ViTMSN Data2VecVision IJepa
 ConvNextV2 ResNet RegNet Swin Swinv2 PoolFormer Pvt PvtV2 Segformer MobileNetV1 MobileNetV2
 EfficientNet Bit Levit Cvt FocalNet Hiera MobileViT MobileViTV2 SwiftFormer ImageGPT
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Architecture:
-    """One architecture: its package, how to build it, and the arguments of one call."""
-
-    package: str
-    name: str
-    make: Callable[[int, int], nn.Module]
-    inputs: Mapping[str, Tensor] | tuple[Tensor, ...]
 
 
 def settings(width: int, depth: int) -> dict[str, Any]:
@@ -186,7 +176,7 @@ def built(class_name: str, width: int, depth: int) -> nn.Module:
     return kind(kind.config_class(**(chosen | own_settings(class_name, width, depth))))
 
 
-def of_transformers() -> Iterator[Architecture]:
+def of_transformers() -> Iterator[Case]:
     """Language models, encoders, sequence-to-sequence and vision models of transformers."""
     import transformers
 
@@ -201,7 +191,7 @@ def of_transformers() -> Iterator[Architecture]:
         for name in names.split():
             classes = [name + e for e in endings if hasattr(transformers, name + e)]
             if classes:
-                yield Architecture(
+                yield Case(
                     package="transformers",
                     name=name,
                     make=lambda w, d, kind=classes[0]: built(kind, w, d),
@@ -209,7 +199,7 @@ def of_transformers() -> Iterator[Architecture]:
                 )
 
 
-def of_timm() -> Iterator[Architecture]:
+def of_timm() -> Iterator[Case]:
     """Vision models of timm: width is that of the first stage, depth that of every stage."""
     from timm.models import (
         beit,
@@ -472,10 +462,10 @@ def of_timm() -> Iterator[Architecture]:
         ),
     }
     for name, make in makes.items():
-        yield Architecture(package="timm", name=name, make=make, inputs=(PIXELS,))
+        yield Case(package="timm", name=name, make=make, inputs=(PIXELS,))
 
 
-def of_torchvision() -> Iterator[Architecture]:
+def of_torchvision() -> Iterator[Case]:
     """Vision models of torchvision."""
     from torchvision.models import (
         convnext as tvc,
@@ -535,10 +525,10 @@ def of_torchvision() -> Iterator[Architecture]:
         ),
     }
     for name, make in makes.items():
-        yield Architecture(package="torchvision", name=name, make=make, inputs=(PIXELS,))
+        yield Case(package="torchvision", name=name, make=make, inputs=(PIXELS,))
 
 
-def of_diffusers() -> Iterator[Architecture]:
+def of_diffusers() -> Iterator[Case]:
     """Diffusion transformers, UNets and an autoencoder of diffusers."""
     import diffusers as df
 
@@ -719,23 +709,23 @@ def of_diffusers() -> Iterator[Architecture]:
         ),
     }
     for name, (make, inputs) in makes.items():
-        yield Architecture(package="diffusers", name=name, make=make, inputs=inputs)
+        yield Case(package="diffusers", name=name, make=make, inputs=inputs)
 
 
-def of_plain_torch() -> Iterator[Architecture]:
+def of_plain_torch() -> Iterator[Case]:
     """The plain models that the check is tried on."""
     for name, model in PLAIN.items():
         inputs, _ = model.batch(torch.Generator().manual_seed(0))
-        yield Architecture(package="plain torch", name=name, make=model.make, inputs=(inputs,))
+        yield Case(package="plain torch", name=name, make=model.make, inputs=(inputs,))
 
 
-def of_hand() -> Iterator[Architecture]:
+def of_hand() -> Iterator[Case]:
     """What people write themselves: ``tests.zoo.by_hand``."""
     for name, (make, inputs) in BY_HAND.items():
-        yield Architecture(package="by hand", name=name, make=make, inputs=inputs)
+        yield Case(package="by hand", name=name, make=make, inputs=inputs)
 
 
-PACKAGES: dict[str, Callable[[], Iterator[Architecture]]] = {
+PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
     "transformers": of_transformers,
@@ -750,7 +740,7 @@ def installed(package: str) -> bool:
     return package in ("plain torch", "by hand") or importlib.util.find_spec(package) is not None
 
 
-def architectures(packages: tuple[str, ...] = tuple(PACKAGES)) -> Iterator[Architecture]:
+def architectures(packages: tuple[str, ...] = tuple(PACKAGES)) -> Iterator[Case]:
     """Every architecture of the packages that are installed."""
     for package in packages:
         if installed(package):

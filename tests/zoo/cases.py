@@ -1,25 +1,19 @@
-"""Architectures written by hand, with factors derived for each without the library.
+"""The zoo: every model on which every invariant of planning is tried.
 
-Width x 4, depth x 3, Depth-muP with AdamW. What stands beside a parameter follows from what it is,
-by the tables of the rules alone: a hidden matrix starts at 1/2 and learns at 1/4, a readout at 1/4
-and 1/4, an input or a vector at 1 and 1; inside a branch that is one of three times as many, rates
-are divided by sqrt(3), and the last matrix (or gain) of the branch carries 1/sqrt(3) once more, in
-start and rate.
+Factors are those of width x 4 and depth x 3, Depth-muP with AdamW, derived for each model without
+the library: what stands beside a parameter follows from what it is, by the tables of the rules
+alone. A hidden matrix starts at 1/2 and learns at 1/4, a readout at 1/4 and 1/4, an input or a
+vector at 1 and 1; inside a branch that is one of three times as many, rates are divided by sqrt(3),
+and the last matrix (or gain) of the branch carries 1/sqrt(3) once more, in start and rate.
 """
 
-import sys
-from fnmatch import fnmatchcase
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
-import pytest
-import torch
-from pytest import approx
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-import depthmup
-from depthmup.planning import NotUnderstood, recorded
-from tests.zoo.by_hand import BY_HAND
+from tests.planning import planning_zoo as zoo
+from tests.zoo.architectures import architectures
+from tests.zoo.attention import WEIGHTINGS, Attention, Language
+from tests.zoo.case import Case
 
 R = 3**-0.5
 # The initial scale and the learning rate.
@@ -110,29 +104,66 @@ REFUSED = {
     "highway": "no residual addition was found",
 }
 
+WITH_GROWING_HEADS = {"blocks.*.q.weight": (1 / 4, 1 / 8), "blocks.*.k.weight": HIDDEN}
+OF_COSINES = {"blocks.*.q.weight": HIDDEN, "blocks.*.k.weight": HIDDEN}
+ATTENTION = (
+    *(({"weighting": weighting}, WITH_GROWING_HEADS) for weighting in WEIGHTINGS),
+    ({"weighting": "softmax", "cosine": "fixed"}, OF_COSINES),
+    ({"weighting": "softmax", "cosine": "learned"}, OF_COSINES),
+)
+"""Logits follow the size of heads whatever reads them; cosines are of order one at every size."""
 
-def planned(name):
-    make, inputs = BY_HAND[name]
-    with torch.device("meta"):
-        (model, drawn), (base, base_drawn) = (
-            recorded(lambda size=size: make(*size)) for size in ((64, 6), (16, 2))
+# Blocks between an input and an output layer, by what carries the multiplier of their branch.
+BLOCKS = {
+    zoo.MLPBlock: {"*.down.weight": LAST, "*.up.weight": HIDDEN_IN, "*.norm.weight": VECTOR_IN},
+    zoo.GatedBlock: {"*.gain": LAST_VECTOR, "*.mlp.down.weight": HIDDEN_IN},
+    zoo.SandwichBlock: {"*.norm.weight": LAST_VECTOR, "*.mlp.down.weight": HIDDEN_IN},
+    zoo.ParallelBlock: {"*.one.weight": LAST, "*.two.down.weight": LAST},
+    zoo.UnfoldableBlock: {"*.linear.weight": HIDDEN_IN, "*.norm.weight": VECTOR_IN},
+    zoo.InPlaceBlock: {"*.linear.weight": LAST, "*.norm.weight": VECTOR_IN},
+    zoo.PostNormBlock: {"*.up.weight": HIDDEN_IN, "*.down.weight": LAST},
+}
+MODELS = (
+    Case(
+        name="gpt-2, learned positions", make=zoo.Transformer, inputs=(zoo.tokens(),),
+        expect={
+            "tokens.weight": INPUT, "positions": VECTOR, "head.weight": READOUT,
+            "blocks.*.attention.qkv.weight": HIDDEN_IN, "blocks.*.attention.proj.weight": LAST,
+            "blocks.*.mlp.2.weight": LAST, "blocks.*.norm?.weight": VECTOR_IN,
+        },
+    ),
+    Case(
+        name="gpt-2, tied", make=lambda w, d: zoo.Transformer(w, d, tied=True),
+        inputs=(zoo.tokens(),), expect={"tokens.weight": (1, 1), "norm.weight": (1 / 4, 1 / 4)},
+    ),
+    Case(
+        name="resnet of stages", make=zoo.ResNet, inputs=(zoo.images(),),
+        expect={
+            "stem.0.weight": INPUT, "layer?.*.conv?.weight": HIDDEN_IN, "fc.weight": READOUT,
+            "layer?.*.bn2.weight": LAST_VECTOR,
+        },
+    ),
+)  # fmt: skip
+
+
+def _cases() -> Iterator[Case]:
+    for case in architectures(("plain torch", "by hand")):
+        refuses = REFUSED.get(case.name, "")
+        yield replace(case, expect=EXPECTED.get(case.name, {}), refuses=refuses)
+    for options, expect in ATTENTION:
+        yield Case(
+            name=", ".join(("attention", *options.values())), inputs=(zoo.tokens(),),
+            make=lambda w, d, o=options: Language(w, lambda width: Attention(width, **o)),
+            expect=expect, silent=True,
+        )  # fmt: skip
+    for block, inside in BLOCKS.items():
+        expect = {f"blocks.{pattern}": factors for pattern, factors in inside.items()}
+        expect |= {"inp.weight": INPUT, "out.weight": READOUT}
+        yield Case(
+            name=block.__name__, make=zoo.tower(block), inputs=(zoo.vectors(),), expect=expect
         )
-    return depthmup.plan(
-        model, base=base, scheme="depth-mup", example_inputs=inputs, drawn=(drawn, base_drawn)
-    )
+    yield from MODELS
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_factors_are_those_derived_by_hand(name):
-    plan = planned(name)
-    for pattern, (init, lr) in EXPECTED[name].items():
-        matching = [p for p in plan.prescriptions if fnmatchcase(p.name, pattern)]
-        assert matching, pattern
-        for p in matching:
-            assert (p.init, p.lr) == (approx(init), approx(lr)), p.name
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_no_rule_covers_is_refused(name):
-    with pytest.raises(NotUnderstood, match=REFUSED[name]):
-        planned(name)
+CASES = tuple(_cases())
+PLANNED = tuple(case for case in CASES if not case.refuses)

@@ -1,0 +1,71 @@
+"""A model of the zoo: how to build it, what it is given, and what a plan must say of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import depthmup
+from depthmup import tracing
+from depthmup.planning import Plan, recorded
+from depthmup.tracing import plain_name
+
+Size = tuple[int, int]
+"""Width and depth."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A model that people write, and the arguments of one call.
+
+    ``expect``: initial scale and learning rate of the parameters whose names match a pattern, as
+    multiples of the base's, from ``base`` to ``target`` under Depth-muP with AdamW; derived from
+    the rules, without the library. ``refuses``: words of the refusal, where no rule covers it.
+    ``silent``: whether the plan has nothing to note. ``package``: whose model it is.
+    """
+
+    name: str
+    make: Callable[[int, int], nn.Module]
+    inputs: Mapping[str, Tensor] | tuple[Tensor, ...]
+    package: str = ""
+    expect: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    refuses: str = ""
+    silent: bool = False
+    base: Size = (16, 2)
+    target: Size = (64, 6)
+
+    def built(self, size: Size, device: str = "cpu") -> tuple[nn.Module, Any]:
+        """The model of a size, and what its factory drew: the same whenever it is asked for."""
+        torch.manual_seed(0)
+        with torch.device(device):
+            return recorded(lambda: self.make(*size))
+
+    def read(self, size: Size) -> tracing.Facts:
+        """What a model of this size is; traced once in a session."""
+        if size not in self._read:
+            model, drawn = self.built(size)
+            constants = {
+                plain_name(n): d.constant for n, d in drawn.items() if d.constant is not None
+            }
+            self._read[size] = tracing.read(model, self.inputs, constants)
+        return self._read[size]
+
+    @cached_property
+    def _read(self) -> dict[Size, tracing.Facts]:
+        return {}
+
+    def plan(
+        self, scheme: str = "depth-mup", optimizer: str = "adamw", *, target: Size | None = None,
+        base: Size | None = None, **options: Any,
+    ) -> Plan:  # fmt: skip
+        """The plan from ``base`` to ``target``, without tracing them again."""
+        sizes = (target or self.target, base or self.base)
+        (model, drawn), (small, base_drawn) = map(self.built, sizes)
+        return depthmup.plan(
+            model, base=small, scheme=scheme, optimizer=optimizer, example_inputs=self.inputs,
+            drawn=(drawn, base_drawn),
+            options=depthmup.PlanOptions(facts=tuple(map(self.read, sizes))), **options,
+        )  # fmt: skip
