@@ -75,9 +75,8 @@ def _links(app, name, source):
         source[0],
     )
     text = re.sub(r"\]\((?:\.\./)+examples[^)]*\)", f"]({up}reference/examples.md)", text)
-    text = re.sub(
-        r"\[([^\]]*)\]\((?:\.\./)+(?:tests|src|benchmarks|studies|reproduction)[^)]*\)", r"`\1`", text
-    )
+    outside = r"(?:tests|src|benchmarks|studies|reproduction)"
+    text = re.sub(rf"\[([^\]]*)\]\((?:\.\./)+{outside}[^)]*\)", r"`\1`", text)
     source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", text)
 
 
