@@ -311,7 +311,7 @@ def test_the_command_line_tunes_and_says_so(tmp_path, capsys):
     assert main([*words, "--tune", "multiplier", "--lr", "0.01", "--log2-lrs=-1", "0"]) == 2
     assert "give --log2-values" in capsys.readouterr().err
     assert main([*words, "--lr", "0.01"]) == 2
-    assert "add --tune" in capsys.readouterr().err
+    assert "--lr goes with --tune" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("change", [{"key": 'a"]<img>'}, {"key": ""}, {"name": ""}])
