@@ -41,8 +41,8 @@ def test_a_planted_interaction_is_found_though_arms_bend(corners):
 
     sizes = crossed([*ARMS, *corners], BASE, AXES)
     fitted = optima(curves([[best(size)] * 2 for size in sizes]))
-    # A tapered parabola that is a parabola misses nothing but rounding.
-    assert interaction(fitted, sizes, BASE, AXES).value == approx(-0.07, abs=1e-6)
+    # The prior of powers, 1.7, and parabolas differ by a thousandth.
+    assert interaction(fitted, sizes, BASE, AXES).value == approx(-0.07, abs=1e-3)
 
 
 def test_what_is_not_crossed_is_left_out():

@@ -88,6 +88,7 @@ class Along:
             weighted=uneven and not self.runs.sought,
             lenient=not self.runs.sought,
             bend=self.positions**2,
+            doublings=self.positions[:, None],
         )
 
     def drift(self, tuned: Tuned) -> Estimate:
@@ -144,8 +145,11 @@ class Along:
         error = math.hypot(centre_error(fitted, i), centre_error(fitted, j))
         return cost(fitted, j, float(fitted.centre[i] - fitted.centre[j]) + octaves, error)
 
-    def bounds(self, drift: Estimate) -> set[int]:
-        """The optima at an edge of their grid that the drift puts there, or beyond."""
+    def bounds(self, drift: Estimate, tolerance: float) -> set[int]:
+        """The optima at an edge of their grid that the drift puts there, or beyond.
+
+        One that asks for a larger drift, the same way, agrees with what drifts as it is.
+        """
         if not (drift.known and math.isfinite(drift.high - drift.low)):
             return set()
         x, agree = np.log2(self.runs.along(self.axis)), set()
@@ -165,6 +169,9 @@ class Along:
                 if place is Place.HIGH_EDGE and max(ends) >= edge - spacing:
                     agree.add(i)
                 if place is Place.LOW_EDGE and min(ends) <= edge + spacing:
+                    agree.add(i)
+                upwards = (place is Place.HIGH_EDGE) == bool(x[i] > middle)
+                if drift.low > tolerance if upwards else drift.high < -tolerance:
                     agree.add(i)
         return agree
 

@@ -45,7 +45,8 @@ def interaction(
     """How much the drift along one axis changes per doubling of the other."""
     if not sizes or set(fitted.places()) != {Place.INTERIOR}:
         return UNKNOWN
-    law = Regression(fitted=fitted, design=_design(sizes, base, axes))
+    doublings = np.array([[math.log2(size[axis] / base[axis]) for axis in axes] for size in sizes])
+    law = Regression(fitted=fitted, design=_design(sizes, base, axes), doublings=doublings)
     row = law.rows[-1]
     return around(law.value(row), law.half(row))
 

@@ -1,39 +1,23 @@
 """Optima against sizes by least squares: any design of sizes, any combination, with its interval.
 
-A combination ``sum_i w_i k_i`` of the optima k_i has the variance
+Optima are the minima k_i of one valley (``statistics.valley``), with the covariances N of noise and
+L of what data leave open of their shape. A combination ``sum_i w_i k_i`` has the variance
 
-    (t_{4+S-1} s)^2 + (1.96)^2 sum_i w_i^2 misfit_i^2
-    + (t_{2+n-p} tau)^2 sum_i w_i^2 + (1.96)^2 (error of the shape)^2:
+    t_f^2 w'N w + (1.96)^2 w'L w + (t_{2+n-p} tau)^2 |w|^2 + t_{4+S-1}^2 o^2:
 
-what seeds scatter; what the fit of each optimum misses; how n sizes scatter about their law of p
-terms beyond both, which neither cures; and how far their valleys change shape. A law that bends
-smoothly is no scatter: where sizes are left to tell, a bend is one of the p terms. With v_i the
-variance of the first two,
+how points scatter about the valleys, with f degrees of freedom; how n sizes scatter about their law
+of p terms; and what seeds have of their own. A law that bends smoothly is no scatter: where sizes
+are left to tell, a bend is one of the p terms. With H the hat matrix,
 
-    tau^2 = max(0, |residuals|^2 - sum_i (1 - h_ii) v_i) / (n - p),   h the hat matrix.
+    tau^2 = max(0, |residuals|^2 - trace((1 - H) (N + L + j^2))) / (n - p).
 
-Few seeds hardly show how they scatter: Student's t of one degree of freedom is 12.7. So the error e
-of the combination, a jackknife over S seeds, is moderated by those e_i of the single optima, pooled
-over the n sizes, and by the slopes that seeds have of their own, of standard deviation o:
+Seeds may have optima of their own, which scatter by j from size to size beyond noise, pooled over
+the sizes; and slopes of their own. Few seeds hardly show these: so what the jackknife e of the
+combination shows of S seeds beyond noise is moderated by a usual standard deviation s,
 
-    s^2 = (4 (max(sum_i w_i^2 e_i^2, mean_i e_i^2 sum_i w_i^2) + o^2 |w X|^2 / S) + (S - 1) e^2)
-          / (4 + S - 1),   X the design.
+    o^2 = (4 (j^2 |w|^2 + s^2 |w X|^2 / S) + (S - 1) max(0, e^2 - w'N w)) / (4 + S - 1),
 
-The *shape*: an optimum is the minimum of its valley, centre plus offset (``statistics.asymmetry``).
-Centres are sharp and offsets are not, so that a combination is that of the centres, plus what that
-of the offsets, d with standard error e, says beyond doubt. Valleys mostly keep their shape; where
-they do not, it may change fast. So of d the prior is a mixture of two normal ones, of standard
-deviations ``KEEPS`` and ``TURNS``, and its posterior's mean and variance are what is added.
-
-With one seed the first part is unknown. What is left is how the optima scatter about their law,
-moderated by how points scatter about their curves: with v_i = scatter_i^2 + misfit_i^2 and n - p
-degrees of freedom about the law,
-
-    s^2 = max((4 mean_i v_i + |residuals|^2) / (4 + n - p), |residuals|^2 / (n - p)),
-    variance = s^2 max(sum_i w_i^2, sum_i w_i^2 v_i / mean_i v_i),
-
-with Student's t of 4 + n - p degrees of freedom, plus (1.96 o |w X|)^2. The maximum allows for
-sizes whose grid is coarser than the others'.
+X the design. One seed shows neither: then o is s |w X|, of an s that is twice as large.
 
 *Source:* moderated variances: Smyth (2004), Statistical Applications in Genetics and Molecular
 Biology 3:3.
@@ -48,28 +32,19 @@ import numpy as np
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.valley import Valley, valley_of
 
 PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of pooled scatter beside that of the few numbers at hand."""
 
-SCATTER_FREEDOM = 2
+SCATTER_FREEDOM = 1
 """The same, of what is known of sizes' scatter about a law, for Student's t."""
 
-KEEPS, TURNS, TURNING = 0.02, 0.25, 0.2
-"""Octaves per doubling by which offsets change where valleys keep their shape, and where they turn,
-and the share of valleys that turn. In 84 arms of two public tables offsets changed by 0.02 octaves
-per doubling beyond their errors, and by up to 0.26 in valleys made to turn. A share of one in ten
-covers 77% of the latter on grids of an octave, two in ten 89."""
-
-OFFSET_SCATTER = 0.2
-"""Spacings of the grid by which offsets scatter from size to size, as a prior of weight
-``PRIOR_FREEDOM``. Simulated valleys that keep their shape: 0.01 to 0.3."""
-
-OWN_SLOPE = 0.03
-"""Octaves per doubling by which the slopes of seeds may scatter beyond what their optima do.
+OWN_SLOPE, OWN_SLOPE_OF_ONE = 0.02, 0.04
+"""Octaves per doubling by which the slopes of seeds scatter, of several and of one alone.
 
 In twelve real sweeps with all their seeds it was 0.013 at most where five sizes were measured, and
-most often nothing. Simulated verdicts hold up to 0.08.
+most often nothing.
 """
 
 LAW_SCATTER = 0.1
@@ -89,6 +64,8 @@ class Regression:
         lenient: whether the scatter of sizes is taken where the seeds' is unknown, because leaving
             out one of them leaves nothing to measure.
         bend: a column along which the law may bend, (sizes,): what it explains is no scatter.
+        doublings: of the sizes along their axes, (sizes, axes), with which the valley may turn; the
+            design's columns that vary unless given.
     """
 
     fitted: Optima
@@ -96,6 +73,15 @@ class Regression:
     weighted: bool = False
     lenient: bool = False
     bend: Array | None = None
+    doublings: Array | None = None
+
+    @cached_property
+    def valley(self) -> Valley:
+        """The minima and their errors."""
+        s = self.doublings
+        if s is None:
+            s = self.design[:, np.ptp(self.design, axis=0) > 0]
+        return valley_of(self.fitted, s)
 
     @property
     def rank(self) -> int:
@@ -114,68 +100,81 @@ class Regression:
         root = np.sqrt(self.shares)
         return np.asarray(np.linalg.pinv(self.design * root[:, None]) * root, float)
 
-    @property
+    @cached_property
     def shares(self) -> Array:
         """Weights of sizes in a weighted law, (..., sizes)."""
-        return np.asarray(1 / (self.fitted.misfit**2 + LAW_SCATTER**2))
+        own = np.einsum("...ii->...i", self.valley.noise + self.valley.left)
+        return np.asarray(1 / (own + LAW_SCATTER**2))
 
     @property
     def coefficients(self) -> Array:
         """Least squares, (..., terms)."""
-        return np.asarray(self.fitted.centre @ self.rows.T)
+        return np.asarray(self.valley.minimum @ self.rows.T)
 
     @property
     def residuals(self) -> Array:
         """Optima less the law, (..., sizes)."""
-        return np.asarray(self.fitted.centre - self.coefficients @ self.design.T)
+        return np.asarray(self.valley.minimum - self.coefficients @ self.design.T)
 
     def value(self, weights: Array) -> Array:
-        """``weights . optima`` for weights that sum to zero, such as a slope's, (...,)."""
-        return np.asarray(self.fitted.centre @ weights + self.shape(weights)[0])
+        """``weights . optima``, (...,)."""
+        return np.asarray(self.valley.minimum @ weights)
 
     def half(
         self, weights: Array, confidence: float = CONFIDENCE, *, of_seeds: float | None = None
     ) -> Array:
         """Half-width of the interval of ``weights . optima``, seeds at a level of their own."""
-        centres = self._of_centres(weights, confidence, of_seeds or confidence)
-        return np.hypot(centres, self.shape_part(weights, confidence))
-
-    def _of_centres(self, weights: Array, confidence: float, of_seeds: float) -> Array:
-        if self.fitted.curves.fewest_seeds < 2:
-            return self._from_sizes(weights, confidence)
-        parts = np.hypot(self.seeds_part(weights, of_seeds), self.misfit_part(weights))
-        half = np.hypot(parts, self.scatter_part(weights, confidence))
-        if not self.lenient:
-            return np.asarray(half)
-        return np.where(np.isfinite(half), half, self._from_sizes(weights, confidence))
+        parts = np.hypot(
+            self.seeds_part(weights, of_seeds or confidence), self.misfit_part(weights, confidence)
+        )
+        return np.asarray(np.hypot(parts, self.scatter_part(weights, confidence)))
 
     def seeds_part(
         self, weights: Array, confidence: float = CONFIDENCE, *, planned: int | None = None
     ) -> Array:
-        """What seeds leave of a half-width, or so many of them would, (...,)."""
+        """What noise and seeds leave of a half-width, or so many of them would, (...,)."""
         seeds = self.fitted.curves.fewest_seeds
         planned = planned or seeds
-        without = self.fitted.centre_without
-        error, freedom = self.fitted.seed_error(np.einsum("...ns,n->...s", without, weights))
-        sizes = len(weights)
-        if abs(weights.sum()) < 1e-9:  # What all sizes of a seed share moves no contrast.
-            without = math.sqrt(sizes / (sizes - 1)) * (without - without.mean(-2, keepdims=True))
-        single, _ = self.fitted.seed_error(without)
-        alike = (single**2).mean(-1) * (weights**2).sum()
-        prior = np.maximum((weights**2 * single**2).sum(-1), alike) + self._own(weights) / seeds
-        scale = (planned - 1) / max(seeds - 1, 1)
-        freedom, total = freedom * scale, PRIOR_FREEDOM + freedom * scale
-        variance = (PRIOR_FREEDOM * prior + freedom * error**2) / total * seeds / planned
-        return np.asarray(student(total, confidence) * np.sqrt(variance))
+        noise = _of(weights, self.valley.noise) * seeds / planned
+        half = student(self.valley.freedom * planned / seeds, confidence) * np.sqrt(noise)
+        slopes = float(((weights @ self.design) ** 2).sum())
+        of_one = student(math.inf, confidence) * OWN_SLOPE_OF_ONE * math.sqrt(slopes)
+        if seeds < 2:
+            return np.asarray(np.hypot(half, of_one))
+        error, freedom = self.fitted.seed_error(self._without @ weights)
+        beyond = np.maximum(error**2 - noise * planned / seeds, 0.0)
+        prior = self.jitter**2 * (weights**2).sum() + OWN_SLOPE**2 * slopes / seeds
+        freedom = freedom * (planned - 1) / (seeds - 1)
+        total = PRIOR_FREEDOM + freedom
+        own = (PRIOR_FREEDOM * prior + freedom * beyond) / total * seeds / planned
+        of_seeds = student(total, confidence) * np.sqrt(own)
+        if self.lenient:
+            of_seeds = np.where(np.isfinite(of_seeds), of_seeds, of_one)
+        return np.asarray(np.hypot(half, of_seeds))
 
-    def _own(self, weights: Array) -> float:
-        """Variance that the slopes of one seed's own give a combination."""
-        return float(OWN_SLOPE**2 * ((weights @ self.design) ** 2).sum())
+    @property
+    def _without(self) -> Array:
+        """Minima without each seed, (..., seeds, sizes)."""
+        return np.asarray(np.swapaxes(self.valley.without, -1, -2))
 
-    def misfit_part(self, weights: Array) -> Array:
-        """What the fits of the optima leave of a half-width, (...,)."""
-        spread = np.sqrt((weights**2 * self.fitted.misfit**2).sum(-1))
-        return np.asarray(float(student(math.inf)) * spread)
+    @cached_property
+    def jitter(self) -> Array:
+        """By how much seeds' optima scatter from size to size beyond noise, (...,)."""
+        sizes = len(self.design)
+        if self.fitted.curves.fewest_seeds < 2 or sizes < 2:
+            return np.zeros(self.fitted.centre.shape[:-1])
+        # What all sizes of a seed share moves no contrast.
+        apart = np.eye(sizes) - 1 / sizes
+        error, _ = self.fitted.seed_error(np.swapaxes(self._without @ apart, -1, -2))
+        noise = ((apart @ self.valley.noise) * apart).sum((-2, -1))
+        return np.asarray(np.sqrt(np.maximum((error**2).sum(-1) - noise, 0.0) / (sizes - 1)))
+
+    def misfit_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
+        """What data leave open of the valleys' shape, of a half-width, (...,)."""
+        left = np.maximum(_of(weights, self.valley.left), 0.0)
+        # Of the place of all minima alike, powers of two sides miss a part.
+        alike = abs(float(weights.sum())) * self.fitted.sides.asymmetry_error
+        return np.asarray(student(math.inf, confidence) * np.hypot(np.sqrt(left), alike))
 
     @cached_property
     def scatter(self) -> Array:
@@ -187,11 +186,13 @@ class Regression:
         bent = self._bent
         if bent.freedom < 1:
             return np.zeros(self.fitted.centre.shape[:-1])
-        error, _ = self.fitted.seed_error(self.fitted.centre_without)
-        # Few seeds do not show by how much the sizes' errors differ: their mean stands for all.
-        own = (error**2).mean(-1, keepdims=True) + self.fitted.misfit**2
-        hat = np.einsum("nt,...tn->...n", bent.design, bent.rows)
-        beyond = (bent.residuals**2).sum(-1) - ((1 - hat) * own).sum(-1)
+        own = self.valley.noise + self.valley.left
+        apart = np.eye(len(self.design)) - np.einsum("nt,...tm->...nm", bent.design, bent.rows)
+        known = ((apart @ own) * apart).sum((-2, -1))
+        known = known + np.where(np.isfinite(self.jitter), self.jitter, 0.0) ** 2 * (apart**2).sum(
+            (-2, -1)
+        )
+        beyond = (bent.residuals**2).sum(-1) - known
         return np.asarray(np.sqrt(np.maximum(beyond, 0.0) / bent.freedom))
 
     @cached_property
@@ -201,6 +202,7 @@ class Regression:
             return self
         design = np.column_stack([self.design, self.bend])
         bent = replace(self, design=design, bend=None)
+        bent.__dict__["valley"] = self.valley  # which a bend leaves as it is
         # One degree of freedom would hardly show a scatter.
         return bent if bent.freedom > 1 else self
 
@@ -209,60 +211,6 @@ class Regression:
         t = float(student(SCATTER_FREEDOM + self._bent.freedom, confidence))
         spread = np.sqrt((np.asarray(weights) ** 2).sum(-1))
         return np.asarray(np.nan_to_num(t * self.scatter * spread))
-
-    def shape(self, weights: Array) -> tuple[Array, Array]:
-        """What changing shapes add to ``weights . centres``: the mean and the variance, (...,)."""
-        offset = self.fitted.sides.offset
-        known = np.asarray(np.isfinite(offset).all(-1))
-        offset = np.where(known[..., None], offset, 0.0)
-        # Weights that do not sum to zero are of levels, whose offset is the asymmetry.
-        contrast = weights - weights.mean(-1, keepdims=True)
-        law = np.einsum("...n,...tn,mt->...m", offset, self.rows, self.design)
-        prior = (OFFSET_SCATTER * self.fitted.spacing) ** 2
-        scatter = PRIOR_FREEDOM * prior.mean(-1) + ((offset - law) ** 2).sum(-1)
-        freedom = PRIOR_FREEDOM + self.freedom
-        error = scatter / freedom * (contrast**2).sum(-1)
-        moved = (offset * contrast).sum(-1)
-        parts = []
-        for share, deviation in ((1 - TURNING, KEEPS), (TURNING, TURNS)):
-            total = deviation**2 + error
-            density = (
-                share * (1 + moved**2 / total / freedom) ** (-(freedom + 1) / 2) / np.sqrt(total)
-            )
-            gain = deviation**2 / total
-            parts.append((density, gain * moved, gain * error))
-        density, means, variances = (np.stack(part) for part in zip(*parts, strict=True))
-        density = density / density.sum(0)
-        mean = (density * means).sum(0)
-        variance = (density * (variances + means**2)).sum(0) - mean**2
-        # Where some valley has no sides nothing is seen of their change, and little is expected.
-        return np.where(known, mean, 0.0), np.where(known, variance, KEEPS**2)
-
-    def shape_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
-        """What changing shapes add to a half-width, in quadrature, (...,)."""
-        return np.asarray(float(student(math.inf, confidence)) * np.sqrt(self.shape(weights)[1]))
-
-    def _from_sizes(self, weights: Array, confidence: float) -> Array:
-        """The half-width from the scatter of sizes, for one seed."""
-        within = self.fitted.scatter**2 + self.fitted.misfit**2
-        freedom = PRIOR_FREEDOM + self.freedom
-        if self.weighted:
-            # Of variances proportional to 1 / share: all in units of a size of share 1.
-            share = self.shares / self.shares.mean(-1, keepdims=True)
-            prior, about = (share * within).mean(-1), (share * self.residuals**2).sum(-1)
-            spread = (weights**2 / share).sum(-1)
-        else:
-            prior, about = within.mean(-1), (self.residuals**2).sum(-1)
-            of_sizes = (weights**2 * within).sum(-1) / np.where(prior > 0, prior, 1.0)
-            # A size with a coarse grid may carry the slope: its error must not be averaged away.
-            spread = np.maximum(float(weights @ weights), of_sizes)
-        variance = (PRIOR_FREEDOM * prior + about) / freedom
-        if self.freedom:
-            # Sizes that scatter more than their curves explain are not moderated by these.
-            variance = np.maximum(variance, about / self.freedom)
-        half = student(freedom, confidence) * np.sqrt(variance * spread)
-        own = float(student(math.inf, confidence)) * math.sqrt(self._own(weights))
-        return np.asarray(np.hypot(half, own))
 
     def estimate(self, term: int, *, scale: float = 1.0, unit: str = "") -> Estimate:
         """One coefficient of one experiment, times a scale, with its 95% interval.
@@ -291,4 +239,14 @@ def line_of(positions: Numbers, fitted: Optima) -> Regression:
     """The straight line through optima, centred, so that its second row is the slope's weights."""
     x = np.asarray(positions, float)
     x = x - x.mean()
-    return Regression(fitted=fitted, design=np.column_stack([np.ones(len(x)), x]), bend=x**2)
+    return Regression(
+        fitted=fitted,
+        design=np.column_stack([np.ones(len(x)), x]),
+        bend=x**2,
+        doublings=x[:, None],
+    )
+
+
+def _of(weights: Array, covariance: Array) -> Array:
+    """The variance of a combination."""
+    return np.asarray(np.einsum("i,...ij,j->...", weights, covariance, weights))

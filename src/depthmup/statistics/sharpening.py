@@ -62,8 +62,10 @@ class Sharpening:
         """The half-width that so many seeds and such errors of the fits would leave."""
         if look < 2:
             return float(looked_at(self._positions, self.fitted)[1])
-        of_misfit = float(student(math.inf)) * float(np.sqrt((self.row**2 * misfit**2).sum()))
-        return math.hypot(self._of_seeds(look), of_misfit)
+        # What data leave open of the valleys falls as their fits' misfits do.
+        now, then = (float((self.row**2 * m**2).sum()) for m in (self.fitted.misfit, misfit))
+        left = float(self._line.misfit_part(self.row)) * math.sqrt(then / now)
+        return math.hypot(self._of_seeds(look), left)
 
     def _of_seeds(self, look: int) -> float:
         if look < 2:

@@ -120,7 +120,7 @@ def transfer_of(
         tolerance=tolerance,
         axis=axis,
         tuned=tuned,
-        bounds=along.bounds(drift),
+        bounds=along.bounds(drift, tolerance),
     )
     if along.line is not None and drift.known:
         trend = asymmetry_trend(along.positions, along.line.fitted.sides.offset)

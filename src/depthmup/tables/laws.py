@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned
+from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
@@ -26,13 +26,13 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
         return None
     values = runs.array[used]
     x = np.log2(values / values.min(0))[:, list(varied.values())]
-    line = _regression(optima(runs.fitted[used]), [np.ones(len(used)), x])
+    line = _regression(optima(runs.fitted[used]), x)
     if line.freedom < 1:
         return None
     pairs = list(combinations(range(len(varied)), 2))
     interactions: tuple[AxisSlope, ...] = ()
     if pairs:
-        wide = _regression(line.fitted, [line.design, *(x[:, a] * x[:, b] for a, b in pairs)])
+        wide = _regression(line.fitted, x, *(x[:, a] * x[:, b] for a, b in pairs))
         if wide.freedom >= 1 and wide.rank == wide.design.shape[1]:
             products = [f"{a} x {b}" for a, b in combinations(varied, 2)]
             interactions = tuple(
@@ -62,10 +62,16 @@ def _base(runs: Runs, values: Array) -> dict[str, float]:
     return dict(zip(runs.sizes[0], map(number, values.min(0)), strict=True))
 
 
-def _regression(fitted: Optima, columns: list[Array]) -> Regression:
+def _regression(fitted: Optima, doublings: Array, *products: Array) -> Regression:
     """A law of sizes, weighted where their grids differ or some optima are beside a divergence."""
     uneven = float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
-    return Regression(fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True)
+    return Regression(
+        fitted=fitted,
+        design=np.column_stack([np.ones(len(doublings)), doublings, *products]),
+        weighted=uneven,
+        lenient=True,
+        doublings=doublings,
+    )
 
 
 def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> JointLaw | None:
@@ -118,13 +124,15 @@ def from_pooled(
 ) -> Transfer:
     """A drift by the law of all runs, where slices show none or know it less well.
 
-    Slices of runs that the law itself has ``moved`` to their sizes know nothing beyond it.
+    What slices decide stands. Slices of runs that the law itself has ``moved`` to their sizes know
+    nothing beyond it.
     """
     drift = next((s.estimate for s in law.exponents if s.axis == axis), UNKNOWN)
     own = along.drift
     if not drift.known or along.together:
         return along
-    if not moved and own.known and own.high - own.low <= drift.high - drift.low:
+    narrower = own.known and own.high - own.low <= drift.high - drift.low
+    if not moved and (narrower or along.verdict is not Verdict.UNDECIDED):
         return along
     drift = replace(drift, unit=drift_unit(axis, tuned))
     verdict, why = judge((), drift, seeds=2, tolerance=tolerance, axis=axis, tuned=tuned)

@@ -1,0 +1,511 @@
+"""One valley for all sizes of a variant: its minimum at each, and what is not known of it.
+
+    log loss = m_i + exp(l) q(x - k_i)^(p_left / 2)     to the left of k_i,
+               m_i + exp(r) q(x - k_i)^(p_right / 2)    to its right,   q(u) = u^2 + e^2,
+    l = l_0 + sum_a (c_a - t_a) s_ia,    r = r_0 + sum_a (c_a + t_a) s_ia,
+
+less its value at u = 0. x is a log2 rate, k_i the minimum at size i and m_i the level there, s_ia
+doublings of the size along axis a. Sizes share the powers and both sides' steepness, which may grow
+alike with size (c) or apart, so that valleys *turn* lopsided (t). So a curve that shows one side of
+its valley, as beside a divergence, still says where its minimum lies, and what a fit misses of
+all valleys alike moves no drift.
+
+Least squares with the weights of the tapered parabola. They fall with the height as well: what
+rises above the gentle side of the valleys, as a wall does, counts little. Priors are observations
+among the others: each minimum lies near the lowest rate, to ``NEAR`` spacings; the shape is that
+of common valleys. The covariance of the minima is that of noise, of the variance that points show
+about their curves, and of what the priors stand for where data do not tell (``left``).
+
+Valleys mostly keep their shape; where they do not, it may change fast. So of each t the prior is a
+mixture of two normal ones, of standard deviations ``KEEPS`` and ``TURNS``. The fit takes the wider;
+the minima follow their own regression on t to the posterior's mean, and its variance is in
+``left``.
+
+*Source:* Levenberg (1944), Quarterly of Applied Mathematics 2:164-168, for damped least squares;
+Huber (1967), Fifth Berkeley Symposium 1:221-233, for the covariance of weighted ones.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.misfit import WALL, at_index
+from depthmup.statistics.optimum import Optima
+from depthmup.statistics.parabola import tricube
+
+NEAR = WALL
+"""Spacings from the lowest rate within which the minimum lies, as a standard deviation."""
+
+BEYOND = 0.5
+"""Bandwidths by which a minimum lies beyond an edge of its grid, and their standard deviation."""
+
+POWER, POWER_SPREAD = 1.7, 0.35
+"""Prior of both powers: a kink has 1, a parabola 2."""
+
+STEEPNESS_SPREAD, GROWTH_SPREAD = 1.5, 0.2
+"""Of the logarithm of how steep a side is, about that of the parabolas; and per doubling."""
+
+KEEPS, TURNS, TURNING = 0.02, 0.2, 0.2
+"""Change per doubling of the logarithm of how steep a side is, where valleys keep their shape and
+where they turn, and the share of valleys that turn."""
+
+WALLED = 0.5
+"""Of what one curve misses beside a wall, this is left to a fit of all."""
+
+ROUND = 0.05
+"""e, in bandwidths."""
+
+USUAL_NOISE, USUAL_FREEDOM, SEEDS_FREEDOM = 0.01, 2.0, 6.0
+"""Standard deviation of log losses between runs, as in real sweeps, and its weight as a prior; the
+most that the scatter of seeds weighs, which knows nothing of what the valleys miss."""
+
+LEAST_POWER, MOST_POWER, STEP = 0.9, 3.5, 0.5
+PASSES, SETTLED, ROUNDING = 40, 1e-11, 1e-12
+SHARED = 4  # l_0, r_0, p_left and p_right; then every axis' c, and its t
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Valley:
+    """The minima of all sizes, arrays over (..., sizes).
+
+    Attributes:
+        minimum: log2 rates.
+        without: the same without each seed, (..., sizes, seeds).
+        noise: their covariance as points scatter about the valleys, (..., sizes, sizes).
+        left: that of what data do not tell of the shapes, (..., sizes, sizes).
+        freedom: degrees of freedom of the scatter, (...,).
+        turn: t of each axis and its standard error, (..., axes).
+    """
+
+    minimum: Array
+    without: Array
+    noise: Array
+    left: Array
+    freedom: Array
+    turn: Array
+    turn_error: Array
+
+
+def valley_of(fitted: Optima, doublings: Array) -> Valley:
+    """Fit one valley to curves whose sizes lie at ``doublings``, (sizes, axes)."""
+    batch = fitted.centre.shape[:-1]
+    sizes, rates = fitted.log_losses.shape[-2:]
+    s = np.asarray(doublings, float)
+    x = np.nan_to_num(fitted.curves.log2_lrs)
+    problem = _Problem(
+        x=np.broadcast_to(x, fitted.log_losses.shape).reshape(-1, sizes, rates),
+        y=fitted.log_losses.reshape(-1, sizes, rates),
+        centre=fitted.centre.reshape(-1, sizes),
+        curvature=fitted.curvature.reshape(-1, sizes),
+        lowest=at_index(x, fitted.lowest).reshape(-1, sizes),
+        edge=((fitted.lowest == fitted.last) * 1.0 - (fitted.lowest == fitted.first)).reshape(
+            -1, sizes
+        ),
+        spacing=fitted.spacing.reshape(-1, sizes),
+        bandwidth=fitted.bandwidth.reshape(-1, sizes),
+        steep=(fitted.steep * fitted.spacing).reshape(-1, sizes),
+        s=s - s.mean(0),
+        known=_noise(fitted),
+    )
+    state = problem.solved()
+    linear = problem.linear(state)
+    moved = (
+        fitted.averages_without
+        - np.where(np.isfinite(fitted.log_losses), fitted.log_losses, 0.0)[..., None, :]
+    )
+    return linear.valley(batch, moved.reshape(-1, *moved.shape[-3:]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _State:
+    """Levels and minima, (batch, sizes), the shape, (batch, shared), and the variance of points."""
+
+    level: Array
+    minimum: Array
+    shape: Array
+    variance: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Problem:
+    """Curves, (batch, sizes, rates), and what is known of them before."""
+
+    x: Array
+    y: Array
+    centre: Array
+    curvature: Array
+    lowest: Array
+    edge: Array
+    spacing: Array
+    bandwidth: Array
+    steep: Array
+    s: Array
+    known: tuple[Array, Array]
+
+    @cached_property
+    def finite(self) -> Flags:
+        return np.isfinite(self.y)
+
+    @cached_property
+    def values(self) -> Array:
+        return np.where(self.finite, self.y, 0.0)
+
+    @cached_property
+    def low(self) -> Array:
+        """Of every size, 0 where nothing is finite."""
+        low = np.where(self.finite, self.y, math.inf).min(-1)
+        return np.where(np.isfinite(low), low, 0.0)
+
+    @cached_property
+    def round(self) -> Array:
+        return ROUND * self.bandwidth[..., None]
+
+    @property
+    def start(self) -> Array:
+        return np.where(np.isfinite(self.centre), self.centre, self.lowest)
+
+    @cached_property
+    def taper(self) -> Array:
+        return np.asarray(
+            tricube((self.x - self.start[..., None]) / self.bandwidth[..., None]) * self.finite
+        )
+
+    @cached_property
+    def rise(self) -> Array:
+        """Above the lowest point, where the taper reaches."""
+        return np.where(self.taper > 0, self.values - self.low[..., None], 0.0)
+
+    @cached_property
+    def gentle(self) -> Array:
+        """How far the gentler side rises, the median over the sizes, (batch,)."""
+        away = self.x - self.lowest[..., None]
+        sides = [np.where(side * away > 0, self.rise, 0.0).max(-1) for side in (-1, 1)]
+        gentle = np.minimum(*sides)
+        gentle = np.median(np.where(gentle > 0, gentle, np.maximum(*sides)), -1)
+        return np.where(gentle > 0, gentle, 1.0)
+
+    @cached_property
+    def blur(self) -> Array:
+        """Variance of points over that of the lowest: no power law holds far above the minimum."""
+        rise = self.rise / self.gentle[:, None, None]
+        return np.asarray(1 + rise**2 + rise**4)
+
+    @cached_property
+    def weight(self) -> Array:
+        return np.asarray(self.taper / self.blur)
+
+    @cached_property
+    def prior(self) -> tuple[Array, Array]:
+        """Means and precisions of the shape, (batch, shared) and (shared,)."""
+        axes = self.s.shape[1]
+        bends = np.where(self.curvature > 0, self.curvature, math.nan)
+        known = np.isfinite(bends).any(-1)
+        bend = self.gentle / np.median(self.bandwidth, -1) ** 2
+        bend[known] = np.nanmedian(bends[known], -1)
+        mean = np.zeros((len(bends), SHARED + 2 * axes))
+        mean[:, :2] = np.log(bend)[:, None]
+        mean[:, 2:SHARED] = POWER
+        spreads = [STEEPNESS_SPREAD] * 2 + [POWER_SPREAD] * 2 + [GROWTH_SPREAD] * axes
+        return mean, 1 / np.array(spreads + [TURNS] * axes) ** 2
+
+    @cached_property
+    def near(self) -> Array:
+        """Where the minima are looked for: at the lowest rates, or beyond those at an edge."""
+        return np.asarray(self.lowest + self.edge * BEYOND * self.bandwidth)
+
+    @cached_property
+    def nearness(self) -> Array:
+        """Precisions of the minima about these places, (batch, sizes)."""
+        spread = np.where(self.edge == 0, NEAR * self.spacing, BEYOND * self.bandwidth)
+        return np.asarray(1 / spread**2)
+
+    def parts(self, state: _State, *, slopes: bool = True) -> tuple[Array, Array, Array]:
+        """Residuals, and derivatives of the valleys by k and by the shape."""
+        axes = self.s.shape[1]
+        u = self.x - state.minimum[..., None]
+        square, right = u**2 + self.round**2, u > 0
+        sign = np.where(right, 1.0, -1.0)
+        left_right = state.shape[:, None, :2] + np.stack(
+            [
+                state.shape[:, SHARED : SHARED + axes] @ self.s.T
+                + way * (state.shape[:, SHARED + axes :] @ self.s.T)
+                for way in (-1, 1)
+            ],
+            -1,
+        )
+        steep = np.where(right, left_right[..., 1, None], left_right[..., 0, None])
+        power = np.where(right, state.shape[:, None, None, 3], state.shape[:, None, None, 2])
+        scale = np.exp(np.clip(steep, -40, 15))
+        high, least = scale * square ** (power / 2), scale * self.round**power
+        rise = high - least
+        residual = self.values - state.level[..., None] - rise
+        if not slopes:
+            return residual, residual, residual
+        by_k = -power * u * high / square
+        by_power = np.log(square) / 2 * high - np.log(self.round) * least
+        columns = [rise * ~right, rise * right, by_power * ~right, by_power * right]
+        columns += [rise * self.s[:, a, None] for a in range(axes)]
+        columns += [rise * sign * self.s[:, a, None] for a in range(axes)]
+        return residual, by_k, np.stack(columns, -1)
+
+    def loss(self, state: _State) -> tuple[Array, Array]:
+        """Weighted squares of the residuals, and of the distances from the priors."""
+        residual, _, _ = self.parts(state, slopes=False)
+        mean, precision = self.prior
+        away = (precision * (state.shape - mean) ** 2).sum(-1)
+        away += (self.nearness * (state.minimum - self.near) ** 2).sum(-1)
+        return (self.weight * residual**2).sum((-2, -1)), away
+
+    def solved(self) -> _State:
+        """Damped least squares, with the variance of points as it comes out."""
+        mean, _ = self.prior
+        state = _State(
+            level=self.low,
+            minimum=self.start,
+            shape=mean,
+            variance=self.known[0],
+        )
+        damping = np.full(len(mean), 1e-2)
+        for _ in range(PASSES):
+            before, linear = state.minimum, self.linear(state, damping)
+            tried = linear.step()
+            here, there = self.loss(state), self.loss(tried)
+            now, then = (fit + state.variance * away for fit, away in (here, there))
+            better = then <= now * (1 + ROUNDING)
+            damping = np.clip(np.where(better, damping / 5, damping * 6), 1e-9, 1e6)
+            one, squares = better[:, None], np.where(better, there[0], here[0])
+            noise, weight = self.known
+            variance = (squares + weight * noise) / (linear.points_left + weight)
+            state = _State(
+                level=np.where(one, tried.level, state.level),
+                minimum=np.where(one, tried.minimum, state.minimum),
+                shape=np.where(one, tried.shape, state.shape),
+                variance=variance,
+            )
+            if np.nanmax(np.abs(tried.minimum - before)) < SETTLED and better.all():
+                break
+        return state
+
+    def linear(self, state: _State, damping: Array | None = None) -> "_Linear":
+        """The problem to first order around a state."""
+        residual, by_k, by_shape = self.parts(state)
+        mean, precision = self.prior
+        nearness = state.variance[:, None] * self.nearness
+        own = np.stack([np.ones_like(by_k), by_k], -1)  # of a size's level and minimum
+        weighted = self.weight[..., None] * own
+        block = np.einsum("bird,birf->bidf", own, weighted)
+        block[..., 1, 1] += nearness
+        block[..., 0, 0] += 1e-12
+        pull = np.einsum("bird,bir->bid", weighted, residual)
+        pull[..., 1] -= nearness * (state.minimum - self.near)
+        across = np.einsum("bird,birq->bidq", weighted, by_shape)
+        shared = np.einsum("birq,bir,birp->bqp", by_shape, self.weight, by_shape)
+        stiff = state.variance[:, None] * precision
+        axes = np.arange(len(precision))
+        shared[:, axes, axes] += stiff
+        pull_shared = np.einsum("birq,bir->bq", by_shape, self.weight * residual)
+        pull_shared = pull_shared - stiff * (state.shape - mean)
+        if damping is not None:
+            shared[:, axes, axes] *= 1 + damping[:, None]
+            for d in (0, 1):
+                block[..., d, d] *= 1 + damping[:, None]
+        inverse = np.linalg.inv(block)
+        carried = inverse @ across  # of a size's own, with the shape
+        schur = np.linalg.inv(shared - np.einsum("bidq,bidp->bqp", across, carried))
+        return _Linear(
+            problem=self,
+            state=state,
+            residual=residual,
+            own=own,
+            by_shape=by_shape,
+            inverse=inverse,
+            carried=carried,
+            schur=schur,
+            pull=pull,
+            pull_shared=pull_shared,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Linear:
+    """Least squares to first order: blocks of the sizes' own, and what they share."""
+
+    problem: _Problem
+    state: _State
+    residual: Array
+    own: Array
+    by_shape: Array
+    inverse: Array
+    carried: Array
+    schur: Array
+    pull: Array
+    pull_shared: Array
+
+    def step(self) -> _State:
+        """The next state."""
+        total = self.pull_shared - np.einsum("bidq,bid->bq", self.carried, self.pull)
+        shape = np.clip(np.einsum("bqp,bp->bq", self.schur, total), -STEP, STEP)
+        own = np.einsum("bidf,bif->bid", self.inverse, self.pull)
+        own = own - np.einsum("bidq,bq->bid", self.carried, shape)
+        reach = STEP * np.maximum(self.problem.spacing, 1.0)
+        shape = self.state.shape + shape
+        shape[:, 2:SHARED] = np.clip(shape[:, 2:SHARED], LEAST_POWER, MOST_POWER)
+        return _State(
+            level=self.state.level + own[..., 0],
+            minimum=self.state.minimum + np.clip(own[..., 1], -reach, reach),
+            shape=shape,
+            variance=self.state.variance,
+        )
+
+    @cached_property
+    def gain(self) -> Array:
+        """Of points in each size's own, as if the shape were known, (batch, sizes, 2, rates)."""
+        weighted = self.problem.weight[..., None] * self.own
+        return np.asarray(np.einsum("bidf,birf->bidr", self.inverse, weighted))
+
+    @cached_property
+    def within(self) -> Array:
+        """By how much the shape moves points beside what each size's own follows of it."""
+        return np.asarray(self.by_shape - np.einsum("bird,bidq->birq", self.own, self.carried))
+
+    @cached_property
+    def shared_gain(self) -> Array:
+        """Of points in the shape, (batch, shared, sizes, rates)."""
+        weighted = self.problem.weight[..., None] * self.within
+        return np.asarray(np.einsum("bqp,birp->bqir", self.schur, weighted))
+
+    @cached_property
+    def points_left(self) -> Array:
+        """Points less those that fix the valleys, by weight: what a variance is divided by."""
+        weight = self.problem.weight
+        own = np.einsum("bird,bidr->bir", self.own, self.gain)
+        shared = np.einsum("birq,bqir->bir", self.within, self.shared_gain)
+        return np.asarray(np.maximum((weight * (1 - own - shared)).sum((-2, -1)), 0.0))
+
+    def _covariance(self, gain: Array, shared: Array, variance: Array) -> Array:
+        """Of minima and shape, (batch, sizes + shared, ...): observations of their own errors.
+
+        ``gain`` (batch, sizes, rates) in the minimum of their size, ``shared`` (batch, shared,
+        sizes, rates) in the shape, ``variance`` (batch, sizes, rates).
+        """
+        carried = self.carried[..., 1, :]
+        sizes = gain.shape[1]
+        spread = np.einsum("bqir,bir,bpir->bqp", shared, variance, shared)
+        cross = np.einsum("bir,bir,bqir->biq", gain, variance, shared)
+        of_shape = cross - np.einsum("biq,bqp->bip", carried, spread)
+        minima = -np.einsum("biq,bjq->bij", cross, carried)
+        minima = minima + np.swapaxes(minima, -1, -2)
+        minima += np.einsum("biq,bqp,bjp->bij", carried, spread, carried)
+        minima[:, np.arange(sizes), np.arange(sizes)] += (gain**2 * variance).sum(-1)
+        return np.concatenate(
+            [
+                np.concatenate([minima, of_shape], -1),
+                np.concatenate([np.swapaxes(of_shape, -1, -2), spread], -1),
+            ],
+            -2,
+        )
+
+    def valley(self, batch: tuple[int, ...], moved: Array) -> Valley:
+        """The minima and their errors; ``moved`` (batch, sizes, seeds, rates) without each seed."""
+        problem, state = self.problem, self.state
+        sizes, axes = problem.s.shape
+        gain, shared = self.gain[..., 1, :], self.shared_gain
+        # A point far off its valley is no noise: what it moves it moves by as much.
+        points = np.maximum(state.variance[:, None, None] * problem.blur, self.residual**2 / 2)
+        noise = self._covariance(gain, shared, points)
+        # The priors are observations: of each minimum, and of the shape.
+        nearness = problem.nearness
+        pseudo = state.variance[:, None] * nearness
+        of_minimum = self.inverse[..., 1, 1] * pseudo
+        of_shape = -np.einsum("bqp,bip->bqi", self.schur, self.carried[..., 1, :]) * pseudo[:, None]
+        left = self._covariance(of_minimum[..., None], of_shape[..., None], 1 / nearness[..., None])
+        _, precision = problem.prior
+        weak = self.schur * (state.variance[:, None] * precision)[:, None]
+        spread = np.einsum("bqp,p,brp->bqr", weak, 1 / precision, weak)
+        carry = np.concatenate(
+            [-self.carried[..., 1, :], np.broadcast_to(np.eye(weak.shape[1]), weak.shape)], 1
+        )
+        left = left + np.einsum("biq,bqp,bjp->bij", carry, spread, carry)
+        total = noise + left
+        last = slice(sizes + SHARED + axes, None)
+        turn, of_turn = state.shape[:, SHARED + axes :], total[:, last, last]
+        freedom = self.points_left + problem.known[1]
+        variance = np.einsum("baa->ba", of_turn)
+        mean, kept = _turned(turn, variance, freedom[:, None])
+        # The minima follow t by their own regression on it.
+        follow = total[:, :sizes, last] @ np.linalg.inv(of_turn)
+        minimum = state.minimum + np.einsum("bia,ba->bi", follow, mean - turn)
+        share = np.divide(mean, turn, out=np.zeros_like(mean), where=np.abs(turn) > 1e-12)
+        back = follow * (share - 1)[:, None]
+        # A map of minima and shape to the minima as they follow.
+        to = np.zeros((len(turn), sizes, sizes + SHARED + 2 * axes))
+        to[:, np.arange(sizes), np.arange(sizes)] = 1.0
+        to[..., last] = back
+        own = to @ noise @ np.swapaxes(to, -1, -2)
+        whole = total[:, :sizes, :sizes] - follow @ of_turn @ np.swapaxes(follow, -1, -2)
+        whole = whole + np.einsum("bia,ba,bja->bij", follow, kept, follow)
+        own_left = whole - own
+        own_left[:, np.arange(sizes), np.arange(sizes)] += (WALLED * problem.steep) ** 2
+        shape_moved = np.einsum("bqir,bisr->bqs", shared, moved)
+        without = np.einsum("bir,bisr->bis", gain, moved)
+        without = without - np.einsum("biq,bqs->bis", self.carried[..., 1, :], shape_moved)
+        without = without + np.einsum("bia,bas->bis", back, shape_moved[:, SHARED + axes :])
+        known = problem.finite.any(-1)
+        minimum = np.where(known, minimum, math.nan)
+
+        def shaped(a: Array) -> Array:
+            return np.asarray(a.reshape((*batch, *a.shape[1:])))
+
+        return Valley(
+            minimum=shaped(minimum),
+            without=shaped(minimum[..., None] + without),
+            noise=shaped(own),
+            left=shaped(own_left),
+            freedom=shaped(freedom),
+            turn=shaped(mean),
+            turn_error=shaped(np.sqrt(kept)),
+        )
+
+
+def _noise(fitted: Optima) -> tuple[Array, Array]:
+    """Variance of seed-averaged points as it is known beside the fit, and its weight, (batch,).
+
+    Of runs less the means of their rates and of their seeds, moderated by what is usual.
+    """
+    y = fitted.curves.log_losses
+    near = np.abs(np.nan_to_num(fitted.curves.log2_lrs) - fitted.centre[..., None])
+    there = (
+        np.isfinite(y)
+        & ((near < fitted.bandwidth[..., None]) & np.isfinite(fitted.log_losses))[..., None]
+    )
+    values = np.where(there, y, 0.0)
+    for axis in (-1, -2):
+        count = there.sum(axis, keepdims=True)
+        values = np.where(there, values - values.sum(axis, keepdims=True) / np.maximum(count, 1), 0)
+    seeds, rates = there.any(-2).sum(-1), there.any(-1).sum(-1)
+    freedom = np.maximum((there.sum((-1, -2)) - seeds - rates + 1), 0).sum(-1).reshape(-1)
+    square = (values**2).sum((-3, -2, -1)).reshape(-1)
+    weight = np.minimum(freedom, SEEDS_FREEDOM)
+    own = square / np.maximum(freedom, 1)
+    total = weight + USUAL_FREEDOM
+    variance = (weight * own + USUAL_FREEDOM * USUAL_NOISE**2) / total
+    return variance / max(fitted.curves.fewest_seeds, 1), total
+
+
+def _turned(turn: Array, variance: Array, freedom: Array) -> tuple[Array, Array]:
+    """Mean and variance of t under the mixture, from those under the wider prior alone."""
+    precision = np.maximum(1 / variance - 1 / TURNS**2, 1e-6)
+    error, seen = 1 / precision, turn / variance / precision
+    parts = []
+    for part, deviation in ((1 - TURNING, KEEPS), (TURNING, TURNS)):
+        total = deviation**2 + error
+        density = part * (1 + seen**2 / total / freedom) ** (-(freedom + 1) / 2) / np.sqrt(total)
+        gain = deviation**2 / total
+        parts.append((density, gain * seen, gain * error))
+    density, means, variances = (np.stack(part) for part in zip(*parts, strict=True))
+    density = density / density.sum(0)
+    mean = (density * means).sum(0)
+    return mean, (density * (variances + means**2)).sum(0) - mean**2
