@@ -4,11 +4,14 @@ import pytest
 import torch
 from pytest import approx
 from torch import nn
+from torch.nn import functional as F
 
 import depthmup
 from depthmup.diagnostics import locate, observe
 from depthmup.diagnostics.observations import labels_of
+from depthmup.records import Outcome
 from depthmup.rules import Observable
+from depthmup.tracing import read
 
 
 class Layer(nn.Module):
@@ -79,3 +82,59 @@ def test_layers_of_every_stage_are_one_and_parts_of_a_layer_are_not():
     labels = labels_of(model, branches=branches)
     assert labels("stages.1.layers.2.linears.0") == "stages.*.layers.*.linears.0"
     assert labels_of(model)("stages.1.layers.2.linears.0") == "stages.*.layers.2.linears.0"
+
+
+class Tabular(nn.Module):
+    """The ResNet of rtdl: batch norms read the stream, and nothing else does."""
+
+    def __init__(self, width, depth, norm=nn.BatchNorm1d):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.blocks = nn.ModuleList()
+        for _ in range(depth):
+            self.blocks.append(nn.Sequential())
+            self.blocks[-1].add_module("norm", norm(width))
+            self.blocks[-1].add_module("up", nn.Linear(width, 2 * width))
+            self.blocks[-1].add_module("relu", nn.ReLU())
+            self.blocks[-1].add_module("down", nn.Linear(2 * width, width))
+        self.head = nn.Sequential(norm(width), nn.ReLU(), nn.Linear(width, 8))
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.LayerNorm, nn.Identity])
+def test_biases_that_batch_norms_take_away_have_no_gradient(norm):
+    """What Adam makes of rounding follows no law, and is not judged."""
+    make = {nn.Identity: lambda width: nn.Identity()}.get(norm, norm)
+    model = Tabular(16, 3, make).double()
+    model(torch.randn(9, 6, dtype=torch.float64)).square().sum().backward()
+    without = {
+        name
+        for name, p in model.named_parameters()
+        if p.ndim == 1 and p.grad.abs().max() < 1e-10 * model.inp.weight.grad.abs().max()
+    }
+    undone = read(model, torch.zeros(9, 6, dtype=torch.float64)).undone
+    assert undone == without
+    assert bool(undone) == (norm is nn.BatchNorm1d)
+    located = locate(model, torch.zeros(9, 6, dtype=torch.float64))
+    assert located.undone == ({"inp.bias", "blocks.*.down.bias"} if undone else set())
+
+
+def test_the_tabular_resnet_passes():
+    """Its input's bias failed by -0.6 where 0 is expected: of a gradient of 1e-9."""
+
+    def batch(generator):
+        labels = torch.randint(8, (16,), generator=generator)
+        return torch.randn(16, 6, generator=generator), labels
+
+    result = depthmup.check(
+        depthmup.Model(make=Tabular, batch=batch, loss=F.cross_entropy), scheme="completep",
+        widths=(16, 32, 64), depths=(2, 4, 8), seeds=3, steps=2,
+    )  # fmt: skip
+    of_biases = {e.outcome for e in result.exponents if e.module in ("inp.bias", "inp")}
+    assert of_biases == {Outcome.SHOWN}
+    assert result.outcome is Outcome.PASS

@@ -445,7 +445,7 @@ class TestErrors:
                     elif how == "addcmul":
                         x = torch.addcmul(x, y, self.gain)
                     else:
-                        x = torch.lerp(x, y, 0.5)
+                        x = torch.lerp(y, x, 0.5)
                 return self.out(x)
 
         with pytest.raises(NotUnderstood, match=r"repeats others\.\*\.weight more often.*outside"):

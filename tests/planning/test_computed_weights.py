@@ -1,4 +1,9 @@
-"""Weights that are computed from several parameters, and what only looks like them."""
+"""Weights that are computed before use: what acts as matrices one by one, and what only seems to.
+
+x (W + c B A)^T is x W^T + c (x A^T) B^T, so each parameter has the role that it has in the latter.
+"""
+
+import math
 
 import pytest
 import torch
@@ -6,66 +11,278 @@ from planning_zoo import Tower, vectors
 from torch import nn
 from torch.nn import functional as F
 
+import depthmup
 from depthmup.planning import NotUnderstood, anatomy
 from depthmup.rules import Kind
 
+RANK = 3
+
 
 class Computed(nn.Module):
-    """A branch whose first weight is made from ``weight`` and from other parameters."""
+    """A branch that multiplies by a weight made of the parameters that ``weight`` reads."""
 
-    def __init__(self, width, how):
+    def __init__(self, width, weight):
         super().__init__()
-        self.how = how
-        self.weight = nn.Parameter(torch.randn(width, width) / width**0.5)
-        self.gain = nn.Parameter(torch.ones(width, 1))
-        self.out = nn.Linear(width, width)
-        if how in ("sum", "collected"):
-            self.gain = nn.Parameter(torch.randn(width, width) / width**0.5)
+        shapes = {
+            "weight": (width, width),
+            "other": (width, width),
+            "down": (RANK, width),
+            "up": (width, RANK),
+        }
+        for name, shape in shapes.items():
+            setattr(self, name, nn.Parameter(torch.randn(shape) / shape[1] ** 0.5))
+        self.gain, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("noise", torch.randn(width, width))
+        self.compute = weight
+        for name in {*shapes, "gain"} - read_by(weight, self):
+            delattr(self, name)
 
     def forward(self, x):
-        if self.how == "gain":
-            y = F.linear(x, self.weight * self.gain)
-        elif self.how == "gain, transposed":
-            y = x @ (self.weight.t() * self.gain.t()).reshape(x.shape[1], -1)
-        elif self.how == "sum":
-            y = F.linear(x, self.weight + self.gain)
-        elif self.how == "collected":
-            y = F.linear(x, torch.cat([self.weight, self.gain]))[:, : x.shape[1]]
-        else:
-            kernel = F.batch_norm(
-                self.weight[None], None, None, weight=self.gain[:, 0], training=True
-            )
-            y = F.conv1d(x[:, :, None], kernel[0, :, :, None])[:, :, 0]
-        return x + self.out(y.relu())
+        return x + F.linear(x.relu(), self.compute(self), self.bias)
 
 
-@pytest.mark.parametrize("how", ["gain", "gain, transposed", "sum", "collected", "standardized"])
-@pytest.mark.parametrize(("target", "base"), [((8, 4), (8, 2)), ((32, 2), (8, 2))])
-def test_a_weight_made_from_several_parameters_is_refused(how, target, base):
+def read_by(weight, block):
+    """The names of what a weight is made of."""
+    names = set()
+
+    class Reader:
+        def __getattr__(self, name):
+            names.add(name)
+            return getattr(block, name)
+
+    weight(Reader())
+    return names
+
+
+def planned(weight, **options):
     def make(width, depth):
-        return Tower(lambda w: Computed(w, how), width, depth)
+        return Tower(lambda w: Computed(w, weight), width, depth).double()
 
-    with pytest.raises(NotUnderstood, match=r"blocks\.0\.weight is used by .*fan-in from fan-out"):
-        anatomy(make(*target), make(*base), example_inputs=vectors())
-    gain = "hidden" if how in ("sum", "collected") else "vector"
-    roles = {"blocks.*.weight": "hidden", "blocks.*.gain": gain}
-    declared = anatomy(make(*target), make(*base), example_inputs=vectors(), roles=roles)
-    assert {p.role.kind for p in declared.places if p.name.endswith(".weight")} >= {Kind.HIDDEN}
+    torch.manual_seed(0)
+    model, base = make(32, 6), make(8, 2)
+    return model, depthmup.plan(
+        model, base, example_inputs=vectors().double(), scheme="completep",
+        own_init="fan_in", **options,
+    )  # fmt: skip
 
 
-def test_a_computed_readout_is_refused():
-    """One axis grows, as in a gain."""
+m, r = 4, 3  # how width and depth grow
+HIDDEN = (Kind.HIDDEN, m**-0.5, 1 / m)
+UNDERSTOOD = {
+    "a sum": (lambda b: b.weight + b.other, {"weight": HIDDEN, "other": HIDDEN}),
+    "a difference of one and its transpose": (lambda b: b.weight - b.weight.T, {"weight": HIDDEN}),
+    "upper triangles": (
+        lambda b: b.weight.triu(1) - b.weight.triu(1).mT,
+        {"weight": HIDDEN},
+    ),
+    "masked": (
+        lambda b: b.weight.masked_fill(torch.ones_like(b.noise).triu(1).bool(), 0.0),
+        {"weight": HIDDEN},
+    ),
+    "merged adapters": (
+        lambda b: b.weight + 0.5 * (b.up @ b.down),
+        {"weight": HIDDEN, "down": HIDDEN, "up": (Kind.INPUT, 1, 1)},
+    ),
+    "merged adapters, transposed": (
+        lambda b: (b.weight.T + b.down.T @ b.up.T).T,
+        {"weight": HIDDEN, "down": HIDDEN, "up": (Kind.INPUT, 1, 1)},
+    ),
+    "noise": (
+        lambda b: b.weight + b.other * b.noise,
+        {"weight": HIDDEN, "other": HIDDEN},
+    ),
+    "rows with gains": (
+        lambda b: b.gain[:, None] * b.weight,
+        {"weight": HIDDEN, "gain": (Kind.VECTOR, 1, 1)},
+    ),
+    "columns with gains": (
+        lambda b: b.weight * b.gain.tanh(),
+        {"weight": HIDDEN, "gain": (Kind.VECTOR, 1, 1)},
+    ),
+    "put together": (
+        lambda b: torch.cat([b.weight[: len(b.weight) // 2], b.other[len(b.weight) // 2 :]]),
+        {"weight": HIDDEN, "other": HIDDEN},
+    ),
+}
+REFUSED = {
+    "entry by entry": lambda b: b.weight * b.other,
+    "a product alone": lambda b: b.up @ b.down,
+    "a square": lambda b: b.weight @ b.weight.T + b.other,
+    "exponentials": lambda b: (b.weight + b.other).exp(),
+    "a weight norm": lambda b: b.gain[:, None] * b.weight / b.weight.norm(dim=1, keepdim=True),
+    "less its mean": lambda b: b.gain[:, None] * (b.weight - b.weight.mean(1, keepdim=True)),
+    "ones above": lambda b: b.weight.masked_fill(torch.ones_like(b.noise).triu(1).bool(), 1.0),
+}
 
-    class Head(Tower):
+
+@pytest.mark.parametrize("how", UNDERSTOOD)
+def test_each_parameter_has_the_role_it_has_alone(how):
+    weight, expected = UNDERSTOOD[how]
+    _, plan = planned(weight, folding=False)
+    found = {p.name: p for p in plan.prescriptions}
+    for name, (kind, init, lr) in expected.items():
+        p = found[f"blocks.3.{name}"]
+        assert (p.role.kind, p.role.in_branch, p.ratios.depth) == (kind, True, r)
+        assert math.isclose(p.init, init)
+        assert math.isclose(p.lr, lr)
+
+
+@pytest.mark.parametrize("how", UNDERSTOOD)
+def test_a_weight_that_carries_its_branch_is_trained_as_with_the_multiplier(how):
+    trajectories = []
+    for folding in (True, False):
+        model, plan = planned(UNDERSTOOD[how][0], folding=folding)
+        torch.manual_seed(1)
+        plan.initialize(model)
+        optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, eps=1e-4))
+        torch.manual_seed(2)
+        x = torch.randn(5, 6, dtype=torch.float64)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = (model(x) - 1).square().sum()
+            loss.backward()
+            optimizer.step()
+        trajectories.append(model(x).detach())
+    assert torch.allclose(*trajectories, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("how", REFUSED)
+@pytest.mark.parametrize("folding", [True, False])
+def test_a_weight_of_another_size_than_its_parameters_is_refused(how, folding):
+    with pytest.raises(NotUnderstood, match=r"blocks\.0\.(weight|up|other)"):
+        planned(REFUSED[how], folding=folding)
+
+
+@pytest.mark.parametrize("how", ["its norm", "its rows", "itself"])
+def test_a_weight_that_something_else_reads_is_refused(how):
+    """Nothing says what the other reader makes of the parameters."""
+
+    class Read(Computed):
+        def forward(self, x):
+            whole = self.weight + self.other
+            beside = {"its norm": whole.norm(), "its rows": (whole * x[0]).sum(-1), "itself": whole}
+            return x + F.linear(x, whole) * self.gain + beside[how].sum()
+
+    def make(width, depth):
+        return Tower(lambda w: Read(w, lambda b: b.weight + b.other * b.gain), width, depth)
+
+    with pytest.raises(NotUnderstood, match=r"blocks\.0\.weight is used by add"):
+        anatomy(make(32, 2), make(8, 2), example_inputs=vectors())
+
+
+def test_a_weight_that_serves_two_branches_is_counted_twice():
+    class Twice(Computed):
+        def forward(self, x):
+            whole = self.weight + self.other
+            x = x + F.linear(x.relu(), whole) * self.gain
+            return x + F.linear(x.tanh(), whole) * self.bias
+
+    def make(depth):
+        return Tower(lambda w: Twice(w, lambda b: b.weight + b.other * b.gain), 8, depth)
+
+    found = anatomy(make(4), make(2), example_inputs=vectors())
+    [weight] = [p for p in found.places if p.name == "blocks.0.weight"]
+    assert (weight.ratios.depth, weight.role.in_branch) == (2, True)
+
+
+@pytest.mark.parametrize(("along", "grows"), [("length", False), ("coordinates", True)])
+def test_fourier_transforms_of_weights(along, grows):
+    """A long convolution along a sequence; along coordinates it sums over what grows."""
+
+    class Long(nn.Module):
         def __init__(self, width):
-            super().__init__(lambda w: nn.Linear(w, w), width, 0)
-            self.gain = nn.Parameter(torch.ones(2, 1))
+            super().__init__()
+            self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+            self.kernel = nn.Parameter(torch.randn(5, width))
 
         def forward(self, x):
-            return F.linear(self.inp(x).relu(), self.out.weight * self.gain, self.out.bias)
+            dim = 0 if along == "length" else 1
+            x = self.inp(x)
+            y = torch.fft.rfft(x, dim=dim) * torch.fft.rfft(self.kernel, dim=dim)
+            return self.out(torch.fft.irfft(y, n=x.shape[dim], dim=dim))
 
-    with pytest.raises(NotUnderstood, match=r"out\.weight is used by mul"):
-        anatomy(Head(32), Head(8), example_inputs=vectors())
+    if grows:
+        with pytest.raises(NotUnderstood, match="Fourier transform along a dimension that grows"):
+            anatomy(Long(32), Long(8), example_inputs=torch.zeros(5, 6))
+    else:
+        found = anatomy(Long(32), Long(8), example_inputs=torch.zeros(5, 6))
+        [kernel] = [p for p in found.places if p.name == "kernel"]
+        assert (kernel.role.kind, kernel.ratios.fan_out) == (Kind.VECTOR, 4)
+
+
+def test_pairs_of_real_and_imaginary_parts_are_what_the_complex_number_is():
+    class Pairs(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.into = nn.Parameter(torch.randn(3, width, 2))
+            self.back = nn.Parameter(torch.randn(width, 3, 2))
+            self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+
+        def forward(self, x):
+            state = self.inp(x).to(torch.complex64) @ torch.view_as_complex(self.into).mT
+            return self.out((state @ torch.view_as_complex(self.back).mT).real)
+
+    found = {p.name: p for p in anatomy(Pairs(32), Pairs(8), example_inputs=vectors()).places}
+    assert (found["into"].role.kind, found["into"].ratios.fan_in) == (Kind.HIDDEN, 4)
+    assert (found["back"].role.kind, found["back"].ratios.fan_out) == (Kind.INPUT, 4)
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum"])
+def test_bags_of_rows_are_looked_up(mode):
+    class Bag(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.table, self.out = nn.EmbeddingBag(9, width, mode=mode), nn.Linear(width, 2)
+
+        def forward(self, rows):
+            return self.out(self.table(rows))
+
+    rows = torch.zeros(2, 3, dtype=torch.long)
+    found = {p.name: p for p in anatomy(Bag(32), Bag(8), example_inputs=rows).places}
+    assert (found["table.weight"].role.kind, found["table.weight"].ratios.fan_out) == (
+        Kind.INPUT,
+        4,
+    )
+
+
+@pytest.mark.parametrize("by", ["expanded", "cdist"])
+def test_a_codebook_is_a_table_whatever_finds_the_nearest_row(by):
+    class Quantized(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+            self.codes = nn.Embedding(7, width)
+
+        def forward(self, x):
+            x, codes = self.inp(x), self.codes.weight
+            if by == "cdist":
+                distance = torch.cdist(x, codes)
+            else:
+                distance = x.square().sum(1, True) - 2 * x @ codes.T + codes.square().sum(1)
+            return self.out(x + (self.codes(distance.argmin(1)) - x).detach())
+
+    found = anatomy(Quantized(32), Quantized(8), example_inputs=vectors())
+    assert not found.notes
+    [codes] = [p for p in found.places if p.name == "codes.weight"]
+    assert (codes.role.kind, codes.ratios.fan_out) == (Kind.INPUT, 4)
+
+
+def test_distances_that_are_weighted_are_still_refused():
+    """Nothing is picked: what the distances are made from learns through them."""
+
+    class Soft(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+            self.codes = nn.Embedding(7, width)
+
+        def forward(self, x):
+            x = self.inp(x)
+            weights = (-torch.cdist(x, self.codes.weight)).softmax(-1)
+            return self.out(weights @ self.codes.weight)
+
+    with pytest.raises(NotUnderstood, match=r"codes\.weight is used by _cdist_forward"):
+        anatomy(Soft(32), Soft(8), example_inputs=vectors())
 
 
 def test_gains_and_learned_inputs_are_vectors():

@@ -167,7 +167,8 @@ class Points:
     """Where to look in one model.
 
     ``heads`` are the sizes of attention heads; ``queries_and_keys`` the patterns of parameters that
-    make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike.
+    make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike,
+    ``undone`` of biases that batch norms take away.
 
     Attributes:
         points: modules and parameters to observe.
@@ -183,6 +184,7 @@ class Points:
     hidden_from_view: tuple[str, ...] = ()
     queries_and_keys: frozenset[str] = frozenset()
     keys_biases: frozenset[str] = frozenset()
+    undone: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True)

@@ -71,6 +71,7 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     products = traced.attentions
     queries, keys = _makers(traced, products, "query"), _makers(traced, products, "key")
     vectors = {n for n, p in parameters(unwrapped(model)).items() if p.ndim == 1}
+    undone = traced.undone & vectors
     return Points(
         points=tuple(points),
         attention=tuple(a.module for a in products),
@@ -79,6 +80,7 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
         hidden_from_view=tuple(dict.fromkeys(hidden)),
         queries_and_keys=frozenset(map(labels, queries | keys)),
         keys_biases=frozenset(map(labels, (keys - queries) & vectors)),
+        undone=frozenset(map(labels, undone)) - {*map(labels, vectors - undone)},
     )
 
 

@@ -227,8 +227,8 @@ def _only_shown(
             return True
         if key.observable is Observable.ENTRY_UPDATE and role is not None:
             return role.kind is Kind.HIDDEN
-    if key.module in points.keys_biases:
-        return True  # softmax ignores them: their gradient is zero but for rounding
+    if key.module in points.keys_biases | points.undone:
+        return True  # softmax or a batch norm ignores them: their gradient is rounding alone
     # Where heads grow, a fresh query and its key are not aligned and their gradients are smaller
     # by n^-1/2 until training has aligned them; what Adam makes of them does not depend on it.
     return key.module in points.queries_and_keys and head_grows and family is Family.RAW

@@ -95,6 +95,7 @@ def _from_dataflow(
     notes = [*_normalized_streams(residuals)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
+    notes += _forgotten_streams(residuals, depths)
     constants = _growth_of_constants(comparison.own, residuals, branches)
     sites = branch_sites(facts, own, constants)
     return Membership(
@@ -341,6 +342,18 @@ def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iter
                 "between, so that what a layer adds does not stay as it is up to the end. The "
                 "depth rules were derived for streams that do. Check the transfer of this model "
                 "before relying on it."
+            )
+
+
+def _forgotten_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:
+    for stream, depth in zip(residuals.streams, depths, strict=True):
+        forgets = [residuals.branches[i] for i in stream.branches if residuals.branches[i].forgets]
+        if forgets and not stream.normalized and depth.ratio != 1:
+            yield (
+                f"Each layer takes away a part of the stream that it replaces, at "
+                f"{pattern_of(forgets[0].label)}: x + t (f(x) - x). A branch multiplier of 1/L "
+                "keeps the stream; a larger one, as L^(-1/2) of Depth-muP, lets deep models forget "
+                "what was put in. Use completep for this model."
             )
 
 

@@ -44,7 +44,7 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
     modules = named_modules(exported)
     for multiplier in multipliers:
         for hook in multiplier.hooks:
-            _carry(modules[hook.module], hook, multiplier.value)
+            _carry(hooks.holder_of(hook, modules), hook, multiplier.value)
     config = getattr(exported, "config", None)
     if config is not None and getattr(config, "tie_word_embeddings", False):
         config.tie_word_embeddings = False  # transformers would tie them again on loading
@@ -53,12 +53,15 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
 
 def _carry(module: nn.Module, hook: Hook, factor: float) -> None:
     if hook.side == "parameter":
-        whole = module._parameters[hook.parameter]
+        key = hook.parameter.rpartition(".")[2]
+        whole = module._parameters[key]
         assert whole is not None
         scaled = whole.detach().clone()
         for start, stop in hook.part:
             scaled.narrow(hook.dim, start, stop - start).mul_(factor)
-        setattr(module, hook.parameter, nn.Parameter(scaled, whole.requires_grad))
+        if not hook.part:
+            scaled.mul_(factor)
+        setattr(module, key, nn.Parameter(scaled, whole.requires_grad))
         return
     onto_input = hook.side == "input"
     weight = getattr(module, "weight", None)

@@ -1,7 +1,7 @@
 """Explicit multipliers: hooks on modules that a plan installs and removes."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,14 @@ from depthmup.tracing import Hook, named_modules, unwrapped
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multiply:
-    """One explicit multiplier: torch calls its methods, no closures, so that models pickle."""
+    """One explicit multiplier: torch calls its methods, no closures, so that models pickle.
+
+    ``holder`` is the module that holds a parameter which another one's call reads.
+    """
 
     factor: float
     hook: Hook
+    holder: nn.Module
 
     def output(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Multiply one tensor of what a module returns, or part of its coordinates."""
@@ -54,22 +58,30 @@ class Multiply:
         return _multiplied((args, kwargs), self.hook.index, lambda _: self.factor)
 
     def parameter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """For one call, part of a parameter is multiplied in the module's own eyes.
+        """For one call, a parameter or a part of it is multiplied in the module's own eyes.
 
         An entry of the instance hides the parameter of the same name, which stays what it is for
         optimizers, checkpoints and every other module; ``restore`` removes the entry.
         """
         hook = self.hook
-        weight = module._parameters[hook.parameter]
+        key = hook.parameter.rpartition(".")[2]
+        weight = self.holder._parameters[key]
         assert weight is not None
-        factors = self._on_part(weight.new_ones(weight.shape[hook.dim]))
-        shape = [1] * weight.dim()
-        shape[hook.dim] = -1
-        module.__dict__[hook.parameter] = weight * factors.view(shape)
+        factors: Tensor | float = self.factor
+        if hook.part:
+            shape = [1] * weight.dim()
+            shape[hook.dim] = -1
+            factors = self._on_part(weight.new_ones(weight.shape[hook.dim])).view(shape)
+        self.holder.__dict__[key] = weight * factors
 
     def restore(self, module: nn.Module, args: Any, output: Any) -> None:
         """The parameter that a call hid is seen again."""
-        module.__dict__.pop(self.hook.parameter, None)
+        self.holder.__dict__.pop(self.hook.parameter.rpartition(".")[2], None)
+
+
+def holder_of(hook: Hook, modules: Mapping[str, nn.Module]) -> nn.Module:
+    """The module that holds the parameter of a hook, be it the one whose call reads it or not."""
+    return modules[".".join(filter(None, (hook.module, hook.parameter.rpartition(".")[0])))]
 
 
 def _multiplied(tree: Any, index: int, factors: Callable[[Tensor], Tensor | float]) -> Any:
@@ -100,7 +112,7 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
             values.setdefault(hook, {})[multiplier.where] = multiplier.value
     for hook, by_kind in values.items():
         module, factor = modules[hook.module], math.prod(by_kind.values())
-        multiply = Multiply(factor=factor, hook=hook)
+        multiply = Multiply(factor=factor, hook=hook, holder=holder_of(hook, modules))
         if hook.side == "output":
             module.register_forward_hook(multiply.output)
         elif hook.side == "addition":

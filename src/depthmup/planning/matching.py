@@ -168,7 +168,8 @@ class _Matcher:
                 raise UnrelatedModels(
                     f"The {what} {_join(at, same[0])} has no counterpart among "
                     f"{', '.join(_join(at, k) for k in base_keys)} of the base: none has the same "
-                    "parts. Use a base that contains at least one of each kind of block."
+                    "parts. Use a base that contains at least one of each kind of block: "
+                    + _with_each_kind([structure(items[key]) for key in keys])
                 )
             # Of the same parts, the ones with the same proportions come first: a block that doubles
             # the channels has the parts, but not the shapes, of one that keeps them.
@@ -189,6 +190,25 @@ class _Matcher:
                 for i, key in enumerate(alike):
                     result[key] = pool[i * len(pool) // len(alike)]
         return result
+
+
+def _with_each_kind(kinds: Sequence[Hashable]) -> str:
+    """How many layers a base needs, from the pattern in which a model's kinds of layers alternate.
+
+    Example:
+        >>> _with_each_kind("aabaabaab")
+        'the model repeats a pattern of 3, so build a base of 3 such layers, or a multiple.'
+        >>> _with_each_kind("abbbbbbb")
+        'the first 2 layers of the model have one of each.'
+    """
+    for period in range(1, len(kinds) // 2 + 1):
+        if all(a == b for a, b in zip(kinds, kinds[period:], strict=False)):
+            return (
+                f"the model repeats a pattern of {period}, so build a base of {period} such "
+                "layers, or a multiple."
+            )
+    first = max(kinds.index(kind) for kind in set(kinds)) + 1
+    return f"the first {first} layers of the model have one of each."
 
 
 def _same_runs(

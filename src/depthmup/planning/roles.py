@@ -136,6 +136,12 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             "softplus, softmax, a square), so its own size is not that of the matrix and no rule "
             f"covers it. {_how_to_declare(growth)}"
         )
+    if growth.along(use.transformed) != 1:
+        raise NotUnderstood(
+            f"{growth.name} ({growth.words}) goes through a Fourier transform along a dimension "
+            "that grows (a circulant weight, a convolution over coordinates), which sums over that "
+            f"dimension. No rule covers it. {_how_to_declare(growth)}"
+        )
     if use.how is How.UNKNOWN:
         raise NotUnderstood(
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
@@ -196,7 +202,8 @@ _COMPUTED = (
     "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
     "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "
     "plain layer (torch.nn.utils.parametrize.remove_parametrizations), or declare a direction as "
-    "'hidden' and its gain as 'vector', inside of the network only. "
+    "'hidden' and its gain as 'vector', inside of the network only. Write a product of two "
+    "matrices as one after the other: F.linear(F.linear(x, A), B) in place of F.linear(x, B @ A). "
 )
 
 

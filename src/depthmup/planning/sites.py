@@ -63,7 +63,7 @@ def branch_sites(
             ratios=Ratios(depth=depth[i]),
             own=own[i],
             folds=tuple(sorted(folds[i])),
-            hooks=hooks[i],
+            hooks=hooks[i] or facts.on_parameters(sorted(folds[i])),
         )
         key = (len(branch.parents), depth[i], site.folds) if site.folds else i
         distinct.setdefault(key, site)
@@ -78,7 +78,7 @@ def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
 
     A parameter can when all its uses are last in branches with the same multiplier.
     """
-    uses = {name: {(name, use.node) for use in same} for name, same in facts.uses.items()}
+    uses = {name: {(name, use.reader) for use in same} for name, same in facts.uses.items()}
     candidates = {i: carriers.parameters for i, carriers in enumerate(facts.carriers)}
     chosen: dict[int, Placement] = {}
     for index, placements in candidates.items():
@@ -154,14 +154,15 @@ def product_sites(comparison: Comparison) -> Iterator[Site]:
         ]
         hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
         hooks += [part for part in product.parts if part]
+        folds = tuple(sorted(carriers[0].parameters)) if carriers else ()
         yield Site(
             where=Where.LOGITS,
             label=product.module,
             ratios=Ratios(fan_in=ratio),
             # The law is relative to the usual 1/sqrt(head size).
             own=own * math.sqrt(ratio),
-            folds=tuple(sorted(carriers[0].parameters)) if carriers else (),
-            hooks=hooks[0] if hooks else (),
+            folds=folds,
+            hooks=hooks[0] if hooks else comparison.facts.on_parameters(folds),
         )
 
 

@@ -27,7 +27,11 @@ def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> It
         if product is not None:
             folds = single or _before_readout(facts, parameter.name)
             yield _scale_site(
-                Where.READOUT, parameter, growth.get(product, 1.0), product.hooks, folds=folds
+                Where.READOUT,
+                parameter,
+                growth.get(product, 1.0),
+                product.hooks or facts.on_parameters(folds),
+                folds=folds,
             )
         rest = [use for use in uses if use is not product and use not in lookups]
         for where, alike in ((Where.INPUT, lookups), (Where.CONSTANT, rest)):

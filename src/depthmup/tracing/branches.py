@@ -25,6 +25,7 @@ class Branch:
     tables of relative positions). ``parents`` are the branches this one lies inside, by index.
     ``scale`` is the number by which the stream is multiplied between ``origin`` and the addition:
     ``scale * x + f(x)`` is ``scale`` times what a branch with the multiplier ``1 / scale`` gives.
+    ``forgets``: it takes away from the stream what it replaces, as in x + t (f(x) - x).
     """
 
     index: int
@@ -37,6 +38,7 @@ class Branch:
     feeders: frozenset[int] = field(repr=False)
     parents: tuple[int, ...] = ()
     scale: float = 1.0
+    forgets: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,8 +161,9 @@ class _Finder:
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
-        # Either operand may be the stream; written x + f(x), it is the left one.
-        for stream, output in ((left, right), (right, left)):
+        # Either operand may be the stream; written x + f(x), it is the left one. What is taken
+        # away, as in f(x) - x, is none.
+        for stream, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
             if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:
                 continue
             if stream in self.ignored and not self.begins(stream):
@@ -198,7 +201,7 @@ class _Finder:
         """
         if node in self.constant:
             return self.graph.nodes[self.graph.origin(node)].op in ZEROS
-        name = self.derived[node]
+        name = self.derived.get(node)
         additions = [
             reader
             for index, parameter in self.derived.items()
@@ -268,7 +271,7 @@ class _Finder:
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
         graph = self.graph
-        for shortcut, output in ((left, right), (right, left)):
+        for shortcut, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
             # Walk the shortcut back through one projection: it must be a plain chain.
             chain, node, matrices = [], shortcut, 0
             while matrices == 0 or node in self._single_chain(node):
@@ -398,6 +401,7 @@ def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
                 output=a.output,
                 origin=a.origin,
                 scale=a.scale,
+                forgets=_forgets(graph, a.stream, a.output),
                 label=_label(graph, usage, paths[i], a.output),
                 path=paths[i],
                 feeders=frozenset(feeders),
@@ -405,6 +409,18 @@ def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
             )
         )
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
+
+
+def _forgets(graph: Graph, stream: int, output: int) -> bool:
+    """Whether an output is, but for gains and gates, something less the stream."""
+
+    def multiplied(node: Node) -> Iterator[int]:
+        if node.op in TRANSPARENT | {"mul", "div"}:
+            yield from (ref.node for ref in node.inputs)
+
+    less = (node.args[1] for node in graph.back(output, multiplied) if node.op == "sub")
+    origin = graph.origin(stream)
+    return any(isinstance(ref, Ref) and graph.origin(ref.node) == origin for ref in less)
 
 
 def _feeding(

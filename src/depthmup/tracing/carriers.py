@@ -124,8 +124,13 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
     if graph.nodes[reader].inputs.count(top) != 1:  # one tensor as query and as key
         return False
     nodes = {ref.node for ref in placement.scaled}
+    outputs = {ref.node for ref in graph.outputs}
     for ref in placement.scaled:
-        readers = {n for n in graph.consumers[ref.node] if ref in graph.nodes[n].inputs}
+        readers = {
+            n
+            for n in graph.consumers[ref.node]
+            if ref in graph.nodes[n].inputs and (graph.consumers[n] or n in outputs)
+        }
         if not readers <= ({reader} if ref == top else nodes):
             return False
     for index in nodes:
@@ -134,8 +139,8 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
         if _is_product(node) and sum(scaled) > 1:
             return False
         # What is multiplied as a whole is multiplied in all of its parts (queries, keys, values).
-        outputs = {r for n in graph.consumers[index] for r in graph.nodes[n].inputs}
-        parts = {ref for ref in outputs if ref.node == index}
+        read = {r for n in graph.consumers[index] for r in graph.nodes[n].inputs}
+        parts = {ref for ref in read if ref.node == index}
         if node.op not in AFFINE_NORMS and not parts <= placement.scaled | {top}:
             return False
     return True
@@ -159,14 +164,16 @@ class _Walk:
 
     def linear(self, node: int) -> bool:
         """Whether a tensor made from one parameter is proportional to it."""
-        while self.graph.nodes[node].op != "parameter":
-            this = self.graph.nodes[node]
-            tensors = [r.node for r in this.inputs if r.node not in self.usage.constant]
-            scaling = this.op in ("mul", "div") and len(tensors) == 1
-            if not (scaling or this.op in LINEAR):
-                return False
-            node = tensors[0]
-        return True
+        this = self.graph.nodes[node]
+        if this.op == "parameter":
+            return True
+        tensors = [r.node for r in this.inputs if r.node not in self.usage.constant]
+        scaling = this.op in ("mul", "div") and len(tensors) == 1
+        if scaling or this.op in LINEAR or self.graph.kept(this) is not None:
+            return self.linear(tensors[0])
+        # W - W^T
+        terms = [a for a in this.args[:2] if isinstance(a, Ref) and a.node in tensors]
+        return this.op in ("add", "sub") and len(terms) == 2 and all(map(self.linear, tensors))
 
     def _operand(self, argument: object, reader: int) -> Iterator[Placement]:
         """Placements that multiply one argument of ``reader``."""
@@ -245,6 +252,8 @@ class _Walk:
                 alternatives = []
         elif node.op.startswith(_ATTENTION):
             alternatives = [operand(args[2], node.index)]  # linear in its values alone
+        elif (kept := self.graph.kept(node)) is not None:
+            alternatives = [operand(kept, node.index)]
         elif node.op in HOMOGENEOUS:
             alternatives = [operand(args[0], node.index)]
         else:

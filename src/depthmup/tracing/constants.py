@@ -160,7 +160,7 @@ def _behind_uses(
     behind: dict[tuple[str, int], tuple[int, ...]] = {}
     for name, uses in usage.uses.items():
         for use in uses:
-            operands = [r.node for r in graph.nodes[use.node].inputs]
+            operands = [r.node for r in graph.nodes[use.reader].inputs]
             own = [n for n in operands if usage.derived.get(n) == use.parameter][:1]
             nodes = usage.on_parameter(graph, own)
             if use.how is not How.ELEMENTWISE or _is_added(graph, use):

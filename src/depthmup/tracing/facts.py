@@ -5,7 +5,8 @@ shows in how it differs between a model and its base, so nothing here knows of a
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import nn
@@ -16,12 +17,15 @@ from depthmup.tracing.constants import Constants, find_constants, scaled_behind
 from depthmup.tracing.divided import is_divided, sizes_cut
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.mixtures import Mixture, find_mixtures
+from depthmup.tracing.names import plain_name
 from depthmup.tracing.operations import (
+    BATCH_NORMS,
     CONVOLUTIONS,
     ELEMENTWISE,
     HOMOGENEOUS,
     LENGTHS,
     MAPS,
+    MATRIX_PRODUCTS,
     POSITIVE,
     RESHAPES,
     SAME,
@@ -45,7 +49,8 @@ class Facts:
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
     ``around`` names, for each branch, the module that takes in the stream and returns it with that
     branch added ("" if there is none).
-    ``mixtures`` are the mixtures of experts.
+    ``mixtures`` are the mixtures of experts. ``readers`` are the innermost modules whose calls read
+    a parameter, each time that it is read, of parameters that have one name.
     """
 
     graph: Graph = field(repr=False)
@@ -59,6 +64,17 @@ class Facts:
     runs: Mapping[str, int] = field(repr=False)
     around: tuple[str, ...] = field(repr=False)
     mixtures: tuple[Mixture, ...] = ()
+    readers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def on_parameters(self, names: Iterable[str]) -> tuple[Hook, ...]:
+        """Hooks that multiply parameters in the eyes of what reads them; empty if one cannot be."""
+        hooks = []
+        for name in names:
+            if (module := self.readers.get(name)) is None:
+                return ()
+            own = name.removeprefix(f"{module}.") if module else name
+            hooks.append(Hook(module=module, side="parameter", parameter=own))
+        return tuple(hooks)
 
     @property
     def positive_branches(self) -> tuple[str, ...]:
@@ -68,6 +84,15 @@ class Facts:
             b.label
             for b in self.residuals.branches
             if graph.nodes[graph.origin(b.output)].op in POSITIVE
+        )
+
+    @property
+    def undone(self) -> frozenset[str]:
+        """The biases that batch norms alone read, and take away: their gradient is zero."""
+        return frozenset(
+            name
+            for name, uses in self.uses.items()
+            if uses and all(_taken_away(self.graph, use) for use in uses)
         )
 
     @property
@@ -103,6 +128,44 @@ def read(
         runs=runs,
         around=tuple(_around(graph, branch) for branch in residuals.branches),
         mixtures=find_mixtures(graph, placed),
+        readers=_readers(model, graph, placed),
+    )
+
+
+def _readers(model: nn.Module, graph: Graph, usage: Usage) -> dict[str, str]:
+    """The innermost module around each parameter whose calls make all uses of it."""
+    names = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    tied = {plain_name(name) for name, p in model.named_parameters() if names[id(p)] > 1}
+    spans: dict[str, list[range]] = {}
+    for call in graph.calls:
+        spans.setdefault(call.name, []).append(range(call.first, call.end))
+    readers: dict[str, str] = {}
+    for name, uses in usage.uses.items():
+        path = name.split(".")[:-1] if name not in tied else ()
+        around = (".".join(path[:length]) for length in range(len(path), -1, -1))
+        for module in around if name not in tied else ():
+            calls = spans.get(module, ())
+            if all(any(use.node in call for call in calls) for use in uses):
+                readers[name] = module
+                break
+    return readers
+
+
+def _taken_away(graph: Graph, use: Use) -> bool:
+    """Whether what a bias adds to a channel reaches nothing but batch norms."""
+    node = graph.nodes[use.node]
+    if use.how is not How.ELEMENTWISE or node.op not in MATRIX_PRODUCTS.keys() | CONVOLUTIONS | {
+        "add"
+    }:
+        return False
+
+    def passes(this: Node, held: Container[int]) -> bool:
+        return this.op in SAME | {"add", "sub", "native_dropout"} or this.index in graph.factors
+
+    shifted = {use.node, *(this.index for this in graph.forward(use.node, passes))}
+    readers = {reader for index in shifted for reader in graph.consumers[index]} - shifted
+    return not shifted & {ref.node for ref in graph.outputs} and all(
+        graph.nodes[reader].op in BATCH_NORMS for reader in readers
     )
 
 
@@ -177,7 +240,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         return replace(
             use,
             op=graph.nodes[use.node].op,
-            leads=use.node in leading,
+            leads=use.leads or use.node in leading,
             normalized=use.node in normalized,
             follows=use.activation is None or use.activation in following,
             reads_stream=use.node in downstream,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from depthmup.tracing.operations import TRANSPARENT
+from depthmup.tracing.operations import DECISIONS, TRANSPARENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Hook:
 
     Or what it adds to its input: ``side`` is "addition" where a module returns x + f(x).
     ``part``: only these coordinates of dimension ``dim``, from each start to each stop; all of them
-    if empty. ``parameter`` is the name that the module itself has for a parameter.
+    if empty. ``parameter`` is a parameter's name below the module, whose calls read it.
 
     Attributes:
         module: by its name; empty for the model itself.
@@ -112,6 +112,17 @@ class Graph:
         if isinstance(argument, Ref):
             return self.nodes[argument.node].value
         return float(argument) if isinstance(argument, (int, float)) else None
+
+    def kept(self, node: Node) -> Ref | None:
+        """The tensor of which an operation sets entries to zero, and leaves the others alone."""
+        if node.op == "masked_fill" and self.number(node.args[2]) == 0:
+            return node.args[0] if isinstance(node.args[0], Ref) else None
+        if node.op == "where" and len(node.args) == 3:
+            kept, zero = node.args[1:]
+            if self.number(kept) == 0:
+                kept, zero = zero, kept
+            return kept if self.number(zero) == 0 and isinstance(kept, Ref) else None
+        return None
 
     def back(
         self,
@@ -186,11 +197,11 @@ class Graph:
 
     @cached_property
     def live(self) -> set[int]:
-        """The nodes from which the output is computed."""
+        """The nodes from whose values the output is computed."""
         live = {ref.node for ref in self.outputs}
         for node in reversed(self.nodes):
             if node.index in live:
-                live.update(ref.node for ref in node.inputs)
+                live.update(ref.node for ref in _values(node))
         return live
 
     def ancestors(
@@ -206,7 +217,7 @@ class Graph:
         # Nodes are numbered in the order they ran: what is past ``after`` can only come from there.
         reached, todo = {node}, [node]
         while todo:
-            for ref in self.nodes[todo.pop()].inputs:
+            for ref in _values(self.nodes[todo.pop()]):
                 if ref.node > after and ref.node not in reached and ref.node not in apart:
                     reached.add(ref.node)
                     todo.append(ref.node)
@@ -229,7 +240,12 @@ class Graph:
         behind = self.ancestors(node, after=ancestor)
         on_path: set[int] = set()
         for index in sorted(behind):
-            inputs = self.nodes[index].inputs
+            inputs = _values(self.nodes[index])
             if any(ref.node == ancestor or ref.node in on_path for ref in inputs):
                 on_path.add(index)
         return on_path
+
+
+def _values(node: Node) -> tuple[Ref, ...]:
+    """What an operation computes with; to decide is not to compute."""
+    return () if node.op in DECISIONS else node.inputs

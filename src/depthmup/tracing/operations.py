@@ -68,16 +68,35 @@ AFFINE_NORMS = {
 }
 """Norms, and where their gain and their bias stand among the arguments."""
 
+BATCH_NORMS = _names(
+    """native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training
+    _native_batch_norm_legit_functional _batch_norm_with_update _batch_norm_no_update
+    cudnn_batch_norm"""
+)
+"""In training they take away each channel's mean over the batch."""
+
 LENGTHS = AFFINE_NORMS.keys() | _names("rsqrt linalg_vector_norm norm")
 """What a tensor is divided by where it is normalized, or the norm itself."""
+
+FOURIER = _names("_fft_r2c _fft_c2r _fft_c2c")
+
+KEEPS_AXES = FOURIER | _names(
+    "triu tril flip roll constant_pad_nd _conj _conj_physical resolve_conj resolve_neg"
+)
+"""Every dimension stays the one it is; linear."""
+
+COMPLEX_PAIRS = _names("view_as_complex view_as_real")
+"""A last dimension of two, real and imaginary part, ends or begins."""
 
 HOMOGENEOUS = (
     SAME
     | RESHAPES
+    | KEEPS_AXES
+    | COMPLEX_PAIRS
     | _names(
         """t transpose permute expand repeat unsqueeze squeeze slice split split_with_sizes chunk
-        narrow select unbind index index_select gather neg sum mean cumsum roll flip
-        constant_pad_nd avg_pool2d _adaptive_avg_pool2d avg_pool1d pixel_shuffle native_dropout
+        narrow select unbind index index_select gather neg sum mean cumsum
+        avg_pool2d _adaptive_avg_pool2d avg_pool1d pixel_shuffle native_dropout
         dropout relu abs leaky_relu max_pool2d_with_indices amax amin repeat_interleave"""
     )
 )
@@ -93,6 +112,9 @@ SHAPED = _names(
     randn_like"""
 )
 """Of the tensor they are given they take the shape alone."""
+
+DECISIONS = _names("argmin argmax")
+"""Places in a tensor: what they are made from has no gradient through them."""
 
 ZEROS = _names("zeros zeros_like new_zeros empty empty_like new_empty")
 """Multiplied by anything, they stay what they are."""

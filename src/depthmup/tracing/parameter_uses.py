@@ -5,25 +5,20 @@ with activations; the axes of those operations are then read back as the paramet
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeAlias
 
-from depthmup.tracing.graph import Graph, Hook, Node, Ref
+from depthmup.tracing.composed import Composed, find_composed
+from depthmup.tracing.graph import Graph, Hook, Node
+from depthmup.tracing.made import LOOKUPS, Labels, Made, axes_of, made_from_one, node_of, resolved
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
     ELEMENTWISE,
-    MAPS,
     MATRIX_PRODUCTS,
-    RESHAPES,
-    SAME,
     SHAPED,
 )
-
-# For each dimension of a tensor made from one parameter: the parameter's axes it consists of.
-Labels: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class How(StrEnum):
@@ -44,7 +39,8 @@ class Use:
     of which it reads one entry, and which (a layer of a stack). ``activation`` is the operand the
     parameter acts on; ``scale`` what the operation itself multiplies by (a mean over n: 1/n).
     ``bent``: a nonlinearity stands between the parameter and the operation. ``picked``: it acts
-    after rows of it were looked up (the matrices of some experts).
+    after rows of it were looked up (the matrices of some experts). ``joined`` is the operation that
+    first puts it beside other parameters, where a weight is composed of several.
 
     The rest says where the operation stands, once the whole model is read: its name; whether it
     ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
@@ -52,6 +48,7 @@ class Use:
     it is ``grouped``: repeated over groups of coordinates, as a matrix for each head is;
     whether what it gives is ``divided`` among branches, a part for each; whether it uses the
     parameter's direction alone (``directed``), as a weight norm does;
+    ``transformed`` are the axes along which the parameter went through a Fourier transform;
     whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
     each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
     multiply where the parameter cannot be.
@@ -68,6 +65,7 @@ class Use:
     scale: float = 1.0
     bent: bool = False
     picked: bool = False
+    joined: int | None = None
     op: str = "a module of unknown type"
     leads: bool = False
     normalized: bool = False
@@ -79,102 +77,36 @@ class Use:
     grouped: bool = False
     divided: bool = False
     directed: bool = False
+    transformed: tuple[int, ...] = ()
 
     @property
     def traced(self) -> bool:
         """Whether a forward pass showed it, not the type of a module."""
         return self.node >= 0
 
-
-def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Labels | None:
-    """Carry labels through a reshape, by matching runs of dimensions of equal product."""
-    result: list[tuple[int, ...]] = []
-    i = j = 0
-    while j < len(new) or i < len(old):
-        first_i, first_j = i, j
-        size_old = old[i] if i < len(old) else 1
-        size_new = new[j] if j < len(new) else 1
-        i, j = min(i + 1, len(old)), min(j + 1, len(new))
-        while size_old != size_new:
-            if size_old < size_new and i < len(old):
-                size_old, i = size_old * old[i], i + 1
-            elif size_new < size_old and j < len(new):
-                size_new, j = size_new * new[j], j + 1
-            else:
-                return None
-        axes = tuple(a for dim in range(first_i, i) if old[dim] != 1 for a in labels[dim])
-        result += [axes if new[dim] != 1 else () for dim in range(first_j, j)]
-    return tuple(result)
-
-
-# "zero" is a part of a bias that is set to zero.
-_CUTS = frozenset(
-    {
-        "slice",
-        "split",
-        "split_with_sizes",
-        "chunk",
-        "narrow",
-        "unsafe_split",
-        "unsafe_chunk",
-        "zero",
-    }
-)
-
-
-def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
-    """The labels of what ``node`` makes of a tensor with these labels; None if it is not a view."""
-    rank, args = len(labels), node.args
-    new = list(labels)
-    if node.op in SAME or node.op in MAPS:
-        return labels
-    if node.op == "t":
-        return tuple(reversed(labels))
-    if node.op == "transpose":
-        a, b = args[1] % rank, args[2] % rank
-        new[a], new[b] = new[b], new[a]
-        return tuple(new)
-    if node.op == "permute":
-        return tuple(labels[d % rank] for d in args[1])
-    if node.op in RESHAPES:
-        return _split_view(labels, old, node.shape)
-    if node.op in ("expand", "repeat"):
-        return ((),) * (len(node.shape) - rank) + labels
-    if node.op == "unsqueeze":
-        new.insert(args[1] % (rank + 1), ())
-        return tuple(new)
-    if node.op == "squeeze":
-        dims = args[1:] and args[1]
-        where = [dims] if isinstance(dims, int) else list(dims or range(rank))
-        gone = {d % rank for d in where if old[d % rank] == 1}
-        return tuple(label for d, label in enumerate(labels) if d not in gone)
-    if node.op in _CUTS or "upsample" in node.op:  # a table of positions, at another resolution
-        return labels
-    if node.op in ("select", "unbind"):
-        dim = (args[1] if len(args) > 1 else 0) % rank
-        return tuple(label for d, label in enumerate(labels) if d != dim)
-    if node.op in ("mul", "add", "sub", "div", "rsub"):
-        if len(node.shape) == rank:
-            return labels
-        return ((),) * (len(node.shape) - rank) + labels
-    return None
+    @property
+    def reader(self) -> int:
+        """The first operation that reads what one parameter alone was made into."""
+        return self.node if self.joined is None else self.joined
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """Every use of every parameter, and the tensors made from a single parameter alone.
 
-    ``derived`` maps a node made from one parameter (and constants) to that parameter's name.
+    ``derived`` maps a node made from one parameter (and constants) to that parameter's name;
+    ``composed`` are the nodes of weights that are made from several.
     """
 
     uses: Mapping[str, tuple[Use, ...]]
     derived: Mapping[int, str]
     constant: frozenset[int]
+    composed: frozenset[int] = frozenset()
 
     @cached_property
     def weights(self) -> frozenset[int]:
-        """The nodes that no activation made: constants, and what single parameters became."""
-        return self.constant | self.derived.keys()
+        """The nodes that no activation made: constants, and what parameters became."""
+        return self.constant | self.derived.keys() | self.composed
 
     def on_parameter(self, graph: Graph, start: int | Iterable[int]) -> list[int]:
         """From a tensor made from a parameter back to it, without it: where it is multiplied."""
@@ -183,22 +115,6 @@ class Usage:
             return [r.node for r in this.inputs if r.node in self.derived][:1]
 
         return [this.index for this in graph.back(start, before) if this.op != "parameter"]
-
-
-@dataclass(slots=True)
-class _Tensor:
-    """A tensor made from one parameter: by which axes it is labelled, and how it was made.
-
-    ``picked``: its rows were looked up by an index. ``directed``: it was divided by the lengths of
-    its rows, and multiplied by gains.
-    """
-
-    parameter: str
-    labels: Labels
-    slices: tuple[tuple[int, int], ...] = ()
-    bent: bool = False
-    picked: bool = False
-    directed: bool = False
 
 
 def find_uses(graph: Graph) -> Usage:
@@ -218,7 +134,7 @@ def find_uses(graph: Graph) -> Usage:
         ((1,), (0,))
     """
     names = {index: name for name, index in graph.parameters.items()}
-    tensors: dict[int, _Tensor] = {}
+    tensors: dict[int, Made] = {}
     derived: dict[int, str] = {}
     constant: set[int] = set()
     computed: set[int] = set()  # from several parameters, and from nothing that was put in
@@ -227,7 +143,7 @@ def find_uses(graph: Graph) -> Usage:
         if node.op == "parameter":
             axes = tuple((axis,) for axis in range(len(node.shape)))
             derived[node.index] = names.get(node.index, node.name)
-            tensors[node.index] = _Tensor(derived[node.index], axes)
+            tensors[node.index] = Made(parameter=derived[node.index], labels=axes)
             continue
         if node.op in ("buffer", "constant") or (not node.inputs and node.op != "input"):
             constant.add(node.index)
@@ -244,7 +160,7 @@ def find_uses(graph: Graph) -> Usage:
             uses[gain.parameter].append(gain)
             computed.add(node.index)
             continue
-        carried = _made_from_one(graph, node, sources, tensors)
+        carried = made_from_one(graph, node, sources, tensors)
         if carried is not None:
             tensors[node.index] = carried
             # No factor folds into a direction, and rows that were looked up are activations.
@@ -260,53 +176,36 @@ def find_uses(graph: Graph) -> Usage:
                 if use is not None:
                     uses[tensors[source].parameter].append(use)
     weights = _computed_weights(graph, computed, derived)
+    found = {
+        name: [
+            replace(use, how=How.UNKNOWN, fan_out=())
+            if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
+            else use
+            for use in _without_picking(_with_influence(graph, same))
+        ]
+        for name, same in uses.items()
+    }
+    weights_of_several = [
+        weight
+        for weight in find_composed(graph, tensors, computed, constant)
+        if _tells_nothing(weight, found)
+    ]
+    for weight in weights_of_several:
+        _as_terms(graph, weight, found, derived)
     return Usage(
-        uses={
-            name: tuple(
-                replace(use, how=How.UNKNOWN, fan_out=())
-                if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
-                else use
-                for use in _without_picking(same)
-            )
-            for name, same in uses.items()
-        },
+        uses={name: tuple(same) for name, same in found.items()},
         derived=derived,
         constant=frozenset(constant),
+        composed=frozenset().union(*(weight.inside for weight in weights_of_several)),
     )
-
-
-def _made_from_one(
-    graph: Graph, node: Node, sources: list[int], known: Mapping[int, _Tensor]
-) -> _Tensor | None:
-    """What an operation makes of one parameter alone, if it does."""
-    tensors = [known.get(source) for source in sources]
-    first = tensors[0]
-    if first is None:
-        return None
-    lookup = _picked_labels(graph, node, sources[0], first)
-    if lookup is not None:
-        return replace(first, labels=lookup, picked=True)
-    if any(t is None or t.parameter != first.parameter for t in tensors) or node.op == "index":
-        return None
-    old = graph.nodes[sources[0]].shape
-    labels = _carried(node, first.labels, old)
-    if labels is None:
-        return None
-    slices = _resolved(node, sources[0], first)
-    if node.op in ("select", "unbind"):
-        dim = (node.args[1] if len(node.args) > 1 else 0) % len(first.labels)
-        index = node.args[2] % old[dim] if node.op == "select" else -1
-        slices = (*slices, *((axis, index) for axis in first.labels[dim]))
-    bent = first.bent or node.op in MAPS - _STRAIGHT
-    return replace(first, labels=labels, slices=slices, bent=bent)
 
 
 _WEIGHT_NORMS = frozenset({"_weight_norm_interface", "_weight_norm"})
 
 
 def _made_of_direction_and_gain(
-    node: Node, sources: list[int], known: Mapping[int, _Tensor]
-) -> tuple[_Tensor, Use] | None:
+    node: Node, sources: list[int], known: Mapping[int, Made]
+) -> tuple[Made, Use] | None:
     """The matrix g v / |v| of a weight norm over the rows of v, and how it uses g."""
     tensors = [known.get(source) for source in sources]
     dim = node.args[2] if len(node.args) > 2 else 0
@@ -322,26 +221,39 @@ def _made_of_direction_and_gain(
     return replace(direction, directed=True), use
 
 
-def _resolved(node: Node, source: int, tensor: _Tensor) -> tuple[tuple[int, int], ...]:
-    """The slices of which a node reads: which of ``unbind``'s outputs, only its reader says."""
-    output = next(ref.output for ref in node.inputs if ref.node == source)
-    return tuple((axis, output if index < 0 else index) for axis, index in tensor.slices)
+_BAGS = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
 
 
-_STRAIGHT = frozenset({"neg", "clamp"})
-_LOOKUPS = frozenset({"embedding", "index_select", "index"})
+def _tells_nothing(weight: Composed, uses: Mapping[str, list[Use]]) -> bool:
+    """Whether what makes a weight does not say how a parameter is used, as it does of a gain."""
+    of_terms = (use for term in weight.terms for use in uses[term.parameter])
+    return any(use.how is How.UNKNOWN and use.node in weight.inside for use in of_terms)
 
 
-def _picked_labels(graph: Graph, node: Node, source: int, tensor: _Tensor) -> Labels | None:
-    """The labels of rows that are looked up along the first dimension of a stack of matrices."""
-    if node.op not in _LOOKUPS or _node_of(node.args[0]) != source or tensor.picked:
-        return None
-    if node.op == "index_select" and node.args[1] != 0:
-        return None
-    if node.op == "index" and any(index is not None for index in node.args[1][1:]):
-        return None
-    rest = tensor.labels[1:]
-    return ((),) * (len(node.shape) - len(rest)) + rest
+def _as_terms(
+    graph: Graph, weight: Composed, uses: dict[str, list[Use]], derived: Mapping[int, str]
+) -> None:
+    """Let every parameter of a composed weight be used where that is, and not where it is made."""
+    node = graph.nodes[weight.reader]
+    for name in {term.parameter for term in weight.terms}:
+        uses[name] = [use for use in uses[name] if use.node not in weight.inside]
+    for term in weight.terms:
+        use = _use(graph, node, weight.weight, term, derived)
+        assert use is not None
+        if term.gain:
+            rest = {*range(len(graph.nodes[graph.parameters[term.parameter]].shape))}
+            rest -= {axis for axis, _ in term.slices}
+            out = tuple(sorted(rest))
+            use = replace(use, how=How.ELEMENTWISE, fan_in=(), fan_out=out, batch=())
+        leads = bool({*use.fan_out} & {*term.through})
+        use = replace(use, joined=term.reader, leads=leads)
+        if use not in uses[term.parameter]:
+            uses[term.parameter].append(use)
+
+
+def _with_influence(graph: Graph, uses: list[Use]) -> list[Use]:
+    """Without those that only decide (the nearest entry of a codebook), where others do not."""
+    return [use for use in uses if use.node in graph.live] or uses
 
 
 def _without_picking(uses: list[Use]) -> list[Use]:
@@ -369,9 +281,9 @@ def _factors(node: Node) -> list[int | None]:
     """The two factors of a matrix product or a convolution; nothing for other operations."""
     if node.op in MATRIX_PRODUCTS:
         at = MATRIX_PRODUCTS[node.op]
-        return [_node_of(argument) for argument in node.args[at : at + 2]]
+        return [node_of(argument) for argument in node.args[at : at + 2]]
     if node.op in CONVOLUTIONS or node.op in ("mv", "dot"):
-        return [_node_of(argument) for argument in node.args[:2]]
+        return [node_of(argument) for argument in node.args[:2]]
     return []
 
 
@@ -389,19 +301,11 @@ def alpha_of(node: Node, name: str = "alpha") -> float:
     return float(number) if isinstance(number, (int, float)) else 1.0
 
 
-def _node_of(argument: Any) -> int | None:
-    return argument.node if isinstance(argument, Ref) else None
-
-
-def _axes(labels: Labels, dims: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted({axis for dim in dims for axis in labels[dim]}))
-
-
 def _use(
-    graph: Graph, node: Node, source: int, tensor: _Tensor, derived: Mapping[int, str]
+    graph: Graph, node: Node, source: int, tensor: Made, derived: Mapping[int, str]
 ) -> Use | None:
     """How one operation uses a tensor made from a parameter; None if rows of it are activations."""
-    slices = _resolved(node, source, tensor)
+    slices = resolved(node, source, tensor)
     if tensor.picked:
         product = _product(node, source, tensor.labels, derived)
         if product is None or not (product.fan_in and product.fan_out):
@@ -426,14 +330,15 @@ def _use(
         slices=slices,
         bent=tensor.bent,
         directed=tensor.directed,
+        transformed=tensor.transformed,
     )
 
 
 def _entrywise(node: Node, source: int) -> bool:
     if node.op in CONVOLUTIONS:
-        return _node_of(node.args[2]) == source
+        return node_of(node.args[2]) == source
     if node.op in MATRIX_PRODUCTS:
-        return MATRIX_PRODUCTS[node.op] == 1 and _node_of(node.args[0]) == source
+        return MATRIX_PRODUCTS[node.op] == 1 and node_of(node.args[0]) == source
     return node.op in ELEMENTWISE
 
 
@@ -441,8 +346,8 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
     """A use as one factor of a matrix product or as the kernel of a convolution."""
     if node.op in MATRIX_PRODUCTS:
         at = MATRIX_PRODUCTS[node.op]
-        left, right = _node_of(node.args[at]), _node_of(node.args[at + 1])
-        if at and _node_of(node.args[0]) == source:
+        left, right = node_of(node.args[at]), node_of(node.args[at + 1])
+        if at and node_of(node.args[0]) == source:
             return None
         rank = len(labels)
         if left in derived and right in derived and source == left:
@@ -451,17 +356,17 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
                 parameter="",
                 node=node.index,
                 how=How.ELEMENTWISE,
-                fan_out=_axes(labels, [rank - 1]),
-                batch=_axes(labels, range(rank - 1)),
+                fan_out=axes_of(labels, [rank - 1]),
+                batch=axes_of(labels, range(rank - 1)),
             )
         into, out = (rank - 2, rank - 1) if right == source else (rank - 1, rank - 2)
         return Use(
             parameter="",
             node=node.index,
             how=How.MATRIX,
-            fan_in=_axes(labels, [into]),
-            fan_out=_axes(labels, [out]),
-            batch=_axes(labels, range(rank - 2)),
+            fan_in=axes_of(labels, [into]),
+            fan_out=axes_of(labels, [out]),
+            batch=axes_of(labels, range(rank - 2)),
             activation=left if right == source else right,
             scale=alpha_of(node),
         )
@@ -472,27 +377,27 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
             parameter="",
             node=node.index,
             how=How.MATRIX,
-            fan_in=_axes(labels, [into]),
-            fan_out=_axes(labels, range(into)),
+            fan_in=axes_of(labels, [into]),
+            fan_out=axes_of(labels, range(into)),
             activation=other[0] if other else None,
         )
-    if node.op in CONVOLUTIONS and _node_of(node.args[1]) == source:
+    if node.op in CONVOLUTIONS and node_of(node.args[1]) == source:
         transposed = bool(node.args[6])
         kernel = range(2, len(labels))
         return Use(
             parameter="",
             node=node.index,
             how=How.MATRIX,
-            fan_in=_axes(labels, [0 if transposed else 1, *kernel]),
-            fan_out=_axes(labels, [1 if transposed else 0]),
-            activation=_node_of(node.args[0]),
+            fan_in=axes_of(labels, [0 if transposed else 1, *kernel]),
+            fan_out=axes_of(labels, [1 if transposed else 0]),
+            activation=node_of(node.args[0]),
         )
     return None
 
 
 def _lookup(node: Node, source: int, labels: Labels) -> Use | None:
     """A use as a table of which rows are picked."""
-    if node.op not in _LOOKUPS | {"_embedding_bag"} or _node_of(node.args[0]) != source:
+    if node.op not in LOOKUPS | _BAGS or node_of(node.args[0]) != source:
         return None
     picked = [0]
     if node.op == "index_select":
@@ -504,8 +409,8 @@ def _lookup(node: Node, source: int, labels: Labels) -> Use | None:
         parameter="",
         node=node.index,
         how=How.LOOKUP,
-        fan_in=_axes(labels, picked),
-        fan_out=_axes(labels, rest),
+        fan_in=axes_of(labels, picked),
+        fan_out=axes_of(labels, rest),
     )
 
 
@@ -519,7 +424,7 @@ def _summed(graph: Graph, node: Node, source: int, labels: Labels) -> Use | None
     dims = reader.args[1] if len(reader.args) > 1 and reader.args[1] else range(rank)
     dims = [d % rank for d in ([dims] if isinstance(dims, int) else dims)]
     aligned = ((),) * (rank - len(labels)) + labels
-    into = _axes(aligned, dims)
+    into = axes_of(aligned, dims)
     if not into:
         return None
     others = [ref.node for ref in node.inputs if ref.node != source]
@@ -528,7 +433,7 @@ def _summed(graph: Graph, node: Node, source: int, labels: Labels) -> Use | None
         node=node.index,
         how=How.MATRIX,
         fan_in=into,
-        fan_out=_axes(aligned, [d for d in range(rank) if d not in dims]),
+        fan_out=axes_of(aligned, [d for d in range(rank) if d not in dims]),
         activation=others[0] if others else None,
         scale=1 / math.prod(node.shape[d] for d in dims) if reader.op == "mean" else 1.0,
     )

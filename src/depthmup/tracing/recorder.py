@@ -1,5 +1,6 @@
 """The recorder: writes down every ATen operation, what it read and what it made."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,9 @@ class Recorder(TorchDispatchMode):
         self.absent: set[int] = set()  # constants whose values are not at hand
         self.overwriting: set[int] = set()
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
+        self._sums: dict[tuple[Any, ...], Ref] = {}  # of tensors -> where it was made
+        self._stacked: dict[int, Sequence[Tensor]] = {}  # node -> what it put together
+        self._defining = False  # whether a custom operator's own function runs
 
     def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
         """Write down a tensor that no operation made."""
@@ -110,6 +114,24 @@ class Recorder(TorchDispatchMode):
         if isinstance(func, HigherOrderOperator):
             with self:
                 return _plain_operations(func)(*args, **kwargs)
+        if (plain := self._written_out(func, args, kwargs)) is not None:
+            with self:
+                return plain()
+        if (definition := _definition(func)) is not None:
+            first, self._defining = len(self.nodes), True
+            try:
+                with self:
+                    return definition(*args, **kwargs)
+            except Exception:  # a kernel of another device, or one that needs values
+                self._forget(first)
+            finally:
+                self._defining = False
+        # Such a function is called below where composite operations come apart.
+        if self._defining and func.namespace == "aten":
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
         inputs = tuple(self.ref(tensor) for tensor in _operands((args, kwargs)))
         as_refs = self._as_refs((args, kwargs))
         result = func(*args, **kwargs)
@@ -119,6 +141,12 @@ class Recorder(TorchDispatchMode):
         schema = func._schema
         name = func.overloadpacket.__name__
         op = name.rstrip("_") or name
+        if name == "add" and not kwargs and not any(type(a) is float for a in args):
+            # The sum of a list that grows is made anew for each layer: it is one stream.
+            same = self._sums.setdefault(as_refs[0], Ref(len(self.nodes)))
+            if same.node < len(self.nodes):
+                self.bind(outputs[0], same)
+                return result
         index = self._append(
             op,
             as_refs[0],
@@ -129,6 +157,8 @@ class Recorder(TorchDispatchMode):
         )
         for output, tensor in enumerate(outputs):
             self.bind(tensor, Ref(index, output))
+        if op == "stack":
+            self._stacked[index] = args[0]
         if schema.is_mutable:
             self.overwriting.add(index)
             for argument, value in zip(schema.arguments, args, strict=False):
@@ -136,6 +166,54 @@ class Recorder(TorchDispatchMode):
                     for tensor in _operands(value):
                         self._mutated[_storage(tensor)] = index
         return result
+
+    def _forget(self, first: int) -> None:
+        """Take back what was written down since a node."""
+        del self.nodes[first:]
+        self._refs = {key: ref for key, ref in self._refs.items() if ref.node < first}
+        self._sums = {key: ref for key, ref in self._sums.items() if ref.node < first}
+        self._stacked = {n: parts for n, parts in self._stacked.items() if n < first}
+        self._mutated = {key: n for key, n in self._mutated.items() if n < first}
+
+    def _written_out(
+        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Callable[[], Tensor] | None:
+        """An operation by plainer ones: x + c (y - x) for ``lerp``, additions for a sum of a stack.
+
+        A stack's sum is written so where its tensors are made from each other by nothing but the
+        first, as the outputs of parallel branches beside their stream.
+        """
+        name = func.overloadpacket.__name__
+        if name == "lerp" and len(args) == 3:
+            start, end, weight = args
+            return lambda: start + weight * (end - start)
+        if name not in ("sum", "mean") or len(args) < 2 or kwargs:
+            return None
+        if not isinstance(args[1], (list, tuple)) or len(args[1]) != 1:
+            return None
+        node = self.nodes[self.ref(args[0]).node]
+        parts = self._stacked.get(node.index, ())
+        along = node.args[1] if len(node.args) > 1 else 0
+        rank = len(node.shape)
+        keeps = len(args) > 2 and args[2]
+        if not 1 < len(parts) <= _LARGEST_SUM or keeps or args[1][0] % rank != along % rank:
+            return None
+        if any(self._made_from(b, a) for a in node.inputs[1:] for b in node.inputs if b != a):
+            return None
+        if name == "mean":
+            return lambda: functools.reduce(torch.add, parts) / len(parts)
+        return lambda: functools.reduce(torch.add, parts)
+
+    def _made_from(self, ref: Ref, source: Ref) -> bool:
+        todo, reached = [ref.node], {ref.node}
+        while todo:
+            for before in self.nodes[todo.pop()].inputs:
+                if before.node == source.node:
+                    return True
+                if before.node > source.node and before.node not in reached:
+                    reached.add(before.node)
+                    todo.append(before.node)
+        return False
 
     def _result(
         self, func: Any, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -163,6 +241,16 @@ class Recorder(TorchDispatchMode):
             return _finite(given[1 if op == "copy" else 0])
 
 
+def _definition(func: Any) -> Callable[..., Any] | None:
+    """The Python function that a custom operator (``torch.library.custom_op``) was made of."""
+    if func.namespace in ("aten", "prims"):
+        return None
+    from torch._library.custom_ops import OPDEFS
+
+    made = OPDEFS.get(func._schema.name)
+    return None if made is None else made._init_fn
+
+
 def _plain_operations(operator: HigherOrderOperator) -> Callable[..., Any]:
     """What defines an operator that takes functions, as functions of tensors alone."""
     # Only where it is met: it takes a while to load.
@@ -173,6 +261,8 @@ def _plain_operations(operator: HigherOrderOperator) -> Callable[..., Any]:
     raise NotImplementedError(f"{operator} takes functions, and cannot be followed")
 
 
+# Longer stacks are sequences rather than branches.
+_LARGEST_SUM = 16
 # Where a tensor of one value has that value among its arguments; "ones" has none.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0} | dict.fromkeys(
     ("ones", "ones_like", "new_ones"), None
