@@ -185,6 +185,51 @@ def test_a_weight_that_serves_two_branches_is_counted_twice():
     assert (weight.ratios.depth, weight.role.in_branch) == (2, True)
 
 
+class Adapted(nn.Module):
+    """A readout W + B A; of tied weights, W is looked up as well."""
+
+    def __init__(self, width, tied=False):
+        super().__init__()
+        self.tied = tied
+        self.table = nn.Embedding(9, width)
+        self.weight = nn.Parameter(torch.randn(9, width) / width**0.5)
+        self.down = nn.Parameter(torch.randn(RANK, width) / width**0.5)
+        self.up = nn.Parameter(torch.randn(9, RANK))
+        if tied:
+            self.weight = self.table.weight
+
+    def forward(self, rows):
+        return F.linear(self.table(rows).relu(), self.weight + self.up @ self.down)
+
+
+def test_a_composed_readout_is_multiplied_term_by_term():
+    outputs, rows = [], torch.arange(9)
+    for folding in (True, False):
+        torch.manual_seed(0)
+        model, base = Adapted(32).double(), Adapted(8).double()
+        plan = depthmup.plan(
+            model, base, example_inputs=rows, scheme="completep", own_init="fan_in", folding=folding
+        )
+        plan.initialize(model)
+        optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, eps=1e-4))
+        for _ in range(3):
+            optimizer.zero_grad()
+            (model(rows) - 1).square().sum().backward()
+            optimizer.step()
+        outputs.append(model(rows).detach())
+    found = {p.name: p for p in plan.prescriptions}
+    assert {name: p.role.kind for name, p in found.items() if name != "table.weight"} == {
+        "weight": Kind.READOUT, "down": Kind.HIDDEN, "up": Kind.READOUT
+    }  # fmt: skip
+    assert {site.label: site.value for site in plan.multipliers} == {"weight": 1 / m}
+    assert torch.allclose(*outputs, rtol=1e-10, atol=0)
+
+
+def test_a_composed_readout_that_is_looked_up_as_well_is_refused():
+    with pytest.raises(NotUnderstood, match="weight is used by add"):
+        anatomy(Adapted(32, True), Adapted(8, True), example_inputs=torch.arange(9))
+
+
 @pytest.mark.parametrize(("along", "grows"), [("length", False), ("coordinates", True)])
 def test_fourier_transforms_of_weights(along, grows):
     """A long convolution along a sequence; along coordinates it sums over what grows."""

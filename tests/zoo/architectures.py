@@ -139,6 +139,16 @@ def own_settings(class_name: str, width: int, depth: int) -> dict[str, Any]:
             "expert_layer_period": 2,
             "expert_layer_offset": 1,
         },
+        "Bamba": {"attn_layer_indices": [*range(1, depth, 2)], "mamba_n_heads": 2 * heads}
+        | {"mamba_d_head": HEAD, "mamba_d_state": HEAD},
+        "Lfm2Moe": {"layer_types": (["conv", "full_attention"] * depth)[:depth]}
+        | {"num_dense_layers": 0},
+        "Qwen3Next": {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
+        | {"linear_key_head_dim": HEAD, "linear_value_head_dim": HEAD}
+        | {"linear_num_key_heads": heads, "linear_num_value_heads": heads},
+        "KimiLinear": {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
+        | {"mlp_layer_types": ["sparse"] * depth},
+        "Dots1": {"n_shared_experts": 1, "first_k_dense_replace": 0},
         "RecurrentGemma": {"block_types": ["recurrent", "attention"]},
         "SwitchTransformers": {
             "num_sparse_encoder_layers": max(depth // 2, 1),

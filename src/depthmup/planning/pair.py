@@ -13,7 +13,7 @@ from depthmup.planning.declared import (
     declared_branches,
     declared_roles,
 )
-from depthmup.planning.matching import Match, match_models, tied_names
+from depthmup.planning.matching import Match, UnrelatedModels, match_models, tied_names
 from depthmup.planning.roles import Growth
 from depthmup.tracing import plain_name, unwrapped
 
@@ -71,7 +71,13 @@ def _growth(model: nn.Module, base: nn.Module, base_of: Mapping[str, str]) -> di
         {plain_name(name): tuple(p.shape) for name, p in part.named_parameters()}
         for part in (model, base)
     )
-    return {
+    growth = {
         name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[counterpart])
         for name, counterpart in base_of.items()
     }
+    for one in growth.values():
+        if any(b == 0 != a for a, b in zip(one.shape, one.base_shape, strict=True)):
+            raise UnrelatedModels(
+                f"A dimension of {one.words} has no entries in the base. Use a larger base."
+            )
+    return growth

@@ -25,8 +25,8 @@ class Growth:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """How each axis grew."""
-        return tuple(a / b for a, b in zip(self.shape, self.base_shape, strict=True))
+        """How each axis grew; one without entries in the base, and so in the model, did not."""
+        return tuple(a / b if b else 1.0 for a, b in zip(self.shape, self.base_shape, strict=True))
 
     def along(self, axes: Sequence[int]) -> float:
         return math.prod(self.ratios[axis] for axis in axes)
@@ -94,6 +94,8 @@ def kind_and_ratios(
     if len(answers) == 1:
         kind, into, out = answers.pop()
         return kind, Ratios(fan_in=into, fan_out=out), False
+    if hows == {How.LOOKUP, How.MATRIX} and {fan for _, *fans in answers for fan in fans} == {1}:
+        return Kind.INPUT, Ratios(), False  # a tied table of a fixed size
     if len(kinds) == 1:
         # The same weight in two places, once transposed: one law only if both fans grow alike.
         raise NotUnderstood(

@@ -65,7 +65,8 @@ def _weights(
             continue
         if weight not in computed or weight is None or activation is None:
             continue
-        if activation in computed or activation in tensors:
+        made = tensors.get(activation)
+        if activation in computed or (made is not None and not made.picked):
             continue
         composer.inside = set()
         terms = composer.terms(weight)

@@ -248,7 +248,10 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
             divided=use.node in inside and is_divided(graph, residuals, use, cuts),
-            hooks=_input_hook(graph, use, taking)
+            # What goes into a composed weight goes into all of its terms.
+            hooks=()
+            if use.joined is not None
+            else _input_hook(graph, use, taking)
             if use.how is How.MATRIX
             else _output_hook(graph, use)
             if use.how is How.LOOKUP

@@ -225,9 +225,14 @@ _BAGS = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
 
 
 def _tells_nothing(weight: Composed, uses: Mapping[str, list[Use]]) -> bool:
-    """Whether what makes a weight does not say how a parameter is used, as it does of a gain."""
-    of_terms = (use for term in weight.terms for use in uses[term.parameter])
-    return any(use.how is How.UNKNOWN and use.node in weight.inside for use in of_terms)
+    """Whether what makes a weight does not say how a parameter is used, as it does of a gain.
+
+    What multiplies the output of a table's other use, the embedding, would multiply all terms.
+    """
+    of_terms = [use for term in weight.terms for use in uses[term.parameter]]
+    return any(
+        use.how is How.UNKNOWN and use.node in weight.inside for use in of_terms
+    ) and not any(use.how is How.LOOKUP for use in of_terms)
 
 
 def _as_terms(
