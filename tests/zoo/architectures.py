@@ -735,6 +735,20 @@ def of_hand() -> Iterator[Case]:
         yield Case(package="by hand", name=name, make=make, inputs=inputs)
 
 
+def of_further() -> Iterator[Case]:
+    """Further architectures, tried while the library was mended: ``tests.zoo.further``."""
+    from tests.zoo.further import further
+
+    return further()
+
+
+def of_fresh() -> Iterator[Case]:
+    """Those of them that were planned once, afterwards."""
+    from tests.zoo.further import further
+
+    return further(fresh=True)
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -742,12 +756,15 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "timm": of_timm,
     "torchvision": of_torchvision,
     "diffusers": of_diffusers,
+    "further": of_further,
+    "fresh": of_fresh,
 }
+_ALWAYS = ("plain torch", "by hand", "further", "fresh")
 
 
 def installed(package: str) -> bool:
     """Whether the models of a package can be built here."""
-    return package in ("plain torch", "by hand") or importlib.util.find_spec(package) is not None
+    return package in _ALWAYS or importlib.util.find_spec(package) is not None
 
 
 def architectures(packages: tuple[str, ...] = tuple(PACKAGES)) -> Iterator[Case]:

@@ -1,9 +1,9 @@
-"""Further architectures of the zoo, chosen before any result was seen: ``CHOSEN``, and ``FRESH``.
+"""Further architectures of the zoo, chosen before any result was seen.
 
-Those of CHOSEN were tried while the library was mended, those of FRESH afterwards, once: how many of
+Sixty-six were tried while the library was mended, those of FRESH afterwards, once: how many of
 these are planned says what a person with a model of their own may expect. Packages: vit-pytorch
 (1.26.11), x-transformers (2.31.10), rtdl-revisiting-models (0.0.2), mambapy (1.2.0) and others of
-one model each; transformers and timm as in ``zoo_models``.
+one model each; transformers and timm as in ``architectures``.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.zoo_models import HEAD, IDS, PIXELS, Architecture, built
+from tests.zoo.architectures import HEAD, IDS, PIXELS, Architecture, built
 
 _IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 _FRAMES = torch.randn(2, 3, 4, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -77,18 +77,14 @@ _X: dict[str, dict[str, Any]] = {
     "hyper connections": {"num_residual_streams": 2},
     "value residual": {"add_value_residual": True},
 }
+_DECODERS = """
+Bamba FalconH1 Lfm2Moe Qwen3Next KimiLinear Dots1 FlexOlmo Afmoe Glm4Moe MiniMax HunYuanMoEV1
+GraniteMoeHybrid Ernie4_5_Moe
+"""
+_ENCODERS = "BigBird Longformer Luke RoCBert Yoso LayoutLM"
 _TRANSFORMERS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
-    **{
-        name: (f"{name}ForCausalLM", {"input_ids": IDS})
-        for name in (
-            "Bamba FalconH1 Lfm2Moe Qwen3Next KimiLinear Dots1 FlexOlmo Afmoe Glm4Moe MiniMax "
-            "HunYuanMoEV1 GraniteMoeHybrid Ernie4_5_Moe"
-        ).split()
-    },
-    **{
-        name: (f"{name}ForMaskedLM", {"input_ids": IDS})
-        for name in "BigBird Longformer Luke RoCBert Yoso LayoutLM".split()
-    },
+    **{name: (f"{name}ForCausalLM", {"input_ids": IDS}) for name in _DECODERS.split()},
+    **{name: (f"{name}ForMaskedLM", {"input_ids": IDS}) for name in _ENCODERS.split()},
     "XLNet": ("XLNetLMHeadModel", {"input_ids": IDS}),
     "T5Gemma": ("T5GemmaForConditionalGeneration", {"input_ids": IDS, "decoder_input_ids": IDS}),
     "NllbMoe": ("NllbMoeForConditionalGeneration", {"input_ids": IDS, "decoder_input_ids": IDS}),
@@ -314,19 +310,20 @@ _OTHERS: dict[str, tuple[str, Callable[[int, int], nn.Module], tuple[torch.Tenso
     ),
 }  # fmt: skip
 
-FRESH = {
-    *"vit_with_keel_post_ln simple_vit_attn_residual simple_vit_orthog_residual_update".split(),
-    *"simple_vit_with_relative_proj_pos_bias simple_vit_with_sparse_gating vit_detpool".split(),
-    *"simple_vit_with_specialized_cls vit_with_decorr vit_5 simple_flash_attn_vit".split(),
-    *"Glm4Moe MiniMax HunYuanMoEV1 GraniteMoeHybrid Ernie4_5_Moe Yoso LayoutLM FSMT".split(),
-    *("PegasusX", "NesT", "TinyViT", "DLA", "ScaleNorm", "adaptive gates", "residual attention"),
-    *("resiDual", "layer scale", "forgetting", "hyper connections", "value residual"),
-}
+FRESH = """
+vit_with_keel_post_ln; simple_vit_attn_residual; simple_vit_orthog_residual_update;
+simple_vit_with_relative_proj_pos_bias; simple_vit_with_sparse_gating; vit_detpool;
+simple_vit_with_specialized_cls; vit_with_decorr; vit_5; simple_flash_attn_vit; Glm4Moe; MiniMax;
+HunYuanMoEV1; GraniteMoeHybrid; Ernie4_5_Moe; Yoso; LayoutLM; FSMT; PegasusX; NesT; TinyViT; DLA;
+ScaleNorm; adaptive gates; residual attention; resiDual; layer scale; forgetting;
+hyper connections; value residual
+"""
 """Thirty that were planned once, after all others."""
 
 
-def of_further(*, fresh: bool = False) -> Iterator[Architecture]:
-    """The sixty architectures that were tried while the library was mended, or thirty fresh ones."""
+def further(*, fresh: bool = False) -> Iterator[Architecture]:
+    """The architectures that were tried while the library was mended, or thirty fresh ones."""
+    names = {name.strip() for name in FRESH.split(";")}
     every = [
         *map(_vit, _VIT),
         *map(_x, _X),
@@ -336,4 +333,4 @@ def of_further(*, fresh: bool = False) -> Iterator[Architecture]:
             for name, (package, make, inputs) in _OTHERS.items()
         ),
     ]
-    yield from (a for a in every if (a.name in FRESH) == fresh)
+    yield from (a for a in every if (a.name in names) == fresh)
