@@ -185,6 +185,15 @@ def test_a_weight_that_serves_two_branches_is_counted_twice():
     assert (weight.ratios.depth, weight.role.in_branch) == (2, True)
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_scales_of_noise_are_noted(drawn):
+    def noise(b):
+        return torch.randn_like(b.other) if drawn else b.noise
+
+    _, plan = planned(lambda b: b.weight + b.other * noise(b))
+    assert any("blocks.*.other multiply noise" in note for note in plan.notes) == drawn
+
+
 class Adapted(nn.Module):
     """A readout W + B A; of tied weights, W is looked up as well."""
 

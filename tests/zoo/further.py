@@ -40,15 +40,15 @@ _VIT: dict[str, tuple[str, dict[str, Any]]] = {
     "vit_with_patch_merger": ("ViT", {}),
     "simple_uvit": ("SimpleUViT", {}),
     "vit_with_keel_post_ln": ("ViT", {}),
-    "simple_vit_attn_residual": ("SimpleViT", {}),
+    "simple_vit_attn_residual": ("SimpleViTAttnResidual", {}),
     "simple_vit_orthog_residual_update": ("SimpleViT", {}),
     "simple_vit_with_relative_proj_pos_bias": ("SimpleViT", {}),
-    "simple_vit_with_sparse_gating": ("SimpleViT", {}),
+    "simple_vit_with_sparse_gating": ("SimpleViTWithSparseGating", {}),
     "simple_vit_with_specialized_cls": ("SimpleViT", {}),
     "vit_with_decorr": ("ViT", {}),
-    "vit_5": ("ViT5", {}),
+    "vit_5": ("ViT", {}),
     "simple_flash_attn_vit": ("SimpleViT", {}),
-    "vit_detpool": ("ViT", {}),
+    "vit_detpool": ("ViTDetPool", {}),
 }
 # Options of x_transformers.Decoder beside a plain one.
 _X: dict[str, dict[str, Any]] = {

@@ -84,7 +84,7 @@ def read_both(
         except TraceError as problem:
             failure = problem
     if facts is not None and base is not None:
-        notes = (*_unsure_numbers(facts), *_by_values(facts, base))
+        notes = (*_unsure_numbers(facts), *_by_values(facts, base), *_noisy(facts))
         comparison = compare(facts, base, pair.match)
         return Reading(
             comparison=comparison,
@@ -138,6 +138,17 @@ def _by_values(facts: Facts, base: Facts) -> Iterator[str]:
             "The forward pass depends on the values of its inputs. The plan is of what it computes "
             "from these example_inputs: pass those of a real call, from which every part of the "
             "model is used."
+        )
+
+
+def _noisy(facts: Facts) -> Iterator[str]:
+    """A note on the scales of noise in weights."""
+    if facts.noisy:
+        yield (
+            f"{patterns_of(facts.noisy, most=3)} multiply noise that is drawn anew at every call. "
+            "They are planned as matrices, whose rate 1/m_in is right for one draw; what they add "
+            "over fresh draws grows as its root alone, so that the noise adapts more slowly in "
+            "wide models."
         )
 
 

@@ -27,6 +27,7 @@ from depthmup.tracing.operations import (
     MAPS,
     MATRIX_PRODUCTS,
     POSITIVE,
+    RANDOM,
     RESHAPES,
     SAME,
     TRANSPARENT,
@@ -85,6 +86,27 @@ class Facts:
             for b in self.residuals.branches
             if graph.nodes[graph.origin(b.output)].op in POSITIVE
         )
+
+    @property
+    def noisy(self) -> tuple[str, ...]:
+        """The matrices that multiply noise, entry by entry, before they act."""
+        derived, constant = self.usage.derived, self.usage.constant
+
+        def before(node: Node) -> Iterator[int]:
+            return (ref.node for ref in node.inputs)
+
+        names = {
+            derived[node.index]
+            for node in self.graph.nodes
+            if node.op == "mul" and node.index in derived
+            for ref in node.inputs
+            if ref.node in constant
+            and any(made.op in RANDOM for made in self.graph.back(ref.node, before))
+        }
+        return tuple(
+            name for name in self.uses
+            if name in names and any(use.how is How.MATRIX for use in self.uses[name])
+        )  # fmt: skip
 
     @property
     def undone(self) -> frozenset[str]:

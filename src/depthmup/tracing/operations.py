@@ -113,6 +113,9 @@ SHAPED = _names(
 )
 """Of the tensor they are given they take the shape alone."""
 
+RANDOM = _names("randn rand randn_like rand_like normal uniform bernoulli")
+"""Drawn anew at every call."""
+
 DECISIONS = _names("argmin argmax")
 """Places in a tensor: what they are made from has no gradient through them."""
 
