@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import NotUnderstood, anatomy
+from depthmup.planning import NotUnderstood, UnrelatedModels, anatomy
 from depthmup.rules import Kind
 
 RANK = 3
@@ -360,3 +360,34 @@ def test_gains_and_learned_inputs_are_vectors():
     for name in ("queries", "positions", "norm.weight", "norm.bias"):
         assert at[name] is Kind.VECTOR
     assert at["q.weight"] is Kind.HIDDEN
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_table_that_is_looked_up_and_multiplied_inside_is_planned_if_it_does_not_grow(grows):
+    class Inside(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            size = width if grows else 5
+            self.table = nn.Embedding(9, size)
+            self.up, self.down = nn.Linear(size, width), nn.Linear(width, size)
+            self.out = nn.Linear(9, 2)
+
+        def forward(self, rows):
+            x = self.down(self.up(self.table(rows)).relu())
+            return self.out((x @ self.table.weight.T).softmax(-1))
+
+    rows = torch.arange(4)
+    if grows:
+        with pytest.raises(NotUnderstood, match=r"table\.weight is used in ways .*hidden, input"):
+            anatomy(Inside(32), Inside(8), example_inputs=rows)
+    else:
+        table = anatomy(Inside(32), Inside(8), example_inputs=rows).places[0]
+        assert (table.role.kind, table.ratios.fan_in, table.ratios.fan_out) == (Kind.INPUT, 1, 1)
+
+
+def test_a_dimension_without_entries_in_the_base_is_refused():
+    def make(width):
+        return nn.Sequential(nn.Linear(6, width), nn.Linear(width, 2))
+
+    with pytest.raises(UnrelatedModels, match="has no entries in the base"):
+        anatomy(make(4), make(0), example_inputs=vectors())

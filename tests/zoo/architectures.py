@@ -117,6 +117,15 @@ def own_settings(class_name: str, width: int, depth: int) -> dict[str, Any]:
         "image_size": 32,
         "patch_size": 8,
     }
+    text = {
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": HEAD,
+        "vocab_size": VOCABULARY,
+    }
     widths = [width] * 4
     stages = {"depths": [depth] * 4, "hidden_sizes": widths}
     convolutions = stages | {"num_stages": 4, "num_hidden_layers": 4}
@@ -149,6 +158,8 @@ def own_settings(class_name: str, width: int, depth: int) -> dict[str, Any]:
         "KimiLinear": {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
         | {"mlp_layer_types": ["sparse"] * depth},
         "Dots1": {"n_shared_experts": 1, "first_k_dense_replace": 0},
+        "T5Gemma": {"encoder": text, "decoder": text},
+        "NllbMoe": {"encoder_sparse_step": 1, "decoder_sparse_step": 1, "expert_capacity": 8},
         "RecurrentGemma": {"block_types": ["recurrent", "attention"]},
         "SwitchTransformers": {
             "num_sparse_encoder_layers": max(depth // 2, 1),
