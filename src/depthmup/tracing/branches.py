@@ -182,10 +182,6 @@ class _Finder:
                         return None
                     if stream not in streams and self._reads(origin, path, streams):
                         break
-                    # Two streams that are joined, as at the end of a reversible network.
-                    *before, start = (point for point, _ in self._points(output, streams))
-                    if start not in path and any(point in streams for point in before):
-                        return None
                     return _Addition(
                         addition=addition.index,
                         stream=stream,

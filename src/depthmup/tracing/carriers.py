@@ -129,7 +129,9 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
         readers = {
             n
             for n in graph.consumers[ref.node]
-            if ref in graph.nodes[n].inputs and (graph.consumers[n] or n in outputs)
+            # A stack that was written out as a sum is read no more.
+            if ref in graph.nodes[n].inputs
+            and (graph.nodes[n].op != "stack" or graph.consumers[n] or n in outputs)
         }
         if not readers <= ({reader} if ref == top else nodes):
             return False
