@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.zoo.architectures import HEAD, IDS, PIXELS, Architecture, built
+from tests.zoo.architectures import HEAD, IDS, PIXELS, built
+from tests.zoo.case import Case
 
 _IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 _FRAMES = torch.randn(2, 3, 4, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -93,7 +94,7 @@ _TRANSFORMERS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
 }
 
 
-def _vit(file: str) -> Architecture:
+def _vit(file: str) -> Case:
     kind, more = _VIT[file]
 
     def make(width: int, depth: int) -> nn.Module:
@@ -103,10 +104,10 @@ def _vit(file: str) -> Architecture:
             heads=width // HEAD, mlp_dim=2 * width, dim_head=HEAD, **more,
         )  # fmt: skip
 
-    return Architecture(package="vit-pytorch", name=file, make=make, inputs=(_IMAGES,))
+    return Case(package="vit-pytorch", name=file, make=make, inputs=(_IMAGES,))
 
 
-def _x(name: str) -> Architecture:
+def _x(name: str) -> Case:
     def make(width: int, depth: int) -> nn.Module:
         x = importlib.import_module("x_transformers")
         layers = x.Decoder(
@@ -114,12 +115,12 @@ def _x(name: str) -> Architecture:
         )
         return x.TransformerWrapper(num_tokens=64, max_seq_len=8, attn_layers=layers)
 
-    return Architecture(package="x-transformers", name=name, make=make, inputs=(IDS,))
+    return Case(package="x-transformers", name=name, make=make, inputs=(IDS,))
 
 
-def _of_transformers(name: str) -> Architecture:
+def _of_transformers(name: str) -> Case:
     kind, inputs = _TRANSFORMERS[name]
-    return Architecture(
+    return Case(
         package="transformers",
         name=name,
         make=lambda width, depth: built(kind, width, depth),
@@ -321,7 +322,7 @@ hyper connections; value residual
 """Thirty that were planned once, after all others."""
 
 
-def further(*, fresh: bool = False) -> Iterator[Architecture]:
+def further(*, fresh: bool = False) -> Iterator[Case]:
     """The architectures that were tried while the library was mended, or thirty fresh ones."""
     names = {name.strip() for name in FRESH.split(";")}
     every = [
@@ -329,7 +330,7 @@ def further(*, fresh: bool = False) -> Iterator[Architecture]:
         *map(_x, _X),
         *map(_of_transformers, _TRANSFORMERS),
         *(
-            Architecture(package=package, name=name, make=make, inputs=inputs)
+            Case(package=package, name=name, make=make, inputs=inputs)
             for name, (package, make, inputs) in _OTHERS.items()
         ),
     ]
