@@ -58,7 +58,10 @@ def _document(plan):
 
 
 def _without_later(entry):
-    return {k: v for k, v in entry.items() if k not in _LATER or v != _LATER[k]}
+    later = {"ratios"} if "where" in entry else ()  # of multipliers
+    return {
+        k: v for k, v in entry.items() if k not in later and (k not in _LATER or v != _LATER[k])
+    }
 
 
 def _layers(entries):

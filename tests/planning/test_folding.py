@@ -116,6 +116,20 @@ def test_a_wrong_power_of_the_multiplier_is_caught():
     assert losses != approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("name", ["mlp", "tied", "shared"])
+def test_a_multiplier_holds_what_it_is_made_of(name):
+    """Base, law, sizes and the model's own constant give its value, with and without folding."""
+    make, x = MODELS[name]
+    for folding in (True, False):
+        plan = depthmup.plan(
+            make(*TARGET), make(*BASE), scheme="completep", example_inputs=x, folding=folding
+        )
+        assert plan.multipliers
+        for m in plan.multipliers:
+            assert m.value == approx(m.base * m.law.at(m.ratios) / m.own)
+            assert bool(m.folds) != bool(m.hooks)
+
+
 def test_folding_leaves_the_forward_pass_to_the_model():
     _, model, _ = run("mlp", "sgd", "depth-mup", folding=True, steps=1)
     assert attached(model) == 0

@@ -12,10 +12,10 @@ from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
 from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.plan import Plan, plan
-from depthmup.planning.prescribe import Multiplier, Prescription
+from depthmup.planning.prescribe import Prescription
 from depthmup.planning.probe import Probe, family_of
 from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.sites import Multiplier, Where
 from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, find_uses, trace
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "Prescription",
     "Probe",
     "Residuals",
-    "Site",
     "TraceError",
     "UnrecognizedInit",
     "UnrelatedModels",

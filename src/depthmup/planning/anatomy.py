@@ -17,7 +17,7 @@ from depthmup.planning.pair import paired
 from depthmup.planning.parameters import ParameterPlace, parameter_places
 from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.roles import lookup_use
-from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.sites import Multiplier, growing_sums, product_sites, temperatures
 from depthmup.planning.stages import by_stage
 from depthmup.planning.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts
@@ -40,7 +40,7 @@ class Anatomy:
     """
 
     places: tuple[ParameterPlace, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[Multiplier, ...]
     notes: tuple[str, ...]
     temperatures: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
 from depthmup.planning.measured import Measured
 from depthmup.planning.own_init import OwnInit, OwnLaw
-from depthmup.planning.prescribe import Multiplier, Prescription
+from depthmup.planning.prescribe import Prescription
+from depthmup.planning.sites import Multiplier
 from depthmup.rules import Family
 
 

@@ -12,7 +12,7 @@ from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site, Where, branch_sites
+from depthmup.planning.sites import Multiplier, Where, branch_sites
 from depthmup.rules import Ratios
 from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of, patterns_of
 
@@ -44,7 +44,7 @@ class Membership:
     several of their stream.
     """
 
-    sites: tuple[Site, ...]
+    sites: tuple[Multiplier, ...]
     inside: Mapping[str, Standing]
     last: frozenset[str]
     stacked: frozenset[str]
@@ -385,7 +385,7 @@ def _from_declarations(
             )
         r = declared or counts[branch.family] / base_counts[branch.family]
         sites.append(
-            Site(
+            Multiplier(
                 where=Where.BRANCH,
                 label=branch.module,
                 ratios=Ratios(depth=r),

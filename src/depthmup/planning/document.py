@@ -17,8 +17,8 @@ from depthmup.rules import Power
 
 VERSION = 1
 
-_LATER = frozenset({"converted", "tuned_with"})
-"""Fields that plans of older releases lack: nothing was converted."""
+_LATER = frozenset({"converted", "tuned_with", "ratios"})
+"""Fields that plans of older releases lack: nothing was converted; ratios of multipliers."""
 
 LARGEST = 64 * 2**20
 """Characters of a file: plans of models with 10,000 tensors have 10 million."""

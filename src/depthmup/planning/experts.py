@@ -12,7 +12,7 @@ from depthmup.planning.own_constants import equal
 from depthmup.planning.pair import Pair
 from depthmup.planning.repeated import repeated_words
 from depthmup.planning.roles import Growth, MixturePart, NotUnderstood, matrix_use
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import Part, Ratios, Scheme
 from depthmup.tracing import Mixture, pattern_of
 
@@ -118,7 +118,7 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
 
 def mixture_sites(
     pair: Pair, comparison: Comparison, parts: Mapping[str, MixturePart]
-) -> Iterator[Site]:
+) -> Iterator[Multiplier]:
     """Sums over active experts that nothing averages take 1/K, in the experts' last layers."""
     uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
@@ -128,7 +128,7 @@ def mixture_sites(
         if equal(active, 1.0) and equal(own, 1.0):
             continue
         alone = all(len(uses[name]) == 1 for name in mixture.last)
-        yield Site(
+        yield Multiplier(
             where=Where.EXPERTS,
             label=mixture.router,
             ratios=Ratios(active=active),

@@ -5,7 +5,7 @@ import copy
 from torch import nn
 
 from depthmup.planning import hooks
-from depthmup.planning.prescribe import Multiplier
+from depthmup.planning.sites import Multiplier
 from depthmup.tracing import Hook, named_modules, unwrapped
 
 # Modules whose output is proportional to weight and bias together.

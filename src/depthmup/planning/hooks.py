@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from depthmup.planning.prescribe import Multiplier
-from depthmup.planning.sites import Where
+from depthmup.planning.sites import Multiplier, Where
 from depthmup.tracing import Hook, named_modules, unwrapped
 
 

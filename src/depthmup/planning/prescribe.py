@@ -8,7 +8,7 @@ from fractions import Fraction
 from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import (
     ONE,
     Family,
@@ -21,7 +21,6 @@ from depthmup.rules import (
     fold,
     sized_as_router,
 )
-from depthmup.tracing import Hook
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,31 +42,6 @@ class Prescription(ParameterPlace):
     epsilon: float
     decay: float
     converted: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Multiplier:
-    """One forward multiplier: carried by parameters (``folds``) or by hooks on modules.
-
-    ``value = base * law.at(ratios) / own``, where ``own`` is what the model itself already
-    multiplies by and ``base`` is what the person chose for the base.
-
-    Attributes:
-        where: a parameter's use, the logits of attention, or a branch.
-        label: in words.
-        value: of the multiplier at this size.
-        law: how it depends on size.
-        hooks: which apply it; none where parameters carry it.
-    """
-
-    where: Where
-    label: str
-    value: float
-    law: Power
-    own: float = 1.0
-    base: float = 1.0
-    folds: tuple[str, ...] = ()
-    hooks: tuple[Hook, ...] = ()
 
 
 def served_by(family: Family, kind: Kind, rank: int) -> Family:
@@ -97,7 +71,7 @@ def prescribe(
     matrices inside branches, both beside the model's own.
     """
     roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
-    located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
+    located = {site.label for site in anatomy.sites if site.where is Where.READOUT}
     for parameter in anatomy.places:
         if (
             parameter.name not in located
@@ -213,7 +187,7 @@ def _without_multiplier(
     )
 
 
-def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
+def _explicit(sites: Sequence[Multiplier], folding: bool) -> set[int]:
     """The sites whose multipliers stay in the forward pass.
 
     Where one hook serves several sites (one dropout for two branches) all of them are explicit as
@@ -233,7 +207,7 @@ def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
 
 
 def _multiplier(
-    site: Site, scheme: Scheme, laws: Mapping[str, Laws], of_branches: float, *, folding: bool
+    site: Multiplier, scheme: Scheme, laws: Mapping[str, Laws], of_branches: float, *, folding: bool
 ) -> Multiplier | None:
     own, base = site.own if scheme.follows_width else 1.0, 1.0
     if site.where is Where.BRANCH:
@@ -244,7 +218,7 @@ def _multiplier(
     elif site.where is Where.LOGITS:
         law = scheme.width.attention_logits
     elif site.where is Where.READOUT:
-        law = laws[str(site.parameter)].forward
+        law = laws[site.label].forward
     elif site.where is Where.EXPERTS:
         law = ONE if scheme.experts is None else Power(active=Fraction(-1))
     else:  # the tied embedding's forward law is the readout's, not the lookup's
@@ -255,9 +229,8 @@ def _multiplier(
     folds = site.folds if folding else ()
     if not folds and not site.hooks:
         raise NotUnderstood(_no_place(site, value))
-    return Multiplier(
-        where=site.where,
-        label=site.label,
+    return replace(
+        site,
         value=value,
         law=law,
         own=own,
@@ -267,7 +240,7 @@ def _multiplier(
     )
 
 
-def _no_place(site: Site, value: float) -> str:
+def _no_place(site: Multiplier, value: float) -> str:
     start = (
         f"The {site.where} at {site.label} must be multiplied by {value:.6g}, but no parameter can "
         "carry it exactly (something nonlinear, a norm, or another reader stands between, or the "

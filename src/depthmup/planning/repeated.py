@@ -9,7 +9,7 @@ from depthmup.planning.depth import Membership
 from depthmup.planning.own_constants import equal
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site
+from depthmup.planning.sites import Multiplier
 from depthmup.tracing import pattern_of
 
 Branches: TypeAlias = Mapping[str, frozenset[int]]
@@ -101,8 +101,8 @@ branch'
 
 
 def with_numbers_left(
-    pair: Pair, sites: Iterable[Site], containers: Collection[str]
-) -> Iterator[Site]:
+    pair: Pair, sites: Iterable[Multiplier], containers: Collection[str]
+) -> Iterator[Multiplier]:
     """Sites of branches, a model's own 1/E or E^-1/2 over E repeated modules being none of depth's.
 
     Such a number averages what is repeated and stays; a branch with any other number that follows

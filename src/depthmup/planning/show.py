@@ -16,7 +16,8 @@ from rich.text import Text
 from depthmup.planning.content import PlanContent
 from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
-from depthmup.planning.prescribe import Multiplier, Prescription
+from depthmup.planning.prescribe import Prescription
+from depthmup.planning.sites import Multiplier
 from depthmup.rules import Family, Power
 from depthmup.tracing import pattern_of
 

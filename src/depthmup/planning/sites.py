@@ -3,14 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
 from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
 from depthmup.planning.roles import NotUnderstood
-from depthmup.rules import Ratios
+from depthmup.rules import ONE, Power, Ratios
 from depthmup.tracing import Facts, Hook, Placement, pattern_of
 
 
@@ -26,38 +26,43 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
-    """One place to multiply. ``own`` is how the model's own constant there already grows.
+class Multiplier:
+    """One forward multiplier: a place to multiply, to which a scheme gives law and value.
 
-    ``folds`` are the parameters that carry the multiplier when folded (empty: it cannot be),
-    ``hooks`` the tensors to multiply when it is kept explicit (empty: it cannot be).
+    ``value = base * law.at(ratios) / own``, where ``own`` is how the model's own constant there
+    already grows and ``base`` is what the person chose for the base. Either parameters carry it
+    (``folds``) or hooks on modules do; before a scheme decides, both are those that could.
 
     Attributes:
         where: a parameter's use, the logits of attention, or a branch.
-        label: in words.
-        ratios: by how much sizes grew there.
-        parameter: whose use it is, if it is one's.
+        label: in words; of a parameter's use its name.
+        ratios: by how much sizes grew there; not known of plans that an older release saved.
+        value: of the multiplier at this size.
+        law: how it depends on size.
+        hooks: which apply it; none where parameters carry it.
     """
 
     where: Where
     label: str
-    ratios: Ratios
+    ratios: Ratios = field(default_factory=Ratios)
+    value: float = 1.0
+    law: Power = ONE
     own: float = 1.0
+    base: float = 1.0
     folds: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
-    parameter: str | None = None
 
 
 def branch_sites(
     facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
-) -> tuple[Site, ...]:
+) -> tuple[Multiplier, ...]:
     """One site for every branch; one for all that end in the same weights, tied across depth."""
-    multipliers = {i: (depth[i], own[i]) for i in depth}
-    folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
-    distinct: dict[object, Site] = {}
+    growths = {i: (depth[i], own[i]) for i in depth}
+    folds, hooks = _folds(facts, growths), _hooks(facts, growths)
+    distinct: dict[object, Multiplier] = {}
     for branch in facts.residuals.branches:
         i = branch.index
-        site = Site(
+        site = Multiplier(
             where=Where.BRANCH,
             label=branch.label,
             ratios=Ratios(depth=depth[i]),
@@ -70,10 +75,11 @@ def branch_sites(
     return tuple(distinct.values())
 
 
-Multipliers: TypeAlias = Mapping[int, tuple[float, float]]
+# By branch: the ratio of its depth, and of its own constant.
+Growths: TypeAlias = Mapping[int, tuple[float, float]]
 
 
-def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
+def _folds(facts: Facts, growths: Growths) -> dict[int, frozenset[str]]:
     """For each branch the parameters that can carry its multiplier.
 
     A parameter can when all its uses are last in branches with the same multiplier.
@@ -89,14 +95,14 @@ def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
     # Layers tied across depth: the same parameters are last in every branch.
     rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
     for index, placement in rest.items():
-        alike = [p for i, p in rest.items() if multipliers[i] == multipliers[index]]
+        alike = [p for i, p in rest.items() if growths[i] == growths[index]]
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
     return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
 
 
-def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
+def _hooks(facts: Facts, growths: Growths) -> dict[int, tuple[Hook, ...]]:
     """For each branch the outputs of modules to multiply.
 
     A module that runs several times can carry a multiplier if it is the same each time. Where none
@@ -106,7 +112,7 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
     hooked: dict[object, set[int]] = {}
     for index, placement in explicit.items():
         for call, _ in placement.calls if placement is not None else ():
-            hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
+            hooked.setdefault((call.name, growths[index]), set()).add(call.first)
     around = Counter(facts.around)
     alone = {name for name, count in around.items() if name and count == facts.runs[name]}
     return {
@@ -115,7 +121,7 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
         else placement.hooks
         if placement is not None
         and all(
-            len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]
+            len(hooked[call.name, growths[index]]) == facts.runs[call.name]
             for call, _ in placement.calls
         )
         else ()
@@ -123,7 +129,7 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
     }
 
 
-def product_sites(comparison: Comparison) -> Iterator[Site]:
+def product_sites(comparison: Comparison) -> Iterator[Multiplier]:
     """Products of activations over a growing dimension, attention logits first of all.
 
     Their sum must not grow: the product's constants together follow 1 / size.
@@ -155,7 +161,7 @@ def product_sites(comparison: Comparison) -> Iterator[Site]:
         hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
         hooks += [part for part in product.parts if part]
         folds = tuple(sorted(carriers[0].parameters)) if carriers else ()
-        yield Site(
+        yield Multiplier(
             where=Where.LOGITS,
             label=product.module,
             ratios=Ratios(fan_in=ratio),

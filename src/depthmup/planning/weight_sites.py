@@ -6,12 +6,12 @@ from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
 from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.roles import NotUnderstood, matrix_use
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import Kind
 from depthmup.tracing import Carriers, Facts, Hook, How
 
 
-def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Site]:
+def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Multiplier]:
     """Readouts and embeddings: where Laws.forward applies; and the model's own constants."""
     facts, base, own = comparison.facts, comparison.base, comparison.own
     for parameter in places:
@@ -64,16 +64,15 @@ def _scale_site(
     hooks: tuple[Hook, ...],
     *,
     folds: tuple[str, ...],
-) -> Site:
+) -> Multiplier:
     """Where the factor of one weight goes, and how the model's own constants around it grow."""
-    return Site(
+    return Multiplier(
         where=where,
         label=parameter.name,
         ratios=parameter.ratios,
         own=own,
         folds=folds,
         hooks=hooks,
-        parameter=parameter.name,
     )
 
 
