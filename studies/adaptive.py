@@ -6,7 +6,7 @@
     python -m studies.adaptive curves      # made to deceive
     python -m studies.adaptive early       # do early losses rank learning rates?
 
-Real: the stored sweeps of ``benchmarks.resampled`` (train them first). Every experiment shuffles
+Real: the stored sweeps of ``studies.resampled`` (train them first). Every experiment shuffles
 their seeds; the search asks, and the stored runs answer. Between and beyond the rates of the stored
 half-octave grid nothing can be asked for: rates are rounded to it, and beyond its ends the curve's
 last slope goes on. The full grid, to which costs are compared, has one octave between its rates and
@@ -25,8 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.coverage import CLIFFS, NOISES, REAL, SHAPES, World
-from benchmarks.resampled import SCHEMES, SWEEPS, grid_of
 from depthmup.records import Verdict
 from depthmup.rules import Scheme
 from depthmup.statistics import (
@@ -42,6 +40,8 @@ from depthmup.statistics import (
 from depthmup.statistics.intervals import Array, student
 from depthmup.statistics.looks import LOOKS, SPENT, line_of
 from depthmup.sweep import Store
+from studies.coverage import CLIFFS, NOISES, REAL, SHAPES, World
+from studies.resampled import SCHEMES, SWEEPS, grid_of
 
 FULL_RATES, FULL_SEEDS = 8, 4
 """Of the grid whose cost is compared: as many rates as one takes who does not know the optimum. In
@@ -280,7 +280,7 @@ def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedWorld:
-    """A valley and a noise, as in ``benchmarks.coverage``, at any rate that is asked for."""
+    """A valley and a noise, as in ``studies.coverage``, at any rate that is asked for."""
 
     shape: str
     noise: str

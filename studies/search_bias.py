@@ -4,7 +4,7 @@
     python -m studies.search_bias           # a table of docs/studies/adaptive.md
 
 Residual MLPs of depths 8 to 128 on rates a quarter of an octave apart, two octaves to either side
-of every optimum, none of them a rate of ``benchmarks.resampled``, and with seeds of their own. Each
+of every optimum, none of them a rate of ``studies.resampled``, and with seeds of their own. Each
 drift is measured in three ways that need no more than dense curves: by the centre of the tapered
 parabola, which sees two octaves on either side; by the same on rates within one octave of it, as
 far as a search sees; and by the lowest point of a quartic. Searches start at random quarters of an
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.resampled import grid_of
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
 from depthmup.statistics import Curves, Search, optima
 from depthmup.statistics.intervals import Array
 from depthmup.sweep import Processes, Store, run
 from studies.adaptive import Answer, searched
+from studies.resampled import grid_of
 
 OPTIMA = {
     DEPTH_MUP: (-8.85, -9.05, -9.08, -9.03, -9.01),
@@ -33,7 +33,7 @@ OPTIMA = {
     SP: (-8.85, -10.88),
 }
 """log2 rates around which curves are measured, at the depths that train: as the sweeps of
-``benchmarks.resampled`` have them."""
+``studies.resampled`` have them."""
 
 STEP, RATES, FIRST_SEED, SEEDS = 0.25, 17, 1000, 9
 REACHES = {"two octaves": 2.0, "one octave": 1.01}

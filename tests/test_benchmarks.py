@@ -126,7 +126,7 @@ FORECAST = """
 import json
 import numpy as np
 import pandas as pd
-from benchmarks import forecasts
+from studies import forecasts
 
 def ladder(jump):
     runs = pd.DataFrame(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from benchmarks.coverage import SHAPES, WALLS, World
 from depthmup.statistics import Curves, drifts, optima
+from studies.coverage import SHAPES, WALLS, World
 
 NAMES, STEEP = tuple(SHAPES), tuple(WALLS)
 

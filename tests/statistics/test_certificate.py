@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 
-from benchmarks.coverage import World, two_axes
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, Probe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, optima
 from depthmup.statistics.law import MEMORY, SCATTER, SLOPE, SPREADS, predict
 from depthmup.statistics.laws import laws_of
+from studies.coverage import World, two_axes
 
 RATES = np.arange(-8.0, 2.1, 0.5)
 DEPTHS = (8, 16, 32, 64)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from benchmarks.fit import SEARCHED, STEEP, searched
 from depthmup.statistics.scattered import gather, is_scattered
+from studies.fit import SEARCHED, STEEP, searched
 
 
 @pytest.mark.parametrize("valley", ["parabola", "lopsided", "saturating", "sharpening"])

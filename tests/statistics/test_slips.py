@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from benchmarks.coverage import SHAPES
 from depthmup.statistics.levels import levels_of
 from depthmup.statistics.slips import slipped_losses, slipped_rates, trained
 from depthmup.statistics.strays import impossible
 from depthmup.statistics.trend import least_absolute, trend_of
+from studies.coverage import SHAPES
 
 DEPTHS = np.arange(8.0)[:, None]
 BITS = -math.log(math.log(2))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from benchmarks.coverage import SHAPES, World
 from depthmup.statistics import Curves, Regression, cost, drifts, optima, pooled_law
 from depthmup.statistics.strays import beyond_sense, far_above, impossible
 from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of, merged, slices
+from studies.coverage import SHAPES, World
 
 RATES = np.arange(-8.0, 0.0, 0.5)
 

@@ -9,17 +9,17 @@ from clock import unit, units
 from pytest import approx
 
 import depthmup
-from benchmarks import fit as benchmark
 from depthmup.records import Defect, Verdict
 from depthmup.tables import Reading
 from reproduction.intervals import share
+from studies import fit as study
 
 # How many tables: `long` tests use more, the benchmark reports 200 of each kind.
 FEW = 30
 
 
 def outcomes(count, **options):
-    return [benchmark.judged(truth) for truth in benchmark.tables(count, **options)]
+    return [study.judged(truth) for truth in study.tables(count, **options)]
 
 
 together = pytest.mark.xdist_group("simulated")  # tables are made once
@@ -64,18 +64,16 @@ def test_intervals_survive_planted_defects(spoiled):
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_every_planted_defect_is_told_and_a_slip_is_kept(seeds):
     """Two impossible rows are left out; two sizes in another unit are noted, and kept."""
-    truth = next(benchmark.tables(1, seeds=seeds, planted=True, start=3))
-    report = benchmark.fitted(truth)
+    truth = next(study.tables(1, seeds=seeds, planted=True, start=3))
+    report = study.fitted(truth)
     told = {note.defect for note in report.notes()}
     assert {Defect.FAR, Defect.UNIT, Defect.IMPOSSIBLE} <= told
     slipped = set.union(*truth.planted[Defect.UNIT])
     assert not slipped & {row.row for row in report.excluded}
-    kept = benchmark.fitted(truth, reading=Reading(keep=["impossible"]))
+    kept = study.fitted(truth, reading=Reading(keep=["impossible"]))
     assert not kept.excluded
     sound = replace(truth, runs=truth.runs.drop(index=[row - 1 for row in slipped]))
-    wrong = [
-        abs(r.exponent("depth").value - truth.depth) for r in (benchmark.fitted(sound), report)
-    ]
+    wrong = [abs(r.exponent("depth").value - truth.depth) for r in (study.fitted(sound), report)]
     assert wrong[0] < 0.1 < wrong[1]  # a slip of a factor of 1000 ruins the law
     assert report.verdict is not Verdict.TRANSFERS
 
@@ -100,9 +98,9 @@ def test_no_sound_row_of_a_hundred_tables(seeds):
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_predictions_at_four_times_the_largest_size(seeds):
     held = []
-    for number, truth in enumerate(benchmark.tables(16, seeds=seeds, planted=False)):
-        target = dict(benchmark.TARGETS[number % 2])
-        outcome = benchmark.judged(truth, target)
+    for number, truth in enumerate(study.tables(16, seeds=seeds, planted=False)):
+        target = dict(study.TARGETS[number % 2])
+        outcome = study.judged(truth, target)
         held += [] if outcome.predicted is None else [outcome.predicted]
     assert len(held) >= 5  # the others are refused, with reasons
     assert share(sum(held), len(held)).high >= 0.87
@@ -110,16 +108,16 @@ def test_predictions_at_four_times_the_largest_size(seeds):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["six sizes", "runs at random"])
 def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
-    errors = {axis: [] for axis in benchmark.LAW}
+    errors = {axis: [] for axis in study.LAW}
     inside = 0
     for number in range(6):
-        runs = benchmark.published(np.random.default_rng(number), whole_sizes=whole)
+        runs = study.published(np.random.default_rng(number), whole_sizes=whole)
         assert len(runs) <= 0.1 * 64 * 16
         report = depthmup.fit(runs, axes=list(errors), lr="lr", loss="loss")
         for slope in report.law().exponents:
-            errors[slope.axis].append(slope.estimate.value - benchmark.LAW[slope.axis])
-            inside += slope.estimate.low <= benchmark.LAW[slope.axis] <= slope.estimate.high
-        assert report.exponent("tokens").value == approx(benchmark.LAW["tokens"], abs=0.03)
+            errors[slope.axis].append(slope.estimate.value - study.LAW[slope.axis])
+            inside += slope.estimate.low <= study.LAW[slope.axis] <= slope.estimate.high
+        assert report.exponent("tokens").value == approx(study.LAW["tokens"], abs=0.03)
         assert report.page
     assert inside >= 10  # of 12 intervals that hold 95%
     for of_axis in errors.values():
@@ -128,8 +126,8 @@ def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
 
 def test_ten_thousand_rows_take_seconds(tmp_path):
     path = tmp_path / "runs.csv"
-    benchmark.many_rows(10_000).to_csv(path, index=False)
-    asked = {"axes": benchmark.AXES, "lr": "lr", "loss": "loss", "seed": "seed"}
+    study.many_rows(10_000).to_csv(path, index=False)
+    asked = {"axes": study.AXES, "lr": "lr", "loss": "loss", "seed": "seed"}
     report, cost = units(lambda: depthmup.fit(path, **asked))
     assert cost < 10  # it takes 1.2
     assert report.exponent("depth").value == approx(-0.3, abs=0.02)
@@ -143,7 +141,7 @@ def test_a_million_rows_take_less_than_a_minute_and_two_gigabytes(tmp_path):
     import sys
 
     path = tmp_path / "runs.csv"
-    benchmark.many_rows(1_000_000).to_csv(path, index=False)
+    study.many_rows(1_000_000).to_csv(path, index=False)
     code = (
         "import sys, resource, time, depthmup; start = time.process_time();"
         "report = depthmup.fit(sys.argv[1], axes={'depth': 'n_layers', 'width': 'd_model'},"
@@ -177,6 +175,6 @@ def test_rates_drawn_at_random_and_a_seed_for_each_run():
 def test_sparse_rates_are_no_slips():
     """Sizes of one or two rates far from their optimum are sound."""
     for number in range(20):
-        runs = benchmark.published(np.random.default_rng(number), whole_sizes=False)
-        report = depthmup.fit(runs, axes=list(benchmark.LAW), lr="lr", loss="loss")
+        runs = study.published(np.random.default_rng(number), whole_sizes=False)
+        report = depthmup.fit(runs, axes=list(study.LAW), lr="lr", loss="loss")
         assert report.excluded == ()

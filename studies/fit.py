@@ -1,7 +1,7 @@
 """Does a fit of a person's table hold what it says? Simulated tables with known truth.
 
-    python -m benchmarks.fit            # the tables of docs/studies/fit.md; ten minutes on one core
-    python -m benchmarks.fit --tables 400     # sharper
+    python -m studies.fit            # the tables of docs/studies/fit.md; ten minutes on one core
+    python -m studies.fit --tables 400     # sharper
 
 A table has 18 sizes, six depths and three widths; exponents drawn for each axis; valleys of five
 shapes; grids of half an octave, one and two, drawn for each size at random phase; 20% of the cells
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import depthmup
-from benchmarks.coverage import REAL, SHAPES
 from depthmup.records import Defect
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.scattered import gather
+from studies.coverage import REAL, SHAPES
 
 if TYPE_CHECKING:
     import pandas as pd

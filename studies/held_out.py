@@ -1,7 +1,7 @@
 """Do predictions hold on a table of runs that exists? The largest sizes out, the smaller ones in.
 
-    python -m benchmarks.held_out runs.csv --axes N D bs --lr lr --loss loss
-    python -m benchmarks.held_out runs.csv --axes rank --by model --lr lr --loss loss
+    python -m studies.held_out runs.csv --axes N D bs --lr lr --loss loss
+    python -m studies.held_out runs.csv --axes rank --by model --lr lr --loss loss
 
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
 three doublings ahead. What is predicted is the centre of the valley at the size left out, fitted to

@@ -1,7 +1,7 @@
 """Do intervals from a few seeds hold what many seeds say? Real sweeps, resampled.
 
-    python -m benchmarks.resampled train    # what runs/resampled does not hold yet; ten minutes
-    python -m benchmarks.resampled          # the tables of docs/studies/statistics.md
+    python -m studies.resampled train    # what runs/resampled does not hold yet; ten minutes
+    python -m studies.resampled          # the tables of docs/studies/statistics.md
 
 Residual MLPs on half-octave grids: A, the demo's networks with 8 seeds, and relu and abs networks
 of width 32 with 24. The truth is the drift that all seeds and the whole grid give. Sweeps of 3, 4

@@ -1,15 +1,15 @@
 """Do forecasts hold? The small part of tables and ladders forecasts their large part.
 
-    python -m benchmarks.forecasts                 # trained ladders and simulated tables; a minute
-    python -m benchmarks.forecasts dense.csv:N,D,bs moe.csv:D,bs:moe_name    # and tables of yours
-    python -m benchmarks.forecasts dense.csv:N,D,bs --only dense --forecasts 200
+    python -m studies.forecasts                 # trained ladders and simulated tables; a minute
+    python -m studies.forecasts dense.csv:N,D,bs moe.csv:D,bs:moe_name    # and tables of yours
+    python -m studies.forecasts dense.csv:N,D,bs --only dense --forecasts 200
 
 A table is PATH:AXES, or PATH:AXES:GROUPS; its columns of rate and loss are --lr and --loss. Along
 an axis every size up to a cut is given to ``depthmup.fit``, which forecasts a size above it;
 ``depthmup.score`` then reads the whole table. Questions are drawn evenly over tables, axes and
 distances, until so many forecasts were issued; refused ones are counted beside them. The ladders
 are the table of trained networks that ships with the package, simulated tables those of
-``benchmarks.fit``.
+``studies.fit``.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import depthmup
-from benchmarks import fit
 from depthmup.records import Certificate, Place, Score
 from depthmup.records.score import Fate
 from depthmup.tables import example
+from studies import fit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,8 +1,8 @@
 """Do the intervals of drifts and certificates hold what they say? Simulated, with known truth.
 
-    python -m benchmarks.coverage                # the tables of docs/studies/statistics.md; minutes
-    python -m benchmarks.coverage --experiments 1000   # sharper
-    python -m benchmarks.coverage --only drifts --experiments 40 --part 0.1   # a tenth of the cells
+    python -m studies.coverage                # the tables of docs/studies/statistics.md; minutes
+    python -m studies.coverage --experiments 1000   # sharper
+    python -m studies.coverage --only drifts --experiments 40 --part 0.1   # a tenth of the cells
 
 Five shapes of valley x twelve noises x 1 to 6 seeds x 4 to 6 sizes x grids of half an octave and
 of one octave at random phase x drifts of 0, 0.1 and 0.2 octaves per doubling; and, with the noise
