@@ -178,6 +178,7 @@ def test_nothing_else_is_called_what_is_tuned(what):
     report = measure(what, best=-3.6, target={"depth": 16}, seeds=4, values=2.0 ** np.arange(-6, 0))
     said = report.studies[0].config["tuned"]
     assert said[0].endswith("is tuned. The learning rate is held: 0.01 at the base.")
+    assert report.studies[0].config["lr"] == 0.01  # and not 2 to its rounded logarithm
     texts = [report.summary(), certificate_text(report.certificates[0]), report.page]
     texts += [report.figure(name).caption for name in ("transfer", "rates", "loss", "drift")]
     texts.append(json.dumps(report.figure("rates").chart.to_dict(), ensure_ascii=False))

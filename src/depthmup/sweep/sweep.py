@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.records import Record
+from depthmup.records.trial import written
 from depthmup.statistics import Array
 from depthmup.sweep.built_in import BuiltIn, cell_of, check_design, rate_unit
 from depthmup.sweep.cost import work
@@ -87,7 +88,11 @@ class Sweep:
         # The tuned value's own list, such as weight_decays, holds none of its values.
         shown = [name for name in _SHOWN if name in described and name != f"{what.key}s"]
         found = [round(k, 4) for k in design.log2_values] or "as the sweep went"
-        held = {} if what.is_learning_rate else {"tune": what.name, "lr": described["lrs"][0]}
+        held = (
+            {}
+            if what.is_learning_rate
+            else {"tune": what.name, "lr": written(2.0 ** design.log2_lrs[0])}
+        )
         about = tuning(design)
         if isinstance(self.model, Custom) and not self.model.planned:
             about = about[:1]  # what moves with size is then the person's own doing
