@@ -125,7 +125,6 @@ def test_the_table_and_the_page_are_announced(finished, capsys):
         (["--device", "cuda", "--engine", "native"], "auto or stacked on 'cuda'"),
         (["--precision", "tf32"], "float32 or bf16 on 'cpu'; got 'tf32'"),
         (["--precision", "bf16", "--engine", "native"], "'bf16' is not in the kernel"),
-        (["--precision", "bf16", "--engine", "reference"], "float32 for the reference engine"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(wrong, message, tmp_path, capsys):
