@@ -53,6 +53,6 @@ def test_a_prediction_has_the_numbers_of_the_cpu(batch):
     with machine():
         found = predicted(on_cuda, batch)
     (one,), (other,) = found.axes, expected.axes
-    assert [(at.width, at.depth) for at in one.sizes] == [(16, 2), (16, 4), (16, 8)]
+    assert [at.size for at in one.sizes] == [{"width": 16, "depth": d} for d in (2, 4, 8)]
     values = [[at.octaves.value for at in axis.sizes] for axis in (one, other)]
     assert values[0] == approx(values[1], abs=1e-4)

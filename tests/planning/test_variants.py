@@ -288,7 +288,7 @@ def test_what_serves_every_branch_and_the_end_takes_the_branches_factor():
 
 
 def test_what_is_repeated_while_its_stream_is_not_is_refused():
-    """Branches whose depth is not understood, though there are more of them."""
+    """Branches beside each other: of those that are added, the base has no counterpart."""
 
     class Parallel(nn.Module):
         """Every block adds to the input, and the results are added up elsewhere."""
@@ -302,9 +302,8 @@ def test_what_is_repeated_while_its_stream_is_not_is_refused():
             x = self.inp(x)
             return self.head(torch.stack([block(x) for block in self.blocks]).mean(0))
 
-    with pytest.raises(NotUnderstood, match="its depth is not understood"):
+    with pytest.raises(UnrelatedModels, match=r"branch blocks\.1 .* no counterpart in the base"):
         anatomy(Parallel(64, 8), Parallel(16, 2), example_inputs=vectors())
-    anatomy(Parallel(64, 8), Parallel(16, 2), example_inputs=vectors(), depth=1)
 
 
 class Recurrent(nn.Module):

@@ -23,21 +23,11 @@ def found(name, path, law=residual_law, **setting):
         return claim.finding(experiment, store)
 
 
-@pytest.mark.parametrize("name", ["fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
+@pytest.mark.parametrize("name", ["fig10", "fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
 def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
     # Figure 12's networks have a = 2, which is one octave of change and of diversity.
     law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
     assert found(name, tmp_path, law).verdict is Reproduction.REPRODUCED
-
-
-def test_where_the_theory_holds_whole_octaves_leave_a_twentieth_open(tmp_path):
-    """A parabola is not known to be one: +-0.06 octaves per doubling is not within +-0.05."""
-    finding = found("fig10", tmp_path)
-    assert finding.comparisons[0].verdict is Reproduction.REPRODUCED
-    assert finding.comparisons[1].ours.value == approx(0, abs=0.02)
-    verdicts = {comparison.verdict for comparison in finding.comparisons if comparison.decisive}
-    assert verdicts == {Reproduction.REPRODUCED, Reproduction.UNDECIDABLE}
-    assert finding.verdict is Reproduction.UNDECIDABLE
 
 
 @pytest.mark.parametrize("name", ["fig10", "fig12", "fig22", "fig24"])
@@ -141,7 +131,7 @@ def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_p
 @pytest.mark.parametrize(
     ("rule", "drifts", "verdict"),
     [
-        ({}, Reproduction.REPRODUCED, Reproduction.UNDECIDABLE),
+        ({}, Reproduction.UNDECIDABLE, Reproduction.UNDECIDABLE),
         ({"depth_mup": FORGETS_GAMMA}, Reproduction.NOT_REPRODUCED, Reproduction.NOT_REPRODUCED),
         # It leaves 0.2 octaves per doubling, beyond the tolerance of 0.15.
         ({"depth_mup": general("7/10", "1/2")},) + 2 * (Reproduction.NOT_REPRODUCED,),

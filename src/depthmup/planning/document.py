@@ -52,7 +52,7 @@ def loads(text: str) -> dict[str, Any]:
         ) from None
     if version != VERSION:
         raise PlanDocumentError(
-            f"This plan has format version {version}, and this release reads version {VERSION}. "
+            f"This plan has format version {version!r}, and this release reads version {VERSION}. "
             "Make the plan again from the model and its base."
         )
     if not isinstance(content, dict) or checksum != _checksum(content):

@@ -28,8 +28,8 @@ _SIGMAS = 5.0
 # By how many it must lie nearer to this law than to any other: a true law is missed for another,
 # however near that one is, in at most 0.6% of draws.
 _NEARER = 2.5
-# Laws whose ratios differ by less than this need not be told apart.
-_ALIKE = 0.01
+# Laws whose ratios differ by less than this need not be told apart: the commonest is taken.
+_ALIKE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

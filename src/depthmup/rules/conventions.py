@@ -54,7 +54,7 @@ def converted_lr(
         ValueError: an optimizer whose steps are of no known size, or a shape that is none.
 
     Example:
-        >>> converted_lr(0.02, (1024, 256), given="muon", wanted="muon-rms")
+        >>> round(converted_lr(0.02, (1024, 256), given="muon", wanted="muon-rms"), 9)
         0.00625
     """
     if not 0 < lr < math.inf:
