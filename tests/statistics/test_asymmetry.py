@@ -6,11 +6,14 @@ import re
 import numpy as np
 import pytest
 
+from depthmup import fit
 from depthmup.records import UNKNOWN
+from depthmup.records.finding import change
 from depthmup.statistics import Curves, drifts, optima
 from depthmup.statistics.asymmetry import asymmetry_trend
 from depthmup.statistics.drift import change_of_shape
 from depthmup.statistics.intervals import around
+from depthmup.tables import example
 
 RATES = np.arange(-4.0, 3.5, 0.5)
 SIZES = np.arange(6)
@@ -28,7 +31,8 @@ def said(losses):
     fitted = optima(Curves.of(RATES, losses))
     drift = around(*drifts(SIZES, fitted))
     trend = asymmetry_trend(SIZES, fitted.sides.offset)
-    return change_of_shape(trend, drift, tolerance=0.15, axis="depth"), drift, trend
+    middle = np.polyfit(SIZES, fitted.centre, 1)[0]
+    return change_of_shape(trend, drift, middle, tolerance=0.15, axis="depth"), drift, trend
 
 
 def test_the_lowest_point_of_a_valley_that_becomes_symmetric():
@@ -60,6 +64,22 @@ def test_too_few_sizes_have_no_trend():
 
 def test_a_small_change_is_not_worth_a_sentence():
     drift = around(0.02, 0.01)
-    assert change_of_shape(around(0.04, 0.01), drift, tolerance=0.15, axis="depth") == ""
-    said = change_of_shape(around(0.06, 0.01), drift, tolerance=0.15, axis="depth")
+    assert change_of_shape(around(0.04, 0.01), drift, -0.02, tolerance=0.15, axis="depth") == ""
+    said = change_of_shape(around(0.06, 0.01), drift, -0.04, tolerance=0.15, axis="depth")
     assert "middle moves by −3% per doubling" in said
+
+
+def test_the_middle_of_a_study_is_that_of_its_centres():
+    """The drift is of one valley for all sizes, a centre of a parabola each: the middle is no sum.
+
+    The best rates of single sizes lie a common distance beside their centres.
+    """
+    report = fit(example(), axes={"depth": "n_layers", "width": "d_model"}, lr="lr",
+                 loss="final_loss", seed="seed", by="scheme")  # fmt: skip
+    transfer = report.finding("scheme depth-mup", "depth")
+    slope = np.polyfit(
+        [math.log2(o.size["depth"]) for o in transfer.optima],
+        [o.log2_lr.value for o in transfer.optima],
+        1,
+    )[0]
+    assert f"middle moves by {change(slope)} per doubling" in transfer.why

@@ -247,17 +247,19 @@ def _listed(values: Iterable[float]) -> str:
     return ", ".join(f"{value:.10g}" for value in sorted(set(values)))
 
 
-def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis: Axis) -> str:
+def change_of_shape(
+    trend: Estimate, drift: Estimate, middle: float, *, tolerance: float, axis: Axis
+) -> str:
     """A sentence where the middle of the valley drifts otherwise than its minimum, else nothing.
 
     Said where valleys certainly grow more or less lopsided with size, by enough to matter: a third
     of the tolerance per doubling. ``trend`` is that of the distance from centre to minimum, as
-    ``asymmetry_trend`` measures it, and ``drift`` that of the minima.
+    ``asymmetry_trend`` measures it, ``drift`` that of the minima, ``middle`` that of the centres.
     """
     certain = trend.known and trend.outside(0.0, 0.0)
     if not certain or not drift.known or abs(trend.value) < tolerance / 3:
         return ""
     return (
         f" The valley changes its shape with {axis}. The drift is that of its lowest point; its "
-        f"middle moves by {change(drift.value - trend.value)} per doubling."
+        f"middle moves by {change(middle)} per doubling."
     )

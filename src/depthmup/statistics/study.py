@@ -123,8 +123,10 @@ def transfer_of(
         bounds=along.bounds(drift, tolerance),
     )
     if along.line is not None and drift.known:
-        trend = asymmetry_trend(along.positions, along.line.fitted.sides.offset)
-        why += change_of_shape(trend, drift, tolerance=tolerance, axis=axis)
+        fitted = along.line.fitted
+        trend = asymmetry_trend(along.positions, fitted.sides.offset)
+        middle = float(along.line.rows[1] @ fitted.centre)
+        why += change_of_shape(trend, drift, middle, tolerance=tolerance, axis=axis)
     if len(along.optima) < len(planned):
         why += (
             f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
