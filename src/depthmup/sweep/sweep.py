@@ -89,9 +89,7 @@ class Sweep:
         shown = [name for name in _SHOWN if name in described and name != f"{what.key}s"]
         found = [round(k, 4) for k in design.log2_values] or "as the sweep went"
         held = (
-            {}
-            if what.is_learning_rate
-            else {"tune": what.name, "lr": written(2.0 ** design.log2_lrs[0])}
+            {} if what.is_learning_rate else {"tune": what.name, "lr": written(described["lrs"][0])}
         )
         about = tuning(design)
         if isinstance(self.model, Custom) and not self.model.planned:
