@@ -20,7 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-PARTS = ("engines", "batches", "scaling", "limits", "planning", "imports")
+PARTS = ("engines", "batches", "scaling", "limits", "planning", "command", "imports")
 HERE = Path(__file__).parent
 
 
@@ -90,7 +90,7 @@ def measured(
     charts: Path | None,
 ) -> list[str]:
     """A part's table; its chart is saved on the way."""
-    from benchmarks import batches, engines, imports, scaling
+    from benchmarks import batches, command, engines, imports, scaling
     from benchmarks.team import Team
     from depthmup.records import cores
 
@@ -119,6 +119,8 @@ def measured(
             return ["The compiled engine does not run here."]
         shares = batches.run(rounds=rounds, clock=clock, cores=cores(), quick=quick)
         lines = [f"By the {clock} clock.", "", *batches.table(shares)]
+    elif part == "command":
+        lines = command.table(rounds=rounds, cores=cores(), quick=quick)
     elif part == "imports":
         lines = imports.table(rounds)
     else:
