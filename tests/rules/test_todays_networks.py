@@ -368,6 +368,80 @@ def test_heads_that_are_orthogonalized_apart_take_a_rate_that_falls_with_their_n
         assert nearest(values, HEADS)[1] == expected
 
 
+QUERIES, REPETITIONS = 64, (1, 4, 16)
+
+
+def spectral_factor(repetition):
+    return (1 + repetition**0.5) / 2
+
+
+def step_of_keys(repetition, seed, *, factor, by):
+    """A step of Adam on keys that ``repetition`` query heads share.
+
+    By spectrum: the norm of the update over that of the matrix; by entry: how far a key moves.
+    """
+    torch.manual_seed(seed)
+    width = HEAD * QUERIES
+    keys = nn.Linear(width, width // repetition, bias=False)
+    nn.init.normal_(keys.weight, std=width**-0.5)
+    x, queries = torch.randn(2, width), torch.randn(2, QUERIES, HEAD)
+    start, before = keys.weight.detach().clone(), keys(x).detach()
+    heads = keys(x).unflatten(-1, (-1, HEAD)).repeat_interleave(repetition, dim=1)
+    logits = torch.einsum("qhd,khd->hqk", queries, heads) / HEAD
+    (-logits.log_softmax(-1).diagonal(dim1=-2, dim2=-1)).sum().backward()
+    torch.optim.Adam(keys.parameters(), lr=1e-4 * factor(repetition), eps=1e-30).step()
+    if by == "entry":
+        return rms(keys(x) - before)
+    norm = partial(torch.linalg.matrix_norm, ord=2)
+    return float((norm(keys.weight - start) / norm(start)).detach())
+
+
+@pytest.mark.parametrize("by", ["spectrum", "entry"])
+def test_keys_that_heads_share_move_as_either_rule_says_and_not_as_the_other(by):
+    slope, error = slope_of(partial(step_of_keys, factor=spectral_factor, by=by), REPETITIONS)
+    flat, flat_error = slope_of(partial(step_of_keys, factor=lambda r: 1, by=by), REPETITIONS)
+    between = np.polyfit(
+        np.log2(REPETITIONS), [math.log2(spectral_factor(r)) for r in REPETITIONS], 1
+    )[0]
+    # Edges of Gaussian matrices of 32 rows are off by rows^-2/3: 0.1, over four doublings.
+    tolerance = max(error, flat_error) + 0.03
+    assert slope == pytest.approx(0 if by == "spectrum" else between, abs=tolerance)
+    assert flat == pytest.approx(-between if by == "spectrum" else 0, abs=tolerance)
+
+
+def test_rules_of_shared_keys_are_stated_as_measured():
+    stated = RULES["GQA-muP"].exponents["repetition"]
+    one, four, sixteen = (math.log(spectral_factor(r), 4) for r in REPETITIONS)
+    assert float(stated.value) == pytest.approx(four - one, abs=0.005)
+    assert float(stated.low) < four - one < sixteen - four < float(stated.high)
+    assert RULES["entries of keys"].exponents["repetition"].value == 0
+
+
+LENGTHS = (4, 8, 16, 32)
+
+
+def drift(length, seed, *, exponent):
+    """How far Adam goes down a noisy gradient on a held number of tokens, 8 sequences a step."""
+    torch.manual_seed(seed)
+    theta = nn.Parameter(torch.zeros(4096))
+    optimizer = torch.optim.Adam(
+        [theta], lr=1e-4 * length ** float(exponent), betas=(0.0, 0.99), eps=1e-30
+    )
+    for _ in range(256 // length):
+        # The mean of 8 length independent tokens, whose slope of 0.005 is lost in their scatter.
+        theta.grad = 0.005 + torch.randn(4096) / (8 * length) ** 0.5
+        optimizer.step()
+    return -float(theta.detach().mean())
+
+
+@pytest.mark.parametrize(("planted", "expected"), [(None, 0), (0, -1 / 2), (1, 1 / 2)])
+def test_a_longer_sequence_is_a_larger_batch(planted, expected):
+    right = RULES["tokens of a batch"].exponents["sequence"].value
+    slope, error = slope_of(partial(drift, exponent=right if planted is None else planted), LENGTHS)
+    # Adam's first steps know their scatter from few gradients: 1/sqrt(2 steps) at the longest.
+    assert slope == pytest.approx(expected, abs=error + 0.05)
+
+
 class TestNormalized:
     """nuGPT: rates by its table, and a step on spheres as large as its laws say."""
 

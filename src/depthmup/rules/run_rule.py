@@ -24,7 +24,8 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "n": "parameters", "params": "parameters", "size": "parameters", "duration": "tokens",
         "data": "tokens", "examples": "tokens", "batch_size": "batch", "flops": "compute",
         "lora_rank": "rank", "r": "rank", "n_loops": "loops", "recurrence": "loops",
-        "n_experts": "experts", "num_experts": "experts",
+        "n_experts": "experts", "num_experts": "experts", "n_rep": "repetition",
+        "seq_len": "sequence", "sequence_length": "sequence", "context_length": "sequence",
     }
 )  # fmt: skip
 """Other names by which people call an axis."""

@@ -259,6 +259,35 @@ RUN_RULES: tuple[RunRule, ...] = (
         standing=Standing.DERIVED,
     ),
     RunRule(
+        name="GQA-muP",
+        exponents=MappingProxyType(
+            {"repetition": Stated(value=Fraction("0.29"), low=Fraction(1, 4), high=Fraction(1, 2))}
+        ),
+        setting="Adam's rate of keys and values alone: (1 + r^1/2)/2 with r query heads to a key "
+        "head, decay by its inverse; the exponent is that from r = 1 to 4",
+        reach="as r grows; it keeps the spectral norm of an update over that of the weight",
+        source="arXiv 2605.15290, its code",
+        standing=Standing.CODE,
+    ),
+    RunRule(
+        name="entries of keys",
+        exponents=_exactly(repetition="0"),
+        setting="Adam's rate of keys and values: an entry of theirs moves by the rate times the "
+        "width, however many heads read it",
+        reach="as r grows; it keeps the update of an entry",
+        source="Tensor Programs V (arXiv 2203.03466), by entries",
+        standing=Standing.DERIVED,
+    ),
+    RunRule(
+        name="tokens of a batch",
+        exponents=_exactly(sequence="1/2"),
+        setting="Adam, sequences in a batch held, tokens as good as independent; 0 where the "
+        "tokens in a batch are held",
+        reach="below the critical batch size; less where tokens of a sequence resemble each other",
+        source="the square-root rule of batches (arXiv 2205.10287), of tokens",
+        standing=Standing.DERIVED,
+    ),
+    RunRule(
         name="tune dense once",
         exponents=_exactly(experts="0", active="0"),
         setting="Complete-muE: AdamW, active width, normalized router; shifts of second order stay",
