@@ -2,13 +2,10 @@
 
 from depthmup.training.built_in.activation import ACTIVATIONS, activation
 from depthmup.training.built_in.residual_mlp import Branch, ResidualMLP
-from depthmup.training.built_in.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "ACTIVATIONS",
     "Branch",
     "ResidualMLP",
-    "Transformer",
-    "TransformerConfig",
     "activation",
 ]

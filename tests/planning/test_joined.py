@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import depthmup
-from depthmup.models import ResidualMLP, Transformer, TransformerConfig
+from depthmup.models import ResidualMLP
 from depthmup.planning import JoinedOptimizer, PlanMismatch
+from reproduction.decoder import Transformer, TransformerConfig
 
 
 def make(width, depth):
