@@ -18,7 +18,6 @@ from torch import nn
 import depthmup
 from depthmup import fit
 from depthmup.cli import report
-from depthmup.cli.optimum import read_measured
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
 from depthmup.records import Certificate, Estimate, Lack, Optimum, Refusal, Verdict
@@ -180,22 +179,6 @@ def test_a_fit_whose_parts_contradict_each_other(fitted, tmp_path):
         (tmp_path / "summary.json").write_text(json.dumps({**fitted, "studies": [spoilt]}))
         with pytest.raises(StoreError, match="cannot be read as a report"):
             depthmup.load(tmp_path)
-
-
-def test_summaries_of_measurements(tmp_path):
-    optima = [{"depth": d, "log2_lr": -7.0, "low": -7.5, "high": None} for d in (2, 4, 8)]
-    row = {"axis": "depth", "scheme": "depth-mup", "alpha": "1/2", "gamma": "1/2"}
-    path = tmp_path / "summary.json"
-
-    def read(text):
-        path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        return read_measured(path, "depth-mup", 2)
-
-    whole = {"schemes": [{**row, "optimum": optima, "more": 1}]}
-    refused, slowest = attack(read, texts(whole, COUNT, 0), ValueError)
-    assert refused > COUNT / 4
-    assert slowest < 30
-    assert read(json.dumps(whole)).sizes == (2, 4, 8)
 
 
 def test_sessions_whose_settings_no_run_can_have(tmp_path):

@@ -1,12 +1,15 @@
 """``depthmup predict`` and ``depthmup limit --optimum``."""
 
 import json
+import lzma
 import runpy
 from pathlib import Path
 
 import pytest
 
+import depthmup
 from depthmup.cli import main
+from depthmup.records.finding import change
 
 MODEL = """
 import torch
@@ -104,50 +107,41 @@ def test_the_optimum_from_the_kernel(capsys):
     assert two["factors"][0] > 1
 
 
-SUMMARY = {
-    "schemes": [
-        {
-            "scheme": "depth-mup", "alpha": "1/2", "gamma": "1/2", "axis": "depth",
-            "optimum": [
-                {"depth": 8, "log2_lr": -1.0, "low": -1.1, "high": -0.9},
-                {"depth": 16, "log2_lr": -1.5, "low": None, "high": -1.4},
-                {"depth": 32, "log2_lr": None, "low": None, "high": None},
-            ],
-        }
-    ]
-}  # fmt: skip
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A folder of ``depthmup transfer``, along depth 4, 8, 16 and 32 under Depth-muP and SP."""
+    folder = tmp_path_factory.mktemp("measured")
+    stored = Path(__file__).parents[1] / "golden" / "stores" / "grid.sqlite.xz"
+    (folder / "results.sqlite").write_bytes(lzma.decompress(stored.read_bytes()))
+    return folder
 
 
-@pytest.fixture
-def summary(tmp_path):
-    file = tmp_path / "summary.json"
-    file.write_text(json.dumps(SUMMARY))
-    return file
-
-
-def test_measured_optima_stand_beside(summary, tmp_path, capsys):
+def test_measured_optima_stand_beside(measured, tmp_path, capsys):
     out = tmp_path / "new" / "optimum.json"
-    _, found = optimum(capsys, "--measured", str(summary.parent), "--out", str(out))
-    measured = found["measured"]
-    assert measured["depths"] == [8, 16]
-    assert [at["value"] for at in measured["octaves"]] == [0, -0.5]
-    page = out.with_suffix(".html").read_text()
-    assert "measured" in page
-    assert main(["limit", "--optimum", "--activation", "relu", "--measured", str(summary)]) == 0
-    assert "−29%" in capsys.readouterr().out
+    beside = ("--measured", str(measured), "--base-depth", "4")
+    _, found = optimum(capsys, *beside, "--out", str(out))
+    optima = depthmup.load(measured).finding("depth-mup", "depth").optima
+    known = [at for at in optima if at.log2_lr.known]
+    assert found["measured"]["depths"] == [at.depth for at in known]
+    moved = [at.log2_lr.value - known[0].log2_lr.value for at in known]
+    assert [at["value"] for at in found["measured"]["octaves"]] == pytest.approx(moved)
+    assert "measured" in out.with_suffix(".html").read_text()
+    beside = ("--measured", str(measured / "summary.json"), "--base-depth", "4")
+    assert main(["limit", "--optimum", "--activation", "relu", *beside]) == 0
+    assert change(moved[1]) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--optimum", "--measured", "nowhere.json"], "nowhere.json is no file"),
-        (["--optimum", "--measured", "{summary}", "--scheme", "ode"], "no measurement of ODE"),
-        (["--optimum", "--measured", "{summary}", "--base-depth", "4"], "--base-depth"),
+        (["--optimum", "--measured", "nowhere"], "nowhere"),
+        (["--optimum", "--measured", "{measured}", "--scheme", "ode"], "no measurement of ODE"),
+        (["--optimum", "--measured", "{measured}", "--base-depth", "5"], "--base-depth"),
         (["--optimum", "--depths", "0"], "positive integers"),
         (["--optimum", "--rms-norm"], "--rms-norm has no effect with --optimum"),
         (["--optimum", "--scheme", "ode", "--alpha", "1"], "leave --alpha and --gamma out"),
     ],
 )
-def test_bad_input(wrong, message, summary, capsys):
-    assert main(["limit", *(word.format(summary=summary) for word in wrong)]) == 2
+def test_bad_input(wrong, message, measured, capsys):
+    assert main(["limit", *(word.format(measured=measured) for word in wrong)]) == 2
     assert message in capsys.readouterr().err

@@ -48,7 +48,7 @@ def prepare_file(path: Path, *, option: str) -> None:
         )
 
 
-def page_and_data(out: Path, name: str, *, option: str = "--out") -> tuple[Path, Path]:
+def page_and_data(out: Path, name: str) -> tuple[Path, Path]:
     """The HTML page and the JSON file of a result, both ready to be written.
 
     ``--out`` means the same in every command: a folder, which then holds ``name.html`` and
@@ -58,13 +58,13 @@ def page_and_data(out: Path, name: str, *, option: str = "--out") -> tuple[Path,
         files = out.with_suffix(".html"), out.with_suffix(".json")
     elif out.suffix and not out.is_dir():
         raise ValueError(
-            f"Expected {option} to be a folder, or a file that ends in .html or .json; got "
+            f"Expected --out to be a folder, or a file that ends in .html or .json; got "
             f"{str(out)!r}."
         )
     else:
         files = out / f"{name}.html", out / f"{name}.json"
     for file in files:
-        prepare_file(file, option=option)
+        prepare_file(file, option="--out")
     return files
 
 

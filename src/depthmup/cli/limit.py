@@ -113,7 +113,7 @@ class Options:
     --multiplier."""
 
     measured: Path | None = None
-    """With --optimum: summary.json of `depthmup transfer`, to show its measured optima as well."""
+    """With --optimum: the --out folder of `depthmup transfer`, to show its measured optima too."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""

@@ -131,56 +131,26 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
         print(f"\n{_headline(prediction)} {_RULE}")
 
 
-def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
-    """The measured optima of a scheme in a summary.json, in octaves from the base.
-
-    The file may be anything: what does not fit is refused with its location.
-    """
+def read_measured(folder: Path, scheme: str, base_depth: int) -> "Movement":
+    """The measured optima of a scheme along depth in a measurement, in octaves from the base."""
+    from depthmup.loading import load
     from depthmup.records import Estimate
-    from depthmup.records.codec import decode, parse
     from depthmup.records.printable import printable
     from depthmup.reports import Movement
     from depthmup.rules import scheme as scheme_named
 
-    file = file / "summary.json" if file.is_dir() else file
-    shown, of_name = printable(str(file)), scheme_named(scheme)
-    if not file.is_file():
-        raise ValueError(
-            "Expected --measured to be the summary.json of `depthmup transfer`; "
-            f"{shown} is no file."
-        )
-    try:
-        summary = parse(file.read_text(encoding="utf-8"), shown)
-    except UnicodeDecodeError:
-        raise ValueError(f"Expected {shown} to be UTF-8 text; it is not.") from None
-    schemes = summary.get("schemes") if isinstance(summary, dict) else None
-    rows = decode(tuple[Mapping[str, Any], ...], schemes, f"the schemes of {shown}")
-    names, known = [], dict[int, Estimate]()
-    for number, row in enumerate(rows):
-        where = f"schemes[{number}]"
-        if row.get("axis", "depth") != "depth":
-            continue
-        names.append(decode(str, row.get("scheme"), f"{where}.scheme"))
-        if (row.get("alpha"), row.get("gamma")) != (str(of_name.alpha), str(of_name.gamma)):
-            continue
-        listed = tuple[Mapping[str, Any], ...]
-        for i, at in enumerate(decode(listed, row.get("optimum"), f"{where}.optimum")):
-            depth = decode(int, at.get("depth"), f"{where}.optimum[{i}].depth")
-            best, low, high = (
-                decode(float, at.get(name), f"{where}.optimum[{i}].{name}")
-                for name in ("log2_lr", "low", "high")
-            )
-            # An interval that is not known bounds nothing.
-            low = -math.inf if math.isnan(low) else low
-            high = math.inf if math.isnan(high) else high
-            known[depth] = Estimate(value=best, low=low, high=high)
-        break
-    else:
-        there = ", ".join(names) or "none"
+    shown, of_name = printable(str(folder)), scheme_named(scheme)
+    # Named as the file that a person looks at, too.
+    studies = load(folder.parent if folder.suffix == ".json" else folder).studies
+    along = [t for study in studies if study.axis == "depth" for t in study.headline.transfers]
+    exponents = str(of_name.alpha), str(of_name.gamma)
+    found = next((t for t in along if (t.alpha, t.gamma) == exponents), None)
+    if found is None:
+        there = printable(", ".join(t.scheme for t in along)) or "none"
         raise ValueError(
             f"{shown} has no measurement of {of_name.title} along depth; it has {there}."
         )
-    known = {depth: at for depth, at in sorted(known.items()) if at.known}
+    known = {int(o.depth): o.log2_lr for o in found.optima if o.log2_lr.known}
     if base_depth not in known:
         raise ValueError(
             f"{shown} has no optimum at the base's depth {base_depth}; it has {list(known)}. "

@@ -12,7 +12,6 @@ from depthmup.diagnostics.observations import Key, Observation, Paths, Points, l
 from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.preparation import Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
-from depthmup.diagnostics.sharding import call
 from depthmup.model import Functions, ignored, network_at
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
@@ -21,7 +20,7 @@ from depthmup.rules import Family, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import parameters, read
 from depthmup.tracing.recorder import tensors_of
-from depthmup.training.loop import moved
+from depthmup.training.loop import called, moved
 from depthmup.training.placement import generators
 
 Size: TypeAlias = Mapping[Axis, int]
@@ -89,7 +88,7 @@ def train(
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
     paths, losses = Paths(model), []
     for step in range(1, steps + 1):
-        loss = own.loss(call(model, inputs), targets)
+        loss = own.loss(called(model, inputs), targets)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
             return broken(module=first_nonfinite(model, inputs) or "loss", step=step)
         for optimizer in optimizers:

@@ -7,11 +7,13 @@ take part, and does if all run the same hooks.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from depthmup.training.loop import called
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -21,15 +23,6 @@ def whole(tensor: Tensor) -> Tensor:
     return values if full is None else full()
 
 
-def call(model: nn.Module, inputs: Any) -> Any:
-    """Run a model on a tensor, a tuple of arguments, or a dict of keywords."""
-    if isinstance(inputs, Tensor):
-        return model(inputs)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs)
-
-
 def forward(model: nn.Module, inputs: Any) -> Any:
     """Run a model for its hooks: without gradients, and with its shards put away afterwards.
 
@@ -37,7 +30,7 @@ def forward(model: nn.Module, inputs: Any) -> Any:
     not come.
     """
     with torch.no_grad():
-        output = call(model, inputs)
+        output = called(model, inputs)
     # Who has sharded a model has loaded the module that does it, which takes half a second.
     if fsdp := sys.modules.get("torch.distributed.fsdp"):
         for module in model.modules():

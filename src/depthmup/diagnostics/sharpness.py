@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.diagnostics.probes import logits_of
-from depthmup.diagnostics.sharding import call
+from depthmup.training.loop import called
 
 # Lanczos without reorthogonalization is good for some dozens; what is left, the error says.
 MOST_PRODUCTS = 30
@@ -160,7 +160,7 @@ class GaussNewton:
                 "Expected a model with parameters to train; all of them have requires_grad=False."
             )
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # others have one derivative only
-            given = call(model, inputs)
+            given = called(model, inputs)
             outputs = logits_of(given)
             value = loss(given, targets)
         if not torch.isfinite(value):

@@ -20,12 +20,12 @@ Definition 6.1, for the scaling); nothing here is new but the form of the branch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
@@ -282,18 +282,8 @@ def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array
     # Rounding can put a correlation above 1, where Chebyshev polynomials grow fast.
     rho = np.clip(correlation, -1.0, 1.0)
     for degree in DEGREES:
-        coefficients = _coefficients(at, degree)
+        coefficients = chebyshev.chebinterpolate(at, degree)
         # The last two, as every other coefficient of an odd or even function is zero.
         if np.abs(coefficients[-2:]).max() <= TOLERANCE * np.abs(coefficients).max():
-            return np.asarray(np.polynomial.chebyshev.chebval(rho, coefficients), dtype=np.float64)
+            return np.asarray(chebyshev.chebval(rho, coefficients), dtype=np.float64)
     return None
-
-
-def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
-    """Chebyshev coefficients (degree + 1, 2) from values at the points of the first kind."""
-    points = np.polynomial.chebyshev.chebpts1(degree + 1)
-    vander = np.polynomial.chebyshev.chebvander(points, degree)
-    weights: Array = np.full(degree + 1, 2.0 / (degree + 1))
-    # On these points T_0^2 sums to degree + 1, the square of every other T_k to half of that.
-    weights[0] /= 2
-    return weights[:, None] * np.asarray(vander.T @ at(points), dtype=np.float64)

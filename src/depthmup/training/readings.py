@@ -19,10 +19,10 @@ class Readings:
     The first step is read at once: it shows which members failed before training.
     """
 
-    def __init__(self, members: int, *, steps: int, device: torch.device, first: int = 0) -> None:
+    def __init__(self, members: int, *, steps: int, device: torch.device) -> None:
         every = EVERY if device.type == "cuda" else 1
         self._rows = torch.empty(every, members, device=device)
-        self._steps, self._first, self._read = steps, first, -math.inf
+        self._steps, self._first, self._read = steps, 0, -math.inf
 
     def __call__(self, step: int, losses: Tensor) -> list[tuple[int, list[float]]]:
         """The steps since the last reading with all members' losses; none before it is due."""
