@@ -62,14 +62,14 @@ def fit(
         axes: the columns of the sizes, by the names of their axes (width, depth, parameters, batch,
             tokens, steps or any other); a list where columns are called as their axes.
         lr: the column of the tuned hyperparameter, which need not be a learning rate.
-        loss: the column of the final loss; a run that diverged says nan or inf.
+        loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing.
         seed: the column of the seed, if runs were repeated.
         steps: the column of the steps that a run took: finds runs that were cut short, and tells
             whether tokens or steps were held while the batch changed.
         by: columns whose values make groups, each a variant with a verdict of its own.
         where: filters such as ``"optimizer == adamw and lr < 1"``; all must hold.
-        scheme: the parametrization by which the table's values were scaled already: they are those
-            at its base, and what is measured is a drift beyond it.
+        scheme: the parametrization that has scaled the table's values already, such as completep:
+            they are values at its base, and drifts are beyond it.
         target: a size, to predict the best value for, in all axes.
         tolerance: octaves per doubling within which a value counts as staying.
         reading: columns that mean nothing, tests whose rows stay, the loss of guessing, words

@@ -1,13 +1,20 @@
 """Words of the command line: lists, sizes, budgets, mistakes, and the colours of verdicts."""
 
+import dataclasses
+import importlib
+import inspect
 import io
+import re
 
-from depthmup.cli import output
+import pytest
+
+from depthmup.cli import help, output
+from depthmup.cli.help import api_words, entries
 from depthmup.cli.plan import Options
 from depthmup.cli.sizes import parse_arms, parse_pairs
-from depthmup.cli.spelling import mistake, unknown_command
+from depthmup.cli.spelling import mistake, options_of, unknown_command
 from depthmup.cli.transfer import parse_budget
-from depthmup.cli.verbs import overview
+from depthmup.cli.verbs import VERBS, module_of, overview
 
 
 def test_words_are_parsed():
@@ -27,6 +34,56 @@ def test_mistakes_have_hints():
     assert unknown_command("tranfer", ["plan", "transfer"]) == (
         "there is no command 'tranfer'. Did you mean `depthmup transfer`?"
     )
+
+
+def helped(verb):
+    """The names and the text of every option of a verb."""
+    for _, names, text in entries(module_of(verb).Options):
+        yield re.findall(r"--[\w-]+", names), text
+
+
+def owners(options):
+    """A verb's options, and the groups of them, that take texts from the API."""
+    return {owner for owner, *_ in options_of(options) if getattr(owner, "API", ())}
+
+
+APIS = [(v, owner) for v in VERBS for owner in owners(module_of(v).Options)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "owner"), APIS, ids=lambda given: getattr(given, "__name__", given)
+)
+def test_options_are_the_apis_own(verb, owner):
+    """An option without a text of its own has that of the API's argument, and its default."""
+    same = {"": None, "measured": None, "on": True, "off": False, (): None}
+    named = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(owner)}
+    compared = 0
+    for reference in owner.API:
+        words = api_words(reference)
+        module, _, function = reference.partition(":")
+        api = getattr(importlib.import_module(f"depthmup.{module}"), function)
+        parameters = inspect.signature(api).parameters
+        for option, field in named.items():
+            if field.name in words and any(
+                text.startswith(words[field.name])
+                for names, text in helped(verb)
+                if option in names
+            ):
+                ours, theirs = field.default, parameters[field.name].default
+                as_lists = [tuple(x) if isinstance(x, list | tuple) else x for x in (ours, theirs)]
+                ours, theirs = (same.get(x, x) for x in as_lists)
+                assert ours == theirs or ours == (theirs,), (verb, option)
+                compared += 1
+    assert compared
+
+
+def test_an_argument_that_is_added_shows(monkeypatch):
+    """Its text needs no line beside the API's."""
+    Added = dataclasses.make_dataclass("Added", [("folding", bool, False)])
+    monkeypatch.setattr(help, "_words", lambda owner: api_words("planning.plan:plan"))
+    ((_, names, text),) = list(entries(Added))[1:]
+    assert names.strip() == "--folding"
+    assert text.startswith("Keep forward multipliers in parameters")
 
 
 def test_the_overview_fits_a_narrow_terminal():

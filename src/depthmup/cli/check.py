@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_along
@@ -22,53 +22,34 @@ class Options:
         depthmup check --model mine.py:make --apply as-is --widths 64 --seeds 6
     """
 
+    API: ClassVar = ("diagnostics.coordinates:check",)
+
     model: str
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth), with
     the axes of --along by name. The same file defines batch(generator) -> (inputs, targets) and,
     unless the loss is cross-entropy, loss(outputs, targets)."""
 
     scheme: str | None = None
-    """A scheme's name, or alpha,gamma such as 1/2,1/2; by default the one that suits the depth of
-    the model's blocks."""
-
     optimizer: str = "adamw"
-    """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""
 
     apply: Literal["plan", "as-is"] = "plan"
     """plan: apply the scheme's plan to the model. as-is: the model's own code follows the scheme
     already; its file may define optimizers(model, lr) -> list of optimizers."""
 
     widths: tuple[int, ...] = (32, 64, 128, 256)
-    """Widths: at least three, or a single one to check depth only."""
-
     depths: tuple[int, ...] = (4, 8, 16, 32)
-    """Depths: at least three, or a single one to check width only."""
 
     along: tuple[str, ...] = ()
     """Values along further axes that your factory takes by name, as NAME=VALUE,VALUE,VALUE, such as
     experts=4,8,16,32: each is varied at the smallest width and depth."""
 
     seeds: int = 3
-    """Number of repetitions; their scatter gives the intervals."""
-
     steps: int = 5
-    """Training steps between the two forward passes that are compared."""
-
     lr: float | None = None
-    """Learning rate at the smallest size; by default a usual one for the optimizer."""
-
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show that:
-    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
-
     modules: str | None = None
-    """Judge only modules with names that match this pattern, such as layers.*.mlp"""
-
     batch: str = "batch"
-    """Function that returns a batch: a name in the same file, or module:function."""
-
     loss: str = ""
-    """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
     """Folder for check.html and check.json; or a file that ends in .html or .json; the other is
@@ -78,7 +59,6 @@ class Options:
     """Print every exponent, including the passed ones."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

@@ -1,7 +1,7 @@
 """The columns of a table of runs, for every verb that reads one."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from depthmup.cli.sizes import parse_pairs
 
@@ -10,18 +10,15 @@ from depthmup.cli.sizes import parse_pairs
 class RunColumns:
     """The columns of a table of runs."""
 
+    API: ClassVar = ("from_table:fit",)
+
     axes: tuple[str, ...] = ()
     """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
     rules are known for width, depth, parameters, compute, batch, tokens and steps."""
 
     lr: str = ""
-    """The column of the tuned hyperparameter."""
-
     loss: str = ""
-    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
-
     seed: str = ""
-    """The column of the seed, if runs were repeated."""
 
     def named(self, **usual: str) -> dict[str, Any]:
         """The arguments of a function that reads a table; ``usual`` where no column was named."""

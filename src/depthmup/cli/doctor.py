@@ -15,7 +15,6 @@ class Options:
     """Show versions and hardware, which engine trains networks here, and why."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
     gpu: bool = False
     """Also train on every GPU: compare with the CPU, and measure speed. Takes minutes."""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -23,43 +23,29 @@ class Options:
         depthmup fit runs.csv --axes depth=n_layers width=d_model --lr lr --loss final_loss
     """
 
+    API: ClassVar = ("from_table:fit", "tables.groups:Reading")
+
     table: Annotated[Path, tyro.conf.Positional]
     """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known
     columns; or the word "example" for the table that ships with this package."""
 
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
-
     steps: str = ""
-    """The column of the steps that a run took: finds runs that were cut short, and whether tokens
-    or steps were fixed while the batch changed."""
-
     by: tuple[str, ...] = ()
-    """Columns that divide the runs into groups, each with a separate verdict."""
-
     where: tuple[str, ...] = ()
-    """Only rows that satisfy all of these, such as "optimizer == adamw and lr < 1"."""
-
     ignore: tuple[str, ...] = ()
-    """Columns to ignore, although runs of one size differ in them."""
 
     keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
     """Tests to skip: their rows are kept."""
 
     scheme: str = ""
-    """The parametrization that has scaled the table's values already, such as completep: they are
-    values at its base, and drifts are beyond it."""
 
     target: tuple[str, ...] = ()
     """A size in all axes, each AXIS=NUMBER, to predict the best value for."""
 
     tuned: str = "learning rate"
-    """Name of the --lr column's hyperparameter."""
-
     chance: float = math.inf
-    """The loss of guessing; a size fails where no run ends below it."""
-
     tolerance: float = 0.15
-    """Octaves per doubling within which a value counts as staying."""
 
     out: Path | None = None
     """Folder for report.html, summary.json and excluded.csv."""
@@ -68,7 +54,6 @@ class Options:
     """Draw optima against every axis here: .svg, .pdf, .png or .html."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

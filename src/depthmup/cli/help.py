@@ -70,12 +70,30 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
         yield title, f"{', '.join(names)} {form}".strip(), words
 
 
+COMMON = {
+    "batch": "Function that returns a batch: a name in the same file, or module:function.",
+    "export": "Also write every chart in these formats.",
+    "json": "Print the result as JSON, and nothing else on stdout.",
+    "loss": "Function that returns the loss; by default the file's loss, or cross-entropy.",
+    "own_init": "How the model's own initialization depends on its size, where its code does not "
+    "show that: measured, fixed (the same at every size) or fan_in (like torch's layers).",
+    "tolerance": "Octaves per doubling of size within which an optimum counts as staying.",
+    "unverified_data": "Accept files with other than the official checksum.",
+}
+"""What options of several verbs mean, where a verb says nothing else."""
+
+
 @cache
 def _words(owner: type) -> dict[str, str]:
-    """The text below every field of a class; ``{schemes}`` stands for the names of schemes."""
+    """The texts of a class's fields: its own, below each; or those of its ``API``'s arguments.
+
+    ``{schemes}`` stands for the names of schemes.
+    """
     [of_class] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(of_class, ast.ClassDef)
-    words: dict[str, str] = {}
+    words = dict(COMMON)
+    for reference in getattr(owner, "API", ()):
+        words |= api_words(reference)
     for field, below in zip(of_class.body, of_class.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             text = " ".join(ast.literal_eval(below.value).split())
@@ -83,6 +101,27 @@ def _words(owner: type) -> dict[str, str]:
                 text = text.replace(f"{{{what}}}", ", ".join(names))
             words[ast.unparse(field.target)] = text
     return words
+
+
+_ARGUMENT = re.compile(r"^    (\w[\w, ]*): (.+(?:\n {8}.+)*)", re.M)
+
+
+def api_words(reference: str) -> dict[str, str]:
+    """The texts of a function's arguments, by name, from its source: loading it takes seconds."""
+    module, _, name = reference.partition(":")
+    file = Path(__file__).parents[1] / f"{module.replace('.', '/')}.py"
+    [found] = [
+        node
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+    ]
+    _, _, listed = re.split(r"(Args|Attributes):\n", ast.get_docstring(found) or "", maxsplit=1)
+    return {
+        argument: f"{text[:1].upper()}{text[1:]}"
+        for names, words in _ARGUMENT.findall(listed.split("\n\n")[0])
+        for text in [" ".join(words.replace("``", "").split())]
+        for argument in names.split(", ")
+    }
 
 
 def _default(field: Field[Any]) -> str:

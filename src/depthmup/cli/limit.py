@@ -116,7 +116,6 @@ class Options:
     """With --optimum: the --out folder of `depthmup transfer`, to show its measured optima too."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

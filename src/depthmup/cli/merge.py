@@ -23,7 +23,6 @@ class Options:
     """Folder for the joined store and the page; by default the first store's."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
-    """Also write every chart in these formats."""
 
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_along, parse_size
@@ -19,6 +19,8 @@ class Options:
     its errors.
     """
 
+    API: ClassVar = ("diagnostics.prediction:predict",)
+
     model: str
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth). The
     same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
@@ -29,44 +31,24 @@ class Options:
     for each argument of the factory, such as width=64 depth=4 experts=8."""
 
     widths: tuple[int, ...] = ()
-    """Further widths to predict at, the other axes being the base's."""
-
     depths: tuple[int, ...] = ()
-    """Further depths to predict at, the other axes being the base's."""
 
     along: tuple[str, ...] = ()
     """Further values along any axis of the base, as NAME=VALUE,VALUE, such as experts=16,32."""
 
     scheme: str = "depth-mup"
-    """A scheme's name, or alpha,gamma such as 1/2,1/2."""
-
     optimizer: str = "sgd"
-    """sgd, or its family raw; the rule does not hold for other optimizers, which are rejected."""
-
     seeds: int = 4
-    """Number of networks of each size; their scatter gives the intervals."""
-
     batches: int = 1
-    """Number of batches over which each network's loss is averaged."""
-
     tolerance: float = 0.15
-    """Octaves per doubling within which an optimum counts as staying."""
-
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show that:
-    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
-
     batch: str = "batch"
-    """Function that returns a batch: a name in the same file, or module:function."""
-
     loss: str = ""
-    """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
     """File for a page, .html, or a chart, .svg, .pdf or .png."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

@@ -47,7 +47,6 @@ class Options:
     """With --measured: number of networks of every pair and depth."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

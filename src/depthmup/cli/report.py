@@ -34,7 +34,6 @@ class Options:
     """With several folders: the page, a file that ends in .html."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
-    """Also write every chart in these formats."""
 
     figure: Literal["paper", "slide"] | None = None
     """Write figures with captions into FOLDER/figures: paper is 3.25 inches wide with type of 8

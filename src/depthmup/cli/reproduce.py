@@ -30,7 +30,6 @@ class Options:
     """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
 
     unverified_data: bool = False
-    """Accept files with other than the official checksum."""
 
     out: Path = Path("runs/evidence")
     """Folder for results.sqlite, evidence.html and evidence.json."""
@@ -44,7 +43,6 @@ class Options:
     """Folders of other scales, for further columns of verdicts in the Markdown."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
-    """Also write every chart in these formats."""
 
     list: bool = False
     """List the claims and exit."""

@@ -42,7 +42,6 @@ class Options:
     """Learning rate at the base: rules then also show theirs at the target."""
 
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

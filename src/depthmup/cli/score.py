@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -22,6 +22,8 @@ class Options:
         depthmup score certificate.json large.csv --lr lr --loss final_loss --seed seed
     """
 
+    API: ClassVar = ("from_table:fit",)
+
     certificate: Annotated[Path, tyro.conf.Positional]
     """The certificate.json that `depthmup transfer` or `depthmup fit` wrote."""
 
@@ -29,15 +31,9 @@ class Options:
     """The runs: a CSV, JSON lines or Parquet file, or the --out folder of `depthmup transfer`."""
 
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
-
     by: tuple[str, ...] = ()
-    """Columns whose values make groups."""
-
     where: tuple[str, ...] = ()
-    """Only rows that satisfy all of these, such as "optimizer == adamw"."""
-
     json: bool = False
-    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

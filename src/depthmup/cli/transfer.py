@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -46,7 +46,6 @@ class CustomModel:
     out={out}'. It trains one run; names in braces are filled in."""
 
     batch: str = "batch"
-    """Function that returns a batch: a name in the same file, or module:function."""
 
     loss: str = ""
     """Function that returns the loss; by default the file's loss, or cross-entropy. With --command,
@@ -62,51 +61,34 @@ class CustomModel:
     """Largest norm of gradients; larger ones are clipped."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show that:
-    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltInNetworks:
     """Residual MLPs on images, which need no code."""
 
+    API: ClassVar = ("sweep.built_in:BuiltIn",)
+
     preset: Preset = "small"
     """Set of defaults: tiny (takes seconds), small (half a minute) or medium (minutes)."""
 
     activation: str = "abs"
-    """Activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
-
     nonlinearity: Literal["post", "pre"] = "post"
-    """post: a branch is phi(W x); pre: W phi(x)."""
-
     block_depth: int = 1
-    """Matrices in series in a branch."""
-
     mean_subtraction: Literal["on", "off"] = "on"
-    """Subtract the mean over features from every branch."""
-
     layer_norm: Literal["on", "off"] = "off"
-    """Normalize the input of every branch."""
-
     batch_size: int = 64
-    """Examples per step."""
-
     order: Order = "replacement"
-    """replacement: examples are drawn independently; epochs: every example once per epoch, in a new
-    order each time."""
 
     data: str = "digits"
     """digits, mnist:FOLDER or cifar10:FOLDER with the official files; mnist:hf, cifar10:hf."""
 
     unverified_data: bool = False
-    """Accept files with other than the official checksum."""
 
     label_noise: float | None = None
     """Fraction of labels resampled at random; by default 0.3 for the digits, 0 for other data."""
 
     precision: Precision = "float32"
-    """Precision of matrix products; tf32 needs cuda. Runs of different precision are stored
-    separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +113,8 @@ class Options:
             --loss '{out}/log.csv:val_loss' --base depth=4 --depths 4,8,16 --out runs/mine
         depthmup transfer --tune multiplier --lr 0.003 --preset tiny --out runs/multiplier
     """
+
+    API: ClassVar = ("sweep.design:Design",)
 
     base: Names = ()
     """Size with a known or cheaply tuned learning rate: NAME=VALUE for each axis, such as
@@ -198,10 +182,7 @@ class Options:
     a time, such as 90s, 30min or 2h, after which no more runs are begun."""
 
     multipliers: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--multiplier",))] = (1.0,)
-    """Branch multipliers at the base (the paper's a)."""
-
     weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
-    """Weight decays at the base (adamw, sgd, ...)."""
 
     run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
     """Rules for how learning rate, decay, epsilon and betas follow batch and duration: none,
@@ -234,18 +215,11 @@ class Options:
     built-in networks (preset tiny: 200), 200 for a custom model."""
 
     window: int | None = None
-    """A run is judged by its mean training loss over this many last steps; by default a fifth of
-    them."""
-
     tolerance: float = 0.15
-    """Octaves per doubling of size within which an optimum counts as staying."""
-
     custom: Annotated[CustomModel, tyro.conf.OmitArgPrefixes] = field(default_factory=CustomModel)
-
     networks: Annotated[BuiltInNetworks, tyro.conf.OmitArgPrefixes] = field(
         default_factory=BuiltInNetworks
     )
-
     execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
 
     out: Path = Path("runs/transfer")
@@ -256,7 +230,6 @@ class Options:
     custom model's while it trains."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
-    """Also write every chart in these formats."""
 
     fail_unless: Literal["transfers"] | None = None
     """Exit with 1 unless the first scheme's best value transfers along every axis."""

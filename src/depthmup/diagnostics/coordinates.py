@@ -69,12 +69,15 @@ def check(
 
     Args:
         model: the factory and its data.
-        scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
-            follows the depth of blocks.
-        widths, depths: three sizes or more of each, or a single one to leave it out.
-        seeds, steps: repetitions, and training steps before the second observation.
-        lr: the learning rate at the smallest size.
-        modules: judge only observables of modules whose pattern of names matches.
+        scheme: a name, or alpha,gamma such as 1/2,1/2; by default the one that suits the depth of
+            the model's blocks.
+        optimizer: a name (sgd, adam, adamw, muon, ...) or a family (raw, entrywise, spectral).
+        widths: three or more, or a single one to check depth only.
+        depths: three or more, or a single one to check width only.
+        seeds: number of repetitions; their scatter gives the intervals.
+        steps: training steps between the two forward passes that are compared.
+        lr: learning rate at the smallest size; by default a usual one for the optimizer.
+        modules: judge only modules with names that match this pattern, such as ``layers.*.mlp``.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         prepare: ``planned`` applies the plan; ``as_is`` leaves the model to its own code, which is
             expected to follow the scheme, with its own ``optimizers`` where it has them. Any other

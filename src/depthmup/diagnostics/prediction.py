@@ -70,10 +70,11 @@ def predict(
         model: the factory, its data and its loss, as for ``check``.
         base: the size whose best learning rate is known or cheap to find, a value for every axis;
             a width and a depth also as (64, 4) or "64x4".
-        widths, depths: further sizes, the other axes being the base's.
-        scheme, optimizer: as in ``depthmup.plan``; the optimizer is SGD, with momentum or not.
-        seeds: networks and batches of each size; intervals come from these.
-        batches: of data that the loss of a network is averaged over.
+        widths, depths: further sizes to predict at, the other axes being the base's.
+        scheme: a name, or alpha,gamma such as 1/2,1/2.
+        optimizer: of the family raw, such as sgd: others are refused, as the rule is not for them.
+        seeds: number of networks of each size; their scatter gives the intervals.
+        batches: number of batches over which each network's loss is averaged.
         tolerance: octaves per doubling within which the optimum counts as staying.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         progress: told how many networks of how many are done.

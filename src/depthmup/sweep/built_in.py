@@ -51,15 +51,17 @@ class BuiltIn:
     (constant, linear or cosine) and ``warmup``, the fraction of training before it.
 
     Args:
-        activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
-        nonlinearity: "post", phi(W x), or "pre", W phi(x).
+        activation: phi, one of abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
+        nonlinearity: where phi stands: post, phi(W x), or pre, W phi(x).
         block_depth: matrices in series in a branch.
-        mean_subtraction: whether the mean over features is subtracted from every branch.
-        layer_norm: whether the input of every branch is normalized.
+        mean_subtraction: subtract the mean over features from every branch.
+        layer_norm: normalize the input of every branch.
         batch_size: examples per step.
-        order: "replacement", examples drawn independently, or "epochs", each once per epoch.
+        order: how examples are drawn: replacement, independently, or epochs, every one once per
+            epoch, in a new order each time.
         data: by default the digits; ``depthmup.training.find_data`` gives others.
-        precision: of matrix products, part of every run's description.
+        precision: of matrix products; tf32 needs cuda. Runs of different precision are stored
+            separately.
         numerics: the version of the engines; an older one finds records of the past.
 
     Raises:

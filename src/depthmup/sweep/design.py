@@ -87,8 +87,8 @@ class Design:
             Depth-muP if branches have one matrix, else CompleteP.
         optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
             built-in networks.
-        multipliers: of every branch at the base (the paper's a); one or several.
-        weight_decays: at the base; one or several.
+        multipliers: branch multipliers at the base (the paper's a); one or several.
+        weight_decays: weight decays at the base; one or several.
         run: rules of the run, one or several: what follows batch and duration, by their names in
             ``depthmup.rules.RUN_RULES`` (``"sde"``, ``"sqrt-batch"``, ...), or ``"none"``. By
             default the scheme's own: nothing, but under Complete(d)P and HyperP.

@@ -51,7 +51,7 @@ class Reading:
         ignore: columns in which runs of one size may differ without meaning anything.
         keep: tests whose rows are not left out: rate, impossible, short, duplicate, unit.
         chance: the loss of guessing; a size fails where no run ends below it.
-        tuned: what the tuned hyperparameter is, in words.
+        tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
     """
 
