@@ -282,7 +282,7 @@ def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array
     # Rounding can put a correlation above 1, where Chebyshev polynomials grow fast.
     rho = np.clip(correlation, -1.0, 1.0)
     for degree in DEGREES:
-        coefficients = chebyshev.chebinterpolate(at, degree)
+        coefficients = chebyshev.chebinterpolate(at, degree)  # type: ignore[type-var]
         # The last two, as every other coefficient of an odd or even function is zero.
         if np.abs(coefficients[-2:]).max() <= TOLERANCE * np.abs(coefficients).max():
             return np.asarray(chebyshev.chebval(rho, coefficients), dtype=np.float64)
