@@ -9,7 +9,7 @@ LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo evidence test test-all quick golden gpu sanitize bench attack docs integrations lint types format
+.PHONY: demo evidence test test-all checks quick golden gpu sanitize bench attack docs integrations lint types format
 .PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
@@ -23,11 +23,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
-test: $(READY) lint types sanitize  ## everything CI checks; of long tests, one variant in three
+test: $(READY) checks  ## everything CI checks; of long tests, one variant in three
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize" --long slice --durations 40
 
-test-all: $(READY) lint types sanitize  ## every variant of every test
+test-all: $(READY) checks  ## every variant of every test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize"
+
+checks: $(READY)  ## mypy, ruff and the sanitizers beside each other
+	$(MAKE) -j2 lint types sanitize
 
 quick: $(READY)  ## the tests that take seconds
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long and not sanitize"

@@ -169,11 +169,11 @@ def told_of(truth: Truth, report: depthmup.Report) -> set[int]:
 
 def judged(truth: Truth, target: dict[str, int] | None = None) -> Outcome:
     """The fit of one table beside its truth, once a person left out the sizes that are noted."""
-    first = fitted(truth)
+    first = report = fitted(truth, target=target)
     told = told_of(truth, first)
-    slipped = set().union(*truth.planted.get(Defect.UNIT, ())) & told
-    left = truth.runs.drop(index=[row - 1 for row in slipped])
-    report = fitted(replace(truth, runs=left), target=target)
+    if slipped := set().union(*truth.planted.get(Defect.UNIT, ())) & told:
+        left = truth.runs.drop(index=[row - 1 for row in slipped])
+        report = fitted(replace(truth, runs=left), target=target)
     joint = report.law()
     estimates = [(report.exponent(axis), getattr(truth, axis)) for axis in ("depth", "width")]
     if joint is not None:

@@ -2,12 +2,11 @@
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
 
 from depthmup.records import Measurement, Task
 
@@ -81,17 +80,25 @@ LOST = []
 
 def lose(log, number):
     """A device-side assertion, as CUDA reports it: here, and to all that comes after."""
+    import torch
+
     LOST.append(torch.AcceleratorError("CUDA error: device-side assert triggered"))
     return on_gpu(log, number)
 
 
 def arithmetic(log, number):
+    import torch
+
     noted(log, number=number)
     return {
         "dtype": str(torch.get_default_dtype()),
         "products": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
+
+
+def loaded(log, number):
+    return {"torch": "torch" in sys.modules}
 
 
 def on_gpu(log, number):
@@ -119,12 +126,15 @@ def lack(log, number, passes=1):
     """Finds no memory on its GPU, until it was asked ``passes`` times."""
     noted(log, number=number)
     if sum(line.endswith(f" {number}") for line in lines(log)) <= passes:
+        import torch
+
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     return {"value": number + 1}
 
 
+WITH_TORCH = {"lose", "arithmetic", "lack"}
 CPU = (add_one, hang, die, die_once, exhaust, leave, close, fail)
-FUNCTIONS = (*CPU, lose, arithmetic, on_gpu, lack, initialize)
+FUNCTIONS = (*CPU, lose, arithmetic, loaded, on_gpu, lack, initialize)
 BY_NAME = {function.__name__: function for function in FUNCTIONS}
 
 
@@ -145,6 +155,10 @@ class Several:
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(each.key for each in self.tasks)
+
+    @property
+    def computes(self) -> bool:
+        return any(each.name in WITH_TORCH for each in self.tasks)
 
     @property
     def output(self) -> str:

@@ -206,6 +206,15 @@ def wait_for_the_end_of(marker, seconds=20.0):
         time.sleep(0.02)
 
 
+TO_THE_END = """
+import sys
+from depthmup.cli.main import main
+status = main(sys.argv[1:])
+assert "torch" not in sys.modules, "nothing was computed here, and PyTorch takes a second to load"
+sys.exit(status)
+"""
+
+
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, script):
@@ -237,6 +246,7 @@ def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, scri
         finished = stored(out) if (out / MAIN_STORE).exists() else 0
         assert finished >= last
         last = finished
+    line[1:3] = ["-c", TO_THE_END]
     assert subprocess.run(line, env=environment, stdout=subprocess.DEVNULL).returncode == 0
     assert stored(out) == 30
     assert running(marker) == []

@@ -187,6 +187,14 @@ def test_workers_compute_as_the_script_chose(log):
     assert found.values == {"dtype": "torch.float64", "products": "medium", "deterministic": True}
 
 
+def test_a_worker_loads_pytorch_when_a_job_computes(log):
+    names = ["loaded", "arithmetic", "loaded"]
+    heard = Heard()
+    ONE([Several(tasks=(task(name, log, n),)) for n, name in enumerate(names)], heard)
+    before, _, after = heard.results
+    assert (before.values, after.values) == ({"torch": False}, {"torch": True})
+
+
 def test_what_hangs_is_stopped_and_reported(log):
     job = Several(tasks=(task("add_one", log, 0), task("hang", log, 1), task("add_one", log, 2)))
     heard = Heard()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from depthmup.model import Model, resolved
 from depthmup.records import Cell, Measurement, Record, Task, Trial
 from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import MEMBERS, work
@@ -14,7 +15,6 @@ from depthmup.training import Placement, train_group
 from depthmup.training.placement import place_of
 
 if TYPE_CHECKING:
-    from depthmup.model import Model
     from depthmup.training.command import RunFolders
 
 Result = Record[Any] | Measurement
@@ -39,6 +39,11 @@ class Job(ABC):
 
     ``tell`` is called with the fraction that is done; ``str`` is the job in words, for a message.
     """
+
+    @property
+    def computes(self) -> bool:
+        """Whether its process needs PyTorch, which takes a second or two to load."""
+        return True
 
     @property
     def output(self) -> str:
@@ -109,7 +114,7 @@ class TrainTrials(Job):
     """
 
     trials: tuple[Trial, ...]
-    model: "Model"
+    model: Model
     device: str = "cpu"
     threads: int = 1
     stacked: bool = False
@@ -117,6 +122,10 @@ class TrainTrials(Job):
     cost: float = 1.0
     live: bool = False
     folders: "RunFolders | None" = None
+
+    @property
+    def computes(self) -> bool:
+        return self.model.command is None
 
     @property
     def work(self) -> float:
@@ -143,7 +152,14 @@ class TrainTrials(Job):
                 tell(step / trial.steps, ((trial, step, loss),))
 
         place = place_of(self.device)
-        if self.stacked:
+        if (command := resolved(self.model).command) is not None:
+            from depthmup.training.command import run_command
+
+            records = (
+                run_command(trial, command, self.folders, threads=self.threads)
+                for trial in self.trials
+            )
+        elif self.stacked:
             from depthmup.training.cuda_graphs import cuda_graph
             from depthmup.training.trial import run_together
 
@@ -165,7 +181,6 @@ class TrainTrials(Job):
                     self.model,
                     device=self.device,
                     threads=self.threads,
-                    folders=self.folders,
                     on_progress=tell,
                     on_loss=partial(tell_loss, trial),
                 )
@@ -225,7 +240,7 @@ def training(
 
 def together(
     trials: Iterable[Trial],
-    model: "Model",
+    model: Model,
     *,
     device: str = "cpu",
     cuda_graphs: bool = True,

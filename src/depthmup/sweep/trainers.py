@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from depthmup.model import Model
+from depthmup.model import Model, resolved
 from depthmup.records import Cell, Trial
 from depthmup.sweep.cost import (
     ENTRIES,
@@ -23,7 +23,7 @@ from depthmup.sweep.cost import (
 from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.jobs import Train, TrainTrials, together, training
 from depthmup.training import Placement, engine_for
-from depthmup.training.command import RunFolders
+from depthmup.training.command import RunFolders, check_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +104,9 @@ class CustomTrainer:
 
     def check(self, runs: Sequence[Trial]) -> None:
         """Refuse models that do not fit into memory, and functions that do not work on a batch."""
+        if (command := resolved(self.model).command) is not None and not self.stacked:
+            check_command(command, runs)
+            return
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.
@@ -152,10 +155,10 @@ class CustomTrainer:
         return stack_size(of_one, device=self.device, sharing=sharing, most=MOST)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
+        if self.device != "cpu" or self.of_command or not runs:
+            return float("nan")
         from depthmup.training.forecast import seconds_of_stacks
 
-        if self.device != "cpu" or not runs:
-            return float("nan")
         return seconds_of_stacks(self.model, [job.trials for job in self.jobs(runs)])
 
 

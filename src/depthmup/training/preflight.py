@@ -16,7 +16,6 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.command import check_command
 from depthmup.training.loop import called, check_loss, moved
 from depthmup.training.trial import (
     OWN_INIT,
@@ -42,8 +41,6 @@ def preflight(
     A custom ``train`` or a command is not tried: nothing short of a run would show its faults.
     """
     own = resolved(model)
-    if own.command is not None:
-        check_command(own.command, trials)
     if own.whole:
         if stacked:
             raise ValueError(

@@ -22,7 +22,6 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.records.trial import written
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.command import RunFolders, run_command
 from depthmup.training.cuda_graphs import Recorder
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.loop import Training, called, check_sign, trained_alone
@@ -43,7 +42,6 @@ def run_trial(
     *,
     device: str = "cpu",
     threads: int = 1,
-    folders: RunFolders | None = None,
     on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Record[Trial]:
@@ -52,8 +50,6 @@ def run_trial(
     Initialization and batches depend on the seed alone: all rates and schemes see the same.
     """
     own = resolved(model)
-    if own.command is not None:
-        return run_command(trial, own.command, folders, threads=threads)
     # As many threads here as in workers: the order of a sum, and its rounding, depends on them.
     with seeded(trial.seed), threads_of(threads):
         if callable(own.train):

@@ -74,20 +74,22 @@ def compute_as(chosen: Mapping[str, Any]) -> None:
         torch.set_default_dtype(chosen["default_dtype"])
 
 
+def _of_torch(name: str) -> type[BaseException] | tuple[()]:
+    """An error of PyTorch's, of which there is none where nothing has loaded it."""
+    found: type[BaseException] | tuple[()] = getattr(sys.modules.get("torch"), name, ())
+    return found
+
+
 def is_shortage(error: BaseException) -> bool:
     """Whether memory was lacking, the host's or a GPU's."""
-    import torch
-
-    lacking = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, lacking) or "CUDA error: out of memory" in str(error)
+    lacking = isinstance(error, (MemoryError, _of_torch("OutOfMemoryError")))
+    return lacking or "CUDA error: out of memory" in str(error)
 
 
 def is_lost(error: BaseException | None) -> bool:
     """Whether an error, or a cause of it, leaves its process without its GPU for good."""
-    import torch
-
     while error is not None:
-        of_device = isinstance(error, torch.AcceleratorError) or (
+        of_device = isinstance(error, _of_torch("AcceleratorError")) or (
             isinstance(error, RuntimeError) and "CUDA error" in str(error)
         )
         if of_device and not is_shortage(error):
@@ -98,8 +100,7 @@ def is_lost(error: BaseException | None) -> bool:
 
 def give_back() -> None:
     """Return the memory that PyTorch keeps for later to the GPU, where neighbours may need it."""
-    import torch
-
     gc.collect()
-    if torch.cuda.is_initialized():
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -126,7 +126,7 @@ class _Worker:
         self.free = False  # its last job is over, and it waits for another
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
-        self.process: SpawnProcess = context.Process(target=_work, args=(worker_end, arithmetic()))
+        self.process: SpawnProcess = context.Process(target=_work, args=(worker_end,))
         _processes.add(self.process)
         # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
         with _holding_back(signal.SIGINT), seeing(self.gpu):
@@ -139,7 +139,7 @@ class _Worker:
         self.deadline = time.monotonic() + STARTUP + backlog.seconds(job)
         # If it is dead already, listening to it will say so.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps(job))
+            self.connection.send((arithmetic() if job.computes else None, pickle.dumps(job)))
 
     def listen(self, backlog: Backlog) -> bool:
         """Take a message; whether the worker has something to do after it."""
@@ -243,14 +243,13 @@ def _not_started(code: int) -> str:
     )
 
 
-def _work(connection: Connection, chosen: Mapping[str, Any]) -> None:
+def _work(connection: Connection) -> None:
     """A worker: do jobs until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    compute_as(chosen)
     spoke, waiting = 0.0, list[StepLoss]()
 
     def say(kind: str, content: Any = None) -> None:
@@ -272,9 +271,11 @@ def _work(connection: Connection, chosen: Mapping[str, Any]) -> None:
     say("ready")
     while True:
         try:
-            packed = connection.recv_bytes()
+            chosen, packed = connection.recv()
         except (EOFError, ConnectionResetError):
             os._exit(0)
+        if chosen is not None:
+            compute_as(chosen)
         say("started")
         waiting.clear()  # of a job that ended before, whose record has them
         for kind, content in messages(packed, tell):
