@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 
@@ -195,11 +196,11 @@ def test_a_message_cannot_command_a_terminal(capsys):
 @pytest.mark.parametrize("name", ["random.py", "types.py", "my.model.py", "torch.py", "a b.py"])
 @pytest.mark.long
 def test_a_file_of_any_name_is_loaded_here_and_in_workers(own, tmp_path, name):
-    model = own(name=name)
-    words = [w if w != "1" else "2" for w in TINY]
-    done = depthmup("transfer", "--model", model, *words, "--out", tmp_path / "out")
+    model, out = own(name=name), tmp_path / "out"
+    words = [*TINY, "--executor", "processes"]
+    done = depthmup("transfer", "--model", model, *words, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "report.html").exists()
+    assert (out / "report.html").exists()
 
 
 NOISY = """
@@ -363,23 +364,23 @@ def test_python_without_docstrings_is_refused_before_training(tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["check", "predict"])
-def test_a_result_that_cannot_be_written_was_printed_before(verb, own, tmp_path):
+def test_a_result_that_cannot_be_written_was_printed_before(verb, own, tmp_path, capsys):
     """A full disk costs the page, not what minutes of training found."""
     words = {
         "check": ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "1"],
         "predict": ["--base", "16x2", "--depths", "4", "--seeds", "2"],
     }[verb]
     out = tmp_path / "page.html"
-    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (9999, 9999)); "
-    limited += "runpy.run_module('depthmup', run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", limited, verb, "--model", own(), *words, "--out", str(out)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == REFUSED
-    assert f"error: {out}: File too large.\nhint: This account may write" in done.stderr
-    assert "Depth-muP" in done.stdout
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9999, before[1]))
+    try:
+        status = main([verb, "--model", own(), *words, "--out", str(out)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert status == REFUSED
+    told = capsys.readouterr()
+    assert f"error: {out}: File too large.\nhint: This account may write" in told.err
+    assert "Depth-muP" in told.out
     assert [file.name for file in tmp_path.iterdir()] == ["mine_refused.py"]
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from depthmup import BuiltIn, Design, transfer
+from depthmup.cli import main
 
 DESIGN = Design(
     base={"width": 16, "depth": 2},
@@ -15,39 +16,39 @@ DESIGN = Design(
     steps=3,
 )
 
+COMMAND = (
+    "transfer --base 16x2 --depths 2,4 --lrs 1e-3,2e-3,4e-3 --optimizers adam "
+    "--schemes depth-mup --seeds 1 --steps 3 --out"
+).split()
 AGAIN = """
 import sys
 from depthmup.cli.main import main
 
-command = "transfer --base 16x2 --depths 2,4 --lrs 1e-3,2e-3,4e-3 --optimizers adam "
-command += "--schemes depth-mup --seeds 1 --steps 3 --out"
-status = main([*command.split(), sys.argv[1]])
+status = main(sys.argv[1:])
 assert status == 0, status
 print(*sorted({"torch", "altair"} & set(sys.modules)))
 """
 
 
-def _again(folder):
-    """The libraries that the same command loads once more."""
-    done = subprocess.run([sys.executable, "-c", AGAIN, folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1].split()
-
-
-def test_the_same_again_trains_nothing_and_loads_neither_torch_nor_charts(tmp_path):
+def test_the_same_again_trains_nothing_and_loads_neither_torch_nor_charts(tmp_path, monkeypatch):
+    command, page = [*COMMAND, str(tmp_path)], tmp_path / "report.html"
+    monkeypatch.setattr(sys, "argv", ["-c", *command])  # which the page shows
     first = transfer(BuiltIn(), DESIGN, out=tmp_path)
-    page = tmp_path / "report.html"
-    assert _again(tmp_path) == ["altair"]  # the page has a command now
+    without_command = page.read_bytes()
+    assert main(command) == 0
     drawn = page.read_bytes()
-    assert _again(tmp_path) == []
+    assert drawn != without_command
+    done = subprocess.run([sys.executable, "-c", AGAIN, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(page) in done.stdout.splitlines()[-2]
+    assert done.stdout.splitlines()[-1] == ""  # neither was loaded
     assert page.read_bytes() == drawn
-    page.write_bytes(drawn[:1000])
-    assert _again(tmp_path) == ["altair"]
-    assert len(page.read_bytes()) == len(drawn)
-    page.write_bytes(drawn.replace(b"-- depthmup ", b"-- depthmup 0."))  # another version's
-    assert _again(tmp_path) == ["altair"]
-    again = transfer(BuiltIn(), DESIGN, out=tmp_path)
-    assert again.records == first.records
+    damaged, of_another_version = drawn[:1000], drawn.replace(b"-- depthmup ", b"-- depthmup 0.")
+    for other in (damaged, of_another_version):
+        page.write_bytes(other)
+        assert main(command) == 0
+        assert len(page.read_bytes()) == len(drawn)
+    assert transfer(BuiltIn(), DESIGN, out=tmp_path).records == first.records
 
 
 def test_a_page_of_fewer_runs_is_drawn_again(tmp_path):

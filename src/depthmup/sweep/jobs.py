@@ -152,6 +152,7 @@ class TrainTrials(Job):
                 tell(step / trial.steps, ((trial, step, loss),))
 
         place = place_of(self.device)
+        records: Iterator[Record[Trial]]
         if (command := resolved(self.model).command) is not None:
             from depthmup.training.command import run_command
 
