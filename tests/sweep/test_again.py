@@ -16,10 +16,10 @@ DESIGN = Design(
     steps=3,
 )
 
-COMMAND = (
-    "transfer --base 16x2 --depths 2,4 --lrs 1e-3,2e-3,4e-3 --optimizers adam "
-    "--schemes depth-mup --seeds 1 --steps 3 --out"
-).split()
+COMMAND = [
+    *("transfer", "--base", "16x2", "--depths", "2,4", "--lrs", "1e-3,2e-3,4e-3"),
+    *("--optimizers", "adam", "--schemes", "depth-mup", "--seeds", "1", "--steps", "3", "--out"),
+]
 AGAIN = """
 import sys
 from depthmup.cli.main import main
