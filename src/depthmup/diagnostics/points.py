@@ -11,7 +11,7 @@ from depthmup.tracing import (
     ExampleInputs,
     Facts,
     Product,
-    into_parameters,
+    Ref,
     onto_modules,
     parameters,
     read,
@@ -69,7 +69,7 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
             else:
                 points.append(point)
     products = traced.attentions
-    queries, keys = _makers(traced, products, "query"), _makers(traced, products, "key")
+    queries, keys = (_makers(products, operand) for operand in (0, 1))
     vectors = {n for n, p in parameters(unwrapped(model)).items() if p.ndim == 1}
     undone = traced.undone & vectors
     return Points(
@@ -84,30 +84,17 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     )
 
 
-def _makers(traced: Facts, products: Sequence[Product], operand: str) -> set[str]:
-    """The parameters that make the queries, or the keys, and nothing else."""
-    names: set[str] = set()
-    for attention in products:
-        placement = next(
-            into_parameters(
-                traced.graph,
-                traced.usage,
-                getattr(attention, operand),
-                attention.reader,
-                after=attention.after,
-            ),
-            None,
-        )
-        names |= placement.parameters if placement is not None else set()
-    return names
+def _makers(products: Sequence[Product], operand: int) -> set[str]:
+    """The parameters that make the queries (0), or the keys (1), and nothing else."""
+    nearest = (attention.carriers[operand].parameters[:1] for attention in products)
+    return {name for placements in nearest for p in placements for name in p.parameters}
 
 
 def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> MeasuringPoint | None:
     """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
-    for placement in onto_modules(
-        graph, usage, branch.output, branch.addition, after=branch.origin
-    ):
+    output = Ref(branch.output)
+    for placement in onto_modules(graph, usage, output, branch.addition, after=branch.origin):
         if len(placement.calls) != 1:
             continue
         hook, (call, index) = placement.hooks[0], next(iter(placement.calls))

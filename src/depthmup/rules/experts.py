@@ -66,11 +66,7 @@ class ExpertRule:
     invariants: tuple[Invariant, ...]
 
     def law(self, role: Role) -> WidthLaw | None:
-        """The law of a parameter; None where that is the dense layers'.
-
-        Args:
-            role: of the parameter.
-        """
+        """The law of a parameter; None where that is the dense layers'."""
         if role.part in (None, Part.SHARED):
             return None
         if role.kind is Kind.VECTOR:
@@ -80,11 +76,7 @@ class ExpertRule:
         return self.down if role.part is Part.DOWN else self.expert
 
     def broken(self, ratios: Ratios) -> Iterator[Invariant]:
-        """What the rule needs held and these ratios do not hold.
-
-        Args:
-            ratios: of an expert's last matrix, with those of the number of experts.
-        """
+        """What the rule needs held and the ratios of an expert's last matrix do not hold."""
         for invariant in self.invariants:
             if not 1 / ROUNDING <= invariant.power.at(ratios) <= ROUNDING:
                 yield invariant

@@ -83,9 +83,6 @@ class RunRule:
         reach: the range in which its source measured or derived it.
         source: where it is stated.
         standing: how well that is known here.
-        scheme: the parametrization that a rule of width or depth belongs to; empty for rules that
-            belong to none.
-        notes: what else is known of it.
         key: the name by which training asks for it, such as ``"sde"``; empty where it says too
             little, or too much, to train by.
         beside: what else it moves: weight decay, epsilon and the decay rates of averages.
@@ -98,7 +95,6 @@ class RunRule:
     source: str
     standing: Standing
     batch: Batch = Batch.UNSAID
-    scheme: str = ""
     key: str = ""
     beside: RunLaws = field(default_factory=RunLaws)
 

@@ -39,7 +39,6 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="any width, as the limit is approached",
         source="TP5 (arXiv 2203.03466) Table 3",
         standing=Standing.TABLE,
-        scheme="mup",
     ),
     RunRule(
         name="one over the width",
@@ -56,7 +55,6 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="any depth, as the limit is approached",
         source="TP6 (arXiv 2310.02244) Tables 1 and 2; CompleteP (arXiv 2505.01618) Table 1",
         standing=Standing.TABLE,
-        scheme="depth-mup",
     ),
     RunRule(
         name="one over the root of the depth",
@@ -106,7 +104,6 @@ RUN_RULES: tuple[RunRule, ...] = (
         source="arXiv 2512.22382 Table 1",
         standing=Standing.TABLE,
         batch=Batch.OWN,
-        scheme="complete-dp",
     ),
     RunRule(
         name="square root of the batch",
@@ -247,7 +244,6 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="as loops grow; the rate depends on the number of unique blocks",
         source="arXiv 2606.18524 abstract",
         standing=Standing.ABSTRACT,
-        scheme="completep",
     ),
     RunRule(
         name="Muon by heads",
@@ -294,7 +290,6 @@ RUN_RULES: tuple[RunRule, ...] = (
         reach="language and diffusion models; ranges were not read",
         source="arXiv 2605.23893 abstract",
         standing=Standing.ABSTRACT,
-        scheme="completep+mue",
     ),
     RunRule(
         name="constant half-life of beta2 in tokens",

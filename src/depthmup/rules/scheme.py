@@ -68,10 +68,6 @@ class RunLaws:
         An average over less than its last step is that step: where 1 - beta would exceed one, as it
         may for batches many times the base's, beta is zero.
 
-        Args:
-            betas: those of the base, of the gradient and of its square.
-            ratios: of the run's batch and duration to the base's.
-
         Example:
             >>> laws = RunLaws(one_minus_beta=Power(batch=Fraction(1)))
             >>> laws.betas((0.9, 0.999), Ratios(batch=0.5))
@@ -105,12 +101,7 @@ class Departure:
     families: frozenset[Family] = frozenset()
 
     def concerns(self, role: Role, family: Family) -> bool:
-        """Whether the law is another one for a parameter of this role under this family.
-
-        Args:
-            role: of the parameter.
-            family: of the optimizer.
-        """
+        """Whether the law is another one for a parameter of this role under this family."""
         return (
             role.kind in self.kinds
             and self.in_branch in (None, role.in_branch)
@@ -187,22 +178,13 @@ class Scheme:
         return self.width.hidden.update != ONE
 
     def scales(self, role: Role) -> WidthLaw:
-        """The scales of one parameter: a router's or an expert's own, or those of its kind.
-
-        Args:
-            role: of the parameter.
-        """
+        """The scales of one parameter: a router's or an expert's own, or those of its kind."""
         law = None if self.experts is None else self.experts.law(role)
         form = Readout.MULTIPLIER if role.tied else self.readout
         return law or self.width.law(role.kind, form)
 
     def laws(self, role: Role, family: Family) -> Laws:
-        """The laws of one parameter under one optimizer family.
-
-        Args:
-            role: of the parameter.
-            family: of the optimizer.
-        """
+        """The laws of one parameter under one optimizer family."""
         return _laws(self, role, family)
 
 

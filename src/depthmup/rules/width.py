@@ -62,12 +62,7 @@ class WidthRule:
     attention_logits: Power
 
     def law(self, kind: Kind, readout: Readout) -> WidthLaw:
-        """The law of one kind of parameter, the readout's by its form.
-
-        Args:
-            kind: of the parameter.
-            readout: the form of the readout, where it is one.
-        """
+        """The law of one kind of parameter, the readout's by its form."""
         if kind is Kind.READOUT and readout is Readout.MULTIPLIER:
             return self.readout_with_multiplier
         law: WidthLaw = getattr(self, kind.value)

@@ -1,12 +1,7 @@
 """Tracing: one model's dataflow as facts. The door is ``read(model, inputs) -> Facts``."""
 
 from depthmup.tracing.branches import Branch, Residuals, Stream, find_branches
-from depthmup.tracing.carriers import (
-    Carriers,
-    Placement,
-    into_parameters,
-    onto_modules,
-)
+from depthmup.tracing.carriers import Carriers, Placement, onto_modules
 from depthmup.tracing.constants import Constants
 from depthmup.tracing.facts import Facts, read
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
@@ -51,7 +46,6 @@ __all__ = [
     "find_branches",
     "find_uses",
     "inner",
-    "into_parameters",
     "matches",
     "named_modules",
     "named_tensors",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
@@ -33,9 +33,9 @@ class Branch:
     stream: int
     output: int
     origin: int
-    label: str
-    path: frozenset[int] = field(repr=False)
-    feeders: frozenset[int] = field(repr=False)
+    label: str = ""
+    path: frozenset[int] = field(default=frozenset(), repr=False)
+    feeders: frozenset[int] = field(default=frozenset(), repr=False)
     parents: tuple[int, ...] = ()
     scale: float = 1.0
     forgets: bool = False
@@ -104,7 +104,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         ['0', '1']
     """
     finder = _Finder(graph, usage)
-    additions: list[_Addition] = []
+    additions: list[Branch] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
         if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
@@ -132,17 +132,6 @@ def _of_logits(graph: Graph, node: int) -> bool:
     return any("softmax" in this.op for this in behind)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Addition:
-    """A residual addition by its nodes; ``scale`` as in ``Branch``."""
-
-    addition: int
-    stream: int
-    output: int
-    origin: int
-    scale: float = 1.0
-
-
 class _Finder:
     """Decides of one addition whether it is residual."""
 
@@ -159,7 +148,7 @@ class _Finder:
 
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
-    ) -> _Addition | None:
+    ) -> Branch | None:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
         # Either operand may be the stream; written x + f(x), it is the left one. What is taken
         # away, as in f(x) - x, is none.
@@ -182,11 +171,13 @@ class _Finder:
                         return None
                     if stream not in streams and self._reads(origin, path, streams):
                         break
-                    return _Addition(
+                    return Branch(
+                        index=len(streams),
                         addition=addition.index,
                         stream=stream,
                         output=output,
                         origin=origin,
+                        path=frozenset(path),
                         scale=scale,
                     )
         if {left, right} & self.ignored:
@@ -269,15 +260,14 @@ class _Finder:
 
     def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
-    ) -> _Addition | None:
+    ) -> Branch | None:
         graph = self.graph
         for shortcut, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
             # Walk the shortcut back through one projection: it must be a plain chain.
             chain, node, matrices = [], shortcut, 0
-            while matrices == 0 or node in self._single_chain(node):
+            while (back := self._activation(node)) is not None or matrices == 0:
                 chain.append(node)
                 matrices += self._is_matrix(node)
-                back = self._activation(node)
                 if back is None or graph.nodes[node].op in NONLINEAR or matrices > 1:
                     matrices = 0 if back is None else matrices
                     break
@@ -301,8 +291,13 @@ class _Finder:
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
-                return _Addition(
-                    addition=addition.index, stream=shortcut, output=output, origin=node
+                return Branch(
+                    index=len(streams),
+                    addition=addition.index,
+                    stream=shortcut,
+                    output=output,
+                    origin=node,
+                    path=frozenset(path),
                 )
         return None
 
@@ -320,14 +315,8 @@ class _Finder:
     @cached_property
     def _behind_a_matrix(self) -> set[int]:
         """Matrix products and lookups, and all that was made from what they gave."""
-        behind = {n for n, hows in self.used_at.items() if {How.MATRIX, How.LOOKUP} & {*hows}}
-        for node in self.graph.nodes:
-            if any(ref.node in behind for ref in node.inputs):
-                behind.add(node.index)
-        return behind
-
-    def _single_chain(self, node: int) -> tuple[int, ...]:
-        return (node,) if self._activation(node) is not None else ()
+        starts = {n for n, hows in self.used_at.items() if {How.MATRIX, How.LOOKUP} & {*hows}}
+        return self.graph.downstream(starts)
 
     def _is_matrix(self, node: int) -> int:
         return int(How.MATRIX in self.used_at.get(node, ()))
@@ -359,53 +348,36 @@ def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
     return 1.0, None
 
 
-def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
-    paths = [frozenset(graph.between(a.origin, a.output)) for a in sums]
-    additions = [a.addition for a in sums]
-    # Streams and what happens inside branches are not feeders of another branch.
-    stop = set(additions)
-    for a in sums:
-        stop |= {a.stream, a.origin}
-    inside: list[tuple[int, ...]] = [
-        tuple(j for j in range(len(sums)) if j != i and _nested(sums, paths, i, j))
-        for i in range(len(sums))
+def _assemble(graph: Graph, usage: Usage, additions: list[Branch]) -> Residuals:
+    """The branches of additions, completed by what only all of them together show."""
+    inside = [
+        tuple(b.index for b in additions if b is not a and _nested(a, b, additions))
+        for a in additions
     ]
     # What another stream gives a branch to read is not the branch's own.
-    paths = [
-        _own_path(
-            graph,
-            paths[j],
-            sums[j].output,
-            {
-                a.addition
-                for i, a in enumerate(sums)
-                if a.addition in paths[j] and j not in inside[i]
-            },
-        )
-        for j in range(len(sums))
-    ]
-    begun = stop | usage.weights
+    paths = []
+    for b in additions:
+        others = {
+            a.addition for a in additions if a.addition in b.path and b.index not in inside[a.index]
+        }
+        paths.append(_own_path(graph, b.path, b.output, others))
+    # Streams and what happens inside branches are not feeders of another branch.
+    begun = usage.weights.union(*({a.addition, a.stream, a.origin} for a in additions))
     begun_or_inside = begun.union(*paths)
     # What a branch reads from the side (a mask's network, a condition) is made outside of every
     # stream: the walk goes back to the inputs, and stops where a stream or another branch begins.
     branches = []
-    for i, a in enumerate(sums):
-        apart = begun if inside[i] else begun_or_inside
-        feeding = graph.back(paths[i], partial(_feeding, graph, apart, paths[i]))
-        feeders = {node.index for node in feeding} - paths[i]
+    for branch, path, parents in zip(additions, paths, inside, strict=True):
+        apart = begun if parents else begun_or_inside
+        feeding = graph.back(path, partial(_feeding, graph, apart, path))
         branches.append(
-            Branch(
-                index=i,
-                addition=a.addition,
-                stream=a.stream,
-                output=a.output,
-                origin=a.origin,
-                scale=a.scale,
-                forgets=_forgets(graph, a.stream, a.output),
-                label=_label(graph, usage, paths[i], a.output),
-                path=paths[i],
-                feeders=frozenset(feeders),
-                parents=inside[i],
+            replace(
+                branch,
+                forgets=_forgets(graph, branch.stream, branch.output),
+                label=_label(graph, usage, path, branch.output),
+                path=path,
+                feeders=frozenset({node.index for node in feeding} - path),
+                parents=parents,
             )
         )
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
@@ -442,18 +414,18 @@ def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int])
     return frozenset(node.index for node in own)
 
 
-def _nested(sums: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
-    """Whether addition ``i`` belongs to a stream inside of branch ``j``.
+def _nested(inner: Branch, outer: Branch, additions: Iterable[Branch]) -> bool:
+    """Whether one addition belongs to a stream inside of the branch of another.
 
     In reversible networks a branch of one stream reads another stream: that passes through the
     branch, but neither begins nor ends in it.
     """
-    inner, outer = sums[i], sums[j]
-    if inner.addition not in paths[j]:
+    if inner.addition not in outer.path:
         return False
-    begins = inner.origin in paths[j] or inner.origin == outer.origin
+    begins = inner.origin in outer.path or inner.origin == outer.origin
     goes_on = any(
-        a.origin == inner.addition and a.addition not in paths[j] and a is not outer for a in sums
+        a.origin == inner.addition and a.addition not in outer.path and a is not outer
+        for a in additions
     )
     return begins and not goes_on
 

@@ -6,10 +6,10 @@ is folded into them) or at outputs of modules (a hook multiplies them). The walk
 fails: it never passes a nonlinearity or a norm, and nothing else may read a scaled tensor.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Protocol
+from typing import TypeAlias
 
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.operations import (
@@ -59,21 +59,16 @@ class Placement:
         )
 
     def __add__(self, other: "Placement") -> "Placement":
-        return Placement(
+        return replace(
+            self,
             uses=self.uses | other.uses,
             calls=self.calls | other.calls,
             scaled=self.scaled | other.scaled,
-            scale=self.scale,
         )
 
     def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
         """The same placement, further on: it multiplies one more tensor."""
-        return Placement(
-            uses=self.uses,
-            calls=self.calls,
-            scaled=self.scaled | {ref},
-            scale=self.scale * scale,
-        )
+        return replace(self, scaled=self.scaled | {ref}, scale=self.scale * scale)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,37 +81,23 @@ class Carriers:
 
 
 def carriers_of(
-    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+    graph: Graph, usage: Usage, tensor: Ref, reader: int, *, after: int = -1
 ) -> Carriers:
     """What can multiply ``tensor``, as read by ``reader`` alone, made past the node ``after``."""
+    into = islice(_Walk(graph, usage, reader, after).parameters(tensor), _TRIES)
     return Carriers(
-        parameters=tuple(into_parameters(graph, usage, tensor, reader, after=after)),
+        parameters=tuple(p for p in into if _exclusive(graph, p, tensor, reader)),
         modules=next(onto_modules(graph, usage, tensor, reader, after=after), None),
     )
 
 
-def into_parameters(
-    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
-) -> Iterator[Placement]:
-    """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied."""
-    ref = _first(tensor)
-    for placement in islice(_Walk(graph, usage, reader, after).parameters(ref), _TRIES):
-        if _exclusive(graph, placement, ref, reader):
-            yield placement
-
-
 def onto_modules(
-    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+    graph: Graph, usage: Usage, tensor: Ref, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
     """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
-    ref = _first(tensor)
-    for placement in islice(_Walk(graph, usage, reader, after).modules(ref), _TRIES):
-        if _exclusive(graph, placement, ref, reader):
+    for placement in islice(_Walk(graph, usage, reader, after).modules(tensor), _TRIES):
+        if _exclusive(graph, placement, tensor, reader):
             yield placement
-
-
-def _first(tensor: Ref | int) -> Ref:
-    return tensor if isinstance(tensor, Ref) else Ref(tensor)
 
 
 def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> bool:
@@ -138,7 +119,7 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
     for index in nodes:
         node = graph.nodes[index]
         scaled = [ref in placement.scaled for ref in node.inputs]
-        if _is_product(node) and sum(scaled) > 1:
+        if node.op in ("mul", "mm", "bmm", "_grouped_mm") and sum(scaled) > 1:
             return False
         # What is multiplied as a whole is multiplied in all of its parts (queries, keys, values).
         read = {r for n in graph.consumers[index] for r in graph.nodes[n].inputs}
@@ -148,8 +129,8 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
     return True
 
 
-def _is_product(node: Node) -> bool:
-    return node.op in ("mul", "mm", "bmm", "_grouped_mm")
+# Placements that multiply one argument of a node.
+_Operand: TypeAlias = Callable[[object, int], Iterator[Placement]]
 
 
 class _Walk:
@@ -202,7 +183,7 @@ class _Walk:
                 break
         yield from self._step(ref, operand)
 
-    def _step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+    def _step(self, ref: Ref, operand: _Operand) -> Iterator[Placement]:
         node = self.graph.nodes[ref.node]
         if node.op in ZEROS:
             yield Placement(scaled=frozenset({ref}))
@@ -217,11 +198,11 @@ class _Walk:
         yield from self._through(ref, operand)
         self.level -= 1
 
-    def _through(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+    def _through(self, ref: Ref, operand: _Operand) -> Iterator[Placement]:
         """Placements that multiply the result of one operation."""
         node = self.graph.nodes[ref.node]
         args = node.args
-        alternatives: Iterable[Iterator[Placement]]
+        alternatives: Iterable[Iterator[Placement]] = ()
         scale = 1.0
         if node.op in ("mul", "div"):
             tensors = [a for a in args[:2] if self.graph.number(a) is None]
@@ -244,22 +225,16 @@ class _Walk:
             if len(args) > bias and isinstance(args[gain], Ref):
                 affine = [args[i] for i in dict.fromkeys((gain, bias))]
                 alternatives = [self._all_of(affine, operand, node.index)]
-            else:
-                alternatives = []
         elif node.op in SUMS:
             terms = self.terms(node)
             if all(isinstance(term, Ref) for term in terms):  # else: plus a constant
                 alternatives = [self._all_of(terms, operand, node.index)]
-            else:
-                alternatives = []
         elif node.op.startswith(_ATTENTION):
             alternatives = [operand(args[2], node.index)]  # linear in its values alone
         elif (kept := self.graph.kept(node)) is not None:
             alternatives = [operand(kept, node.index)]
         elif node.op in HOMOGENEOUS:
             alternatives = [operand(args[0], node.index)]
-        else:
-            alternatives = []
         for placements in alternatives:
             for placement in placements:
                 yield placement.through(ref, scale)
@@ -277,7 +252,7 @@ class _Walk:
         return [term for term in args[:2] if isinstance(term, Ref) or term != 0]
 
     def _all_of(
-        self, arguments: Sequence[object], operand: "_Operand", reader: int
+        self, arguments: Sequence[object], operand: _Operand, reader: int
     ) -> Iterator[Placement]:
         present = [a for a in arguments if isinstance(a, Ref)]
         if len(present) == 1:
@@ -289,7 +264,3 @@ class _Walk:
             for part in parts[1:]:
                 total = total + part
             yield total
-
-
-class _Operand(Protocol):
-    def __call__(self, argument: object, reader: int) -> Iterator[Placement]: ...

@@ -91,17 +91,13 @@ class Facts:
     def noisy(self) -> tuple[str, ...]:
         """The matrices that multiply noise, entry by entry, before they act."""
         derived, constant = self.usage.derived, self.usage.constant
-
-        def before(node: Node) -> Iterator[int]:
-            return (ref.node for ref in node.inputs)
-
         names = {
             derived[node.index]
             for node in self.graph.nodes
             if node.op == "mul" and node.index in derived
             for ref in node.inputs
             if ref.node in constant
-            and any(made.op in RANDOM for made in self.graph.back(ref.node, before))
+            and any(self.graph.nodes[n].op in RANDOM for n in self.graph.upstream([ref.node]))
         }
         return tuple(
             name for name in self.uses
@@ -231,26 +227,11 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     products = {use.node for use in uses if use.how is How.MATRIX}
     matrices = products | {use.node for use in uses if use.how is How.LOOKUP}
     additions = {b.addition for b in residuals.branches}
-    leading: set[int] = set()
-    for node in reversed(graph.nodes):
-        readers = graph.consumers[node.index]
-        if any(reader in products or reader in leading for reader in readers):
-            leading.add(node.index)
-    normalized: set[int] = set()  # what a norm follows
-    by_hand = {n for node in graph.nodes for n in _divided_by_length(graph, node)}
-    for node in reversed(graph.nodes):
-        readers = graph.consumers[node.index]
-        direct = node.index in by_hand or any(graph.nodes[r].op in LENGTHS for r in readers)
-        if direct or any(r in normalized for r in readers):
-            normalized.add(node.index)
-    following: set[int] = set()
-    downstream: set[int] = set()  # of a residual addition
-    for node in graph.nodes:
-        sources = {ref.node for ref in node.inputs}
-        if node.index in matrices or sources & following:
-            following.add(node.index)
-        if node.index in additions or sources & downstream:
-            downstream.add(node.index)
+    leading = graph.upstream(ref.node for n in products for ref in graph.nodes[n].inputs)
+    by_hand = (n for node in graph.nodes for n in _divided_by_length(graph, node))
+    norms = (node for node in graph.nodes if node.op in LENGTHS)
+    normalized = graph.upstream([*by_hand, *(ref.node for node in norms for ref in node.inputs)])
+    following, behind_additions = graph.downstream(matrices), graph.downstream(additions)
     inside: dict[int, list[tuple[int, bool]]] = {}
     for branch in residuals.branches:
         for nodes, feeds in ((branch.path, False), (branch.feeders, True)):
@@ -265,7 +246,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             leads=use.leads or use.node in leading,
             normalized=use.node in normalized,
             follows=use.activation is None or use.activation in following,
-            reads_stream=use.node in downstream,
+            reads_stream=use.node in behind_additions,
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),

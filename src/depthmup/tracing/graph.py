@@ -1,7 +1,7 @@
 """The dataflow of one forward pass as a value: operations, what they read, which module ran."""
 
 import heapq
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -181,6 +181,16 @@ class Graph:
                 yield node
                 read(node.index)
 
+    def upstream(self, nodes: Iterable[int]) -> set[int]:
+        """Nodes, and all that they were made from."""
+        return {
+            node.index for node in self.back(nodes, lambda this: (ref.node for ref in this.inputs))
+        }
+
+    def downstream(self, nodes: Collection[int]) -> set[int]:
+        """Nodes, and all that was made from them."""
+        return {*nodes, *(node.index for node in self.forward(nodes, lambda this, held: True))}
+
     def origin(self, node: int) -> int:
         """The operation that made a tensor, whatever its shape became since."""
         *_, made = self.back(node, TRANSPARENT)
@@ -207,12 +217,9 @@ class Graph:
     def ancestors(
         self, node: int, *, after: int = -1, apart: Container[int] = frozenset()
     ) -> set[int]:
-        """``node`` and everything it was computed from, as far back as past node ``after``.
+        """``node`` and everything it was computed from, past node ``after``.
 
-        Args:
-            node: of the graph.
-            after: nodes up to this one are left out.
-            apart: nodes that are left out, with all that only they were computed from.
+        Nodes ``apart`` are left out, with all that only they were computed from.
         """
         # Nodes are numbered in the order they ran: what is past ``after`` can only come from there.
         reached, todo = {node}, [node]
@@ -224,19 +231,11 @@ class Graph:
         return reached
 
     def descends(self, node: int, ancestor: int) -> bool:
-        """Whether ``node`` was computed from ``ancestor`` (or is it).
-
-        Args:
-            node, ancestor: numbers of nodes, in the order of execution.
-        """
+        """Whether ``node`` was computed from ``ancestor`` (or is it)."""
         return ancestor <= node and ancestor in self.ancestors(node, after=ancestor - 1)
 
     def between(self, ancestor: int, node: int) -> set[int]:
-        """The nodes on paths from ``ancestor`` (excluded) to ``node`` (included).
-
-        Args:
-            ancestor, node: numbers of nodes, in the order of execution.
-        """
+        """The nodes on paths from ``ancestor`` (excluded) to ``node`` (included)."""
         behind = self.ancestors(node, after=ancestor)
         on_path: set[int] = set()
         for index in sorted(behind):

@@ -76,14 +76,18 @@ def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
 
 
 def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
-    square = graph.nodes[node.inputs[0].node]
-    squares = square.op == "square" or (
-        square.op == "pow" and len(square.args) > 1 and graph.number(square.args[1]) == 2
-    )
-    if not squares and not (square.op == "mul" and square.args[0] == square.args[1]):
+    of = squared(graph, graph.nodes[node.inputs[0].node])
+    if of is None:
         return None
     dims = node.args[1] if len(node.args) > 1 else None
-    return UnitLength(of=square.inputs[0], factor=_size(graph, node.inputs[0], dims) ** -0.5)
+    return UnitLength(of=of, factor=_size(graph, node.inputs[0], dims) ** -0.5)
+
+
+def squared(graph: Graph, node: Node) -> Ref | None:
+    """The tensor that an operation squares, entry by entry, if it does."""
+    power = node.op == "pow" and len(node.args) > 1 and graph.number(node.args[1]) == 2
+    product = node.op == "mul" and node.args[0] == node.args[1]
+    return node.inputs[0] if node.op == "square" or power or product else None
 
 
 def _size(graph: Graph, ref: Ref, dims: Any) -> int:

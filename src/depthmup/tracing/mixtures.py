@@ -407,11 +407,8 @@ def _shared(
         for name, uses in usage.uses.items()
         if mine and uses and all(mine == {index for index, _ in use.branches} for use in uses)
     }
-    behind: set[int] = set()
     end = max((node for nodes in beside.values() for node in nodes), default=root)
-    for node in graph.nodes[root + 1 : end + 1]:
-        if any(ref.node == root or ref.node in behind for ref in node.inputs):
-            behind.add(node.index)
+    behind = {node.index for node in graph.forward(root, lambda this, _: this.index <= end)}
     for name, nodes in beside.items():
         if behind.issuperset(nodes) and name not in parts:
             yield name

@@ -13,7 +13,7 @@ from itertools import islice
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
-from depthmup.tracing.lengths import unit_length
+from depthmup.tracing.lengths import squared, unit_length
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
@@ -59,10 +59,6 @@ class Product:
     weighted: bool
     distance: bool
     total: bool = False
-    query: Ref
-    key: Ref
-    reader: int
-    after: int
     carriers: tuple[Carriers, Carriers] = field(repr=False)
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
     behind: tuple[int, ...] = field(default=(), repr=False)
@@ -105,10 +101,6 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             softmax=behind.softmax or node.op.startswith(_FUSED),
             weighted=any(_is_softmax(graph, ref) for ref in (query, key)),
             distance=node.op in _DISTANCES,
-            query=query,
-            key=key,
-            reader=node.index,
-            after=after,
             carriers=(carriers[0], carriers[1]),
             behind=behind.path,
             # Where a whole tensor can carry the multiplier, no part of one is needed.
@@ -147,26 +139,15 @@ def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Prod
         weighted=False,
         distance=_is_squared_difference(graph, usage, summed),
         total=True,
-        query=ref,
-        key=ref,
-        reader=node.index,
-        after=-1,
         carriers=(Carriers(), Carriers()),
     )
 
 
 def _is_squared_difference(graph: Graph, usage: Usage, node: Node) -> bool:
-    squares = node.op == "square" or (
-        node.op == "pow" and len(node.args) > 1 and graph.number(node.args[1]) == 2
-    )
-    if node.op == "mul":
-        squares = node.args[0] == node.args[1]
-    difference = graph.nodes[node.inputs[0].node] if squares else None
-    return (
-        difference is not None
-        and difference.op == "sub"
-        and len({ref.node for ref in difference.inputs} - usage.constant) == 2
-    )
+    of = squared(graph, node)
+    if of is None or graph.nodes[of.node].op != "sub":
+        return False
+    return len({ref.node for ref in graph.nodes[of.node].inputs} - usage.constant) == 2
 
 
 def _is_statistic(graph: Graph, node: Node) -> bool:
