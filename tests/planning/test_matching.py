@@ -5,7 +5,7 @@ from planning_zoo import MLPBlock, vectors
 from torch import nn
 
 from depthmup.planning import UnrelatedModels, anatomy
-from depthmup.planning.matching import match_models
+from depthmup.planning.matching import Match
 
 
 def flat(width, depth):
@@ -20,7 +20,7 @@ def flat(width, depth):
     ("model", "base"), [((32, 4), (8, 2)), ((32, 3), (8, 1)), ((32, 5), (8, 2))]
 )
 def test_a_flat_sequence_matches_its_ends_and_repeats_its_middle(model, base):
-    result = match_models(flat(*model), flat(*base)).parameters
+    result = Match(flat(*model), flat(*base)).parameters
     depth, base_depth = model[1], base[1]
     assert result["0.weight"] == "0.weight"
     assert result[f"{2 * depth + 2}.weight"] == f"{2 * base_depth + 2}.weight"
@@ -29,7 +29,7 @@ def test_a_flat_sequence_matches_its_ends_and_repeats_its_middle(model, base):
 
 
 def test_a_base_may_be_the_deeper_one():
-    result = match_models(flat(32, 2), flat(8, 4)).parameters
+    result = Match(flat(32, 2), flat(8, 4)).parameters
     assert result == {**result, "0.weight": "0.weight", "6.weight": "10.weight"}
 
 
@@ -56,4 +56,4 @@ def test_stages_that_do_not_repeat_are_still_refused():
         return nn.Sequential(*(nn.Linear(sizes[i], sizes[i + 1]) for i in range(depth)))
 
     with pytest.raises(UnrelatedModels, match=r"have all different shapes|no counterpart"):
-        match_models(pyramid(5), pyramid(3))
+        Match(pyramid(5), pyramid(3))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.planning import NotUnderstood, UnrelatedModels, Where, anatomy
-from depthmup.planning.matching import match_models
+from depthmup.planning.matching import Match
 from depthmup.rules import Kind
 
 HEADS = 2
@@ -390,7 +390,7 @@ def channels(width, depth):
 
 
 def test_flat_stages_are_matched_run_by_run():
-    names = match_models(channels(32, 4), channels(16, 2)).parameters
+    names = Match(channels(32, 4), channels(16, 2)).parameters
     source = {int(k.split(".")[0]): int(v.split(".")[0]) for k, v in names.items()}
     assert [source[i] for i in range(10)] == [0, 1, 1, 2, 2, 3, 4, 4, 4, 5]
 
@@ -400,7 +400,7 @@ def test_layers_that_read_all_before_them_are_refused_with_the_way_out():
         return nn.Sequential(*(nn.Linear((i + 1) * width, width) for i in range(depth)))
 
     with pytest.raises(UnrelatedModels, match="Use a base of 6 such layers"):
-        match_models(dense(32, 6), dense(16, 2))
+        Match(dense(32, 6), dense(16, 2))
 
 
 @pytest.mark.parametrize(

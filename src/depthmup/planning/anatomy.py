@@ -12,7 +12,7 @@ from depthmup.planning.comparison import Numbers, read_both
 from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.depth import StreamDepth, membership_of
 from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
-from depthmup.planning.own_constants import unattributed_note
+from depthmup.planning.own_constants import unattributed
 from depthmup.planning.pair import paired
 from depthmup.planning.parameters import ParameterPlace, parameter_places
 from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
@@ -114,7 +114,7 @@ def anatomy(
     gains: tuple[str, ...] = ()
     if (comparison := reading.comparison) is not None:
         gains = temperatures(comparison)
-        notes += [*growing_sums(comparison), *unattributed_note(comparison.own, pair.match)]
+        notes += [*growing_sums(comparison), *unattributed(*comparison.own, pair.match)]
         sites += weight_sites(comparison, places)
         sites += product_sites(comparison)
         sites += mixture_sites(pair, comparison, parts)

@@ -6,8 +6,8 @@ blocks, experts) differ in number, each is matched to one of the same structure,
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -15,36 +15,16 @@ from torch.distributed.fsdp import FSDPModule
 
 from depthmup.tracing import inner, plain_name
 
+# Parameters or modules by their names inside of one module.
+_Items: TypeAlias = Mapping[str, object]
+
 
 class UnrelatedModels(ValueError):
     """The base is not a smaller or larger sibling of the model."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Match:
-    """Names in the model -> names in the base, for parameters and for modules.
-
-    ``deeper``: containers whose number of repeated children differs.
-    """
-
-    parameters: Mapping[str, str]
-    modules: Mapping[str, str]
-    deeper: tuple[str, ...]
-
-
-def match_models(model: nn.Module, base: nn.Module) -> Match:
-    """Match every parameter of ``model`` with one of ``base``."""
-    matcher = _Matcher()
-    matcher.walk(inner(model), inner(base), "", "")
-    return Match(
-        parameters=matcher.parameters,
-        modules=matcher.modules,
-        deeper=tuple(dict.fromkeys(matcher.deeper)),
-    )
-
-
 def tied_names(
-    model: nn.Module, base: nn.Module, match: Match
+    model: nn.Module, base: nn.Module, match: "Match"
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """All names of each distinct parameter, and the base parameter it corresponds to."""
 
@@ -85,13 +65,19 @@ def tied_names(
     return names, base_of
 
 
-class _Matcher:
-    def __init__(self) -> None:
+class Match:
+    """Names in a model -> names in its base, for every parameter and every module.
+
+    ``deeper``: containers whose number of repeated children differs.
+    """
+
+    def __init__(self, model: nn.Module, base: nn.Module) -> None:
         self.parameters: dict[str, str] = {}
         self.modules: dict[str, str] = {}
-        self.deeper: list[str] = []
+        self.deeper: dict[str, None] = {}
+        self._walk(inner(model), inner(base), "", "")
 
-    def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
+    def _walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
         """Match the parameters and the children of two modules, and theirs in turn."""
         self.modules[at] = base_at
         own = {k: p for k, p in model._parameters.items() if p is not None}
@@ -107,69 +93,53 @@ class _Matcher:
         children = {k: inner(m) for k, m in model._modules.items() if m is not None}
         base_children = {k: inner(m) for k, m in base._modules.items() if m is not None}
         for key, base_key in self._pairs(children, base_children, at, "module").items():
-            self.walk(
+            self._walk(
                 children[key], base_children[base_key], _join(at, key), _join(base_at, base_key)
             )
 
-    def _pairs(
-        self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
-    ) -> dict[str, str]:
+    def _pairs(self, items: _Items, base_items: _Items, at: str, what: str) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
         result: dict[str, str] = {}
         groups, base_groups = _grouped(items), _grouped(base_items)
         for prefix in dict.fromkeys(chain(groups, base_groups)):
-            keys, base_keys = groups.get(prefix, []), base_groups.get(prefix, [])
-            if set(keys) == set(base_keys):
-                result.update({key: key for key in keys})
+            own, base_own = groups.get(prefix, {}), base_groups.get(prefix, {})
+            if own.keys() == base_own.keys():
+                result.update({key: key for key in own})
                 continue
-            if not keys or not base_keys:
-                key = (keys or base_keys)[0]
-                where = "model" if keys else "base"
+            if not own or not base_own:
+                key = next(iter(own or base_own))
+                where = "model" if own else "base"
                 raise UnrelatedModels(
                     f"The {what} {_join(at, key)} exists only in the {where}. The base must be the "
                     "same architecture in another size: build both with the same code."
                 )
-            self.deeper.append(at)
+            self.deeper[at] = None
             try:
-                result.update(self._siblings(items, base_items, keys, base_keys, at, what))
+                result.update(self._siblings(own, base_own, at, what))
             except UnrelatedModels:
-                repeated = _same_runs(items, base_items, keys, base_keys)
-                repeated = repeated or _common_ends(items, base_items, keys, base_keys)
+                repeated = _same_runs(own, base_own) or _common_ends(own, base_own)
                 if repeated is None:
                     raise
                 result.update(repeated)
         return result
 
-    def _siblings(
-        self,
-        items: Mapping[str, object],
-        base_items: Mapping[str, object],
-        keys: list[str],
-        base_keys: list[str],
-        at: str,
-        what: str,
-    ) -> dict[str, str]:
+    def _siblings(self, items: _Items, base_items: _Items, at: str, what: str) -> dict[str, str]:
         """Match repeated siblings of different number: same structure, in order."""
-        runs, base_runs = _runs(items, keys), _runs(base_items, base_keys)
+        runs, base_runs = _runs(items), _runs(base_items)
         if [kind for kind, _ in runs] == [kind for kind, _ in base_runs]:
             # The same sequence of kinds, repeated more or less often.
             pairs = list(zip(runs, base_runs, strict=True))
         else:
-            by_kind: dict[Hashable, list[str]] = {}
-            for key in base_keys:
-                by_kind.setdefault(structure(base_items[key]), []).append(key)
-            members: dict[Hashable, list[str]] = {}
-            for key in keys:
-                members.setdefault(structure(items[key]), []).append(key)
+            members, by_kind = _by_kind(items), _by_kind(base_items)
             pairs = [((k, same), (k, by_kind.get(k, []))) for k, same in members.items()]
         result = {}
         for (_, same), (_, available) in pairs:
             if not available:
                 raise UnrelatedModels(
                     f"The {what} {_join(at, same[0])} has no counterpart among "
-                    f"{', '.join(_join(at, k) for k in base_keys)} of the base: none has the same "
+                    f"{', '.join(_join(at, k) for k in base_items)} of the base: none has the same "
                     "parts. Use a base that contains at least one of each kind of block: "
-                    + _with_each_kind([structure(items[key]) for key in keys])
+                    + _with_each_kind([structure(part) for part in items.values()])
                 )
             # Of the same parts, the ones with the same proportions come first: a block that doubles
             # the channels has the parts, but not the shapes, of one that keeps them.
@@ -180,8 +150,8 @@ class _Matcher:
                     pool = available
                     if len({_proportions(base_items[k]) for k in pool}) > 1:
                         distinct = len({_shapes(items[k]) for k in same}) == len(same)
-                        if distinct and len(same) > len(base_keys):
-                            raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
+                        if distinct and len(same) > len(base_items):
+                            raise UnrelatedModels(_each_of_its_own(at, same, len(base_items)))
                         raise UnrelatedModels(
                             f"The {what} {_join(at, alike[0])} could correspond to several of the "
                             f"base ({', '.join(_join(at, k) for k in pool)}), whose proportions "
@@ -211,23 +181,18 @@ def _with_each_kind(kinds: Sequence[Hashable]) -> str:
     return f"the first {first} layers of the model have one of each."
 
 
-def _same_runs(
-    items: Mapping[str, object],
-    base_items: Mapping[str, object],
-    keys: list[str],
-    base_keys: list[str],
-) -> dict[str, str] | None:
+def _same_runs(items: _Items, base_items: _Items) -> dict[str, str] | None:
     """Match flat sequences that are the same runs of equal layers, each run longer or shorter.
 
     Stages of MobileNet and its like: a layer that changes the channels, then some that keep them.
     None if they are other sequences, or grow in different ways.
     """
 
-    def equal_layers(items: Mapping[str, object], names: list[str]) -> list[list[str]]:
-        alike = groupby(names, key=lambda name: (structure(items[name]), _shapes(items[name])))
+    def equal_layers(items: _Items) -> list[list[str]]:
+        alike = groupby(items, key=lambda name: (structure(items[name]), _shapes(items[name])))
         return [list(run) for _, run in alike]
 
-    runs, base_runs = equal_layers(items, keys), equal_layers(base_items, base_keys)
+    runs, base_runs = equal_layers(items), equal_layers(base_items)
     if len(runs) != len(base_runs):
         return None
     firsts = [(run[0], base[0]) for run, base in zip(runs, base_runs, strict=True)]
@@ -243,29 +208,19 @@ def _same_runs(
     }
 
 
-def _common_ends(
-    items: Mapping[str, object],
-    base_items: Mapping[str, object],
-    keys: list[str],
-    base_keys: list[str],
-) -> dict[str, str] | None:
+def _common_ends(items: _Items, base_items: _Items) -> dict[str, str] | None:
     """Match a flat sequence whose ends are alike and whose middle repeats more or less often.
 
     The longer sequence must be the shorter one with a stretch put in that repeats, shape by shape,
     what stands before it. None if there is no such stretch.
     """
-    if len(keys) < len(base_keys):
-        flipped = _common_ends(base_items, items, base_keys, keys)
+    if len(items) < len(base_items):
+        flipped = _common_ends(base_items, items)
         # Of several layers of the base that correspond to one of the model, the first is compared.
         return {b: a for a, b in reversed(flipped.items())} if flipped is not None else None
-    kinds, base_kinds = (
-        [structure(items[k]) for k in keys],
-        [structure(base_items[k]) for k in base_keys],
-    )
-    shapes, base_shapes = (
-        [_shapes(items[k]) for k in keys],
-        [_shapes(base_items[k]) for k in base_keys],
-    )
+    keys, base_keys = list(items), list(base_items)
+    kinds, base_kinds = ([*map(structure, of.values())] for of in (items, base_items))
+    shapes, base_shapes = ([*map(_shapes, of.values())] for of in (items, base_items))
     extra = len(keys) - len(base_keys)
     # The shortest period first: a run of equal layers repeats with every longer one as well.
     for period in range(1, extra + 1):
@@ -283,13 +238,13 @@ def _common_ends(
     return None
 
 
-def _each_of_its_own(at: str, same: list[str], base_keys: list[str]) -> str:
+def _each_of_its_own(at: str, same: list[str], of_base: int) -> str:
     return (
         f"The layers {_join(at, same[0])} to {_join(at, same[-1])} have all different shapes "
         "(stages that widen, or layers that each read what all before them gave): more of "
         "them change what the others read, for which no depth rule is known. Use a base of "
         f"{len(same)} such "
-        f"layers (it has {len(base_keys)}) and scale the width alone."
+        f"layers (it has {of_base}) and scale the width alone."
     )
 
 
@@ -305,21 +260,29 @@ def _one_growth(pairs: Sequence[tuple[Hashable, Hashable]]) -> bool:
     return all(growth.setdefault(base, model) == model for model, base in pairs)
 
 
-def _runs(items: Mapping[str, object], keys: list[str]) -> list[tuple[Hashable, list[str]]]:
+def _runs(items: _Items) -> list[tuple[Hashable, list[str]]]:
     """Consecutive keys of the same structure."""
-    return [(kind, list(run)) for kind, run in groupby(keys, key=lambda k: structure(items[k]))]
+    return [(kind, list(run)) for kind, run in groupby(items, key=lambda k: structure(items[k]))]
+
+
+def _by_kind(items: _Items) -> dict[Hashable, list[str]]:
+    """Keys by their structure."""
+    kinds: dict[Hashable, list[str]] = {}
+    for key, part in items.items():
+        kinds.setdefault(structure(part), []).append(key)
+    return kinds
 
 
 def _join(at: str, key: str) -> str:
     return f"{at}.{key}" if at else key
 
 
-def _grouped(items: Mapping[str, object]) -> dict[str, list[str]]:
-    """Keys by what stands before their trailing number; keys without one stand alone."""
-    groups: dict[str, list[str]] = {}
-    for key in items:
+def _grouped(items: _Items) -> dict[str, dict[str, object]]:
+    """Items by what stands before a key's trailing number; those without one stand alone."""
+    groups: dict[str, dict[str, object]] = {}
+    for key, part in items.items():
         numbered = re.fullmatch(r"(.*?)\d+", key)
-        groups.setdefault(f"{numbered[1]}#" if numbered else key, []).append(key)
+        groups.setdefault(f"{numbered[1]}#" if numbered else key, {})[key] = part
     return groups
 
 
@@ -332,8 +295,8 @@ def structure(part: object) -> Hashable:
     own = frozenset((k, p.dim()) for k, p in part._parameters.items() if p is not None)
     children = {k: m for k, m in part._modules.items() if m is not None}
     nested = frozenset(
-        (prefix, frozenset(structure(children[k]) for k in keys))
-        for prefix, keys in _grouped(children).items()
+        (prefix, frozenset(map(structure, alike.values())))
+        for prefix, alike in _grouped(children).items()
     )
     return _class(part).__qualname__, own, nested
 

@@ -142,18 +142,6 @@ def exactly(drawn: Drawn, count: int) -> Measured:
     )
 
 
-def with_exact(
-    measured: Mapping[str, Measured], known: Mapping[str, Measured]
-) -> dict[str, Measured]:
-    """Measurements, replaced by what drew the values where it is known and they still show it."""
-    result = dict(measured)
-    for name, values in measured.items():
-        source = known.get(name)
-        if source is not None and drawn_from(source, values):
-            result[name] = source
-    return result
-
-
 def known_sizes(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
     """The sizes of those of a model's parameters whose distribution was recorded."""
     plain = {plain_name(name): d for name, d in drawn.items()}
@@ -183,7 +171,12 @@ def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
     estimates = {name: measure(p) for name, p in parameters(model).items()}
     if any(estimate is None for estimate in estimates.values()):
         return Sizes(measured=dict(known)) if estimates.keys() <= known.keys() else None
-    measured = with_exact({name: m for name, m in estimates.items() if m is not None}, known)
+    measured = {name: m for name, m in estimates.items() if m is not None}
+    measured |= {
+        name: known[name]
+        for name in measured.keys() & known.keys()
+        if drawn_from(known[name], measured[name])
+    }
     if all(m.exact for m in measured.values()):
         return Sizes(measured=measured)
     defaults = {plain_name(name): drawn for name, drawn in by_default(unwrapped(model)).items()}

@@ -97,24 +97,18 @@ def equal(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=_TOLERANCE)
 
 
-def unattributed(
-    own: OwnConstants, base: OwnConstants, match: Match
-) -> Iterator[tuple[str, float, float]]:
-    """Numbers that follow size and belong to nothing: (module, in the model, in the base)."""
+def unattributed(own: OwnConstants, base: OwnConstants, match: Match) -> Iterator[str]:
+    """A note on numbers that follow size and belong to nothing that a rule covers."""
     in_base: dict[str, list[float]] = {}
     for module, number in base.others:
         in_base.setdefault(module, []).append(number)
     count: dict[str, int] = {}
+    numbers = []  # (module, in the model, in the base)
     for module, number in own.others:
         nth = count[module] = count.get(module, -1) + 1
-        numbers = in_base.get(match.modules.get(module, ""), [])
-        if nth < len(numbers) and not equal(number, numbers[nth]):
-            yield module, number, numbers[nth]
-
-
-def unattributed_note(own: tuple[OwnConstants, OwnConstants], match: Match) -> Iterator[str]:
-    """A note on numbers that follow size and belong to nothing that a rule covers."""
-    numbers = list(unattributed(*own, match))
+        others = in_base.get(match.modules.get(module, ""), [])
+        if nth < len(others) and not equal(number, others[nth]):
+            numbers.append((module, number, others[nth]))
     if numbers:
         module, number, base_number = numbers[0]
         more = f", and {len(numbers) - 1} more" if len(numbers) > 1 else ""

@@ -13,7 +13,7 @@ from depthmup.planning.declared import (
     declared_branches,
     declared_roles,
 )
-from depthmup.planning.matching import Match, UnrelatedModels, match_models, tied_names
+from depthmup.planning.matching import Match, UnrelatedModels, tied_names
 from depthmup.planning.roles import Growth
 from depthmup.tracing import plain_name, unwrapped
 
@@ -49,7 +49,7 @@ def paired(
 ) -> Pair:
     """Match a model with its base."""
     model, base = unwrapped(model), unwrapped(base)
-    match = match_models(model, base)
+    match = Match(model, base)
     names, base_of = tied_names(model, base, match)
     return Pair(
         model=model,

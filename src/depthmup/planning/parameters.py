@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from depthmup.planning.comparison import Comparison, Reading
-from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth import Membership, Standing
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import (
@@ -78,34 +77,18 @@ def _place(
     mixture: MixturePart | None,
 ) -> ParameterPlace:
     growth, uses = pair.growth[name], reading.uses.get(name, ())
-    role, ratios, branches = _role(
-        growth, uses, membership, pair.roles.get(name), mixture, frozen=name in pair.frozen
-    )
-    return ParameterPlace(
+    declared = pair.roles.get(name)
+    place = ParameterPlace(
         name=name,
         names=pair.names[name],
         shape=growth.shape,
         base_name=pair.base_of[name],
         base_shape=growth.base_shape,
-        role=role,
-        ratios=ratios,
-        branches=branches,
+        role=Role(kind=Kind.VECTOR),
+        ratios=Ratios(),
     )
-
-
-def _role(
-    growth: Growth,
-    uses: tuple[Use, ...],
-    membership: Membership,
-    declared: DeclaredRole | None,
-    mixture: MixturePart | None,
-    *,
-    frozen: bool,
-) -> tuple[Role, Ratios, tuple[str, ...]]:
-    """The role of one parameter, its ratios, and the branches it lies in."""
-    if frozen and not uses and declared is None:
-        return Role(kind=Kind.VECTOR), Ratios(), ()
-    name = growth.name
+    if name in pair.frozen and not uses and declared is None:
+        return place
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
     kind, fans, tied = kind_and_ratios(
         growth,
@@ -126,7 +109,7 @@ def _role(
         shared=shared,
         part=mixture.part if mixture is not None and declared is None else None,
     )
-    return role, replace(fans, depth=depth), labels
+    return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
 
 
 def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:

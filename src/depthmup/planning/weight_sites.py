@@ -8,7 +8,7 @@ from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.roles import NotUnderstood, matrix_use
 from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import Kind
-from depthmup.tracing import Carriers, Facts, Hook, How
+from depthmup.tracing import Carriers, Facts, How
 
 
 def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Multiplier]:
@@ -26,12 +26,13 @@ def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> It
         single = (parameter.name,) if len(uses) == 1 else ()
         if product is not None:
             folds = single or _before_readout(facts, parameter.name)
-            yield _scale_site(
-                Where.READOUT,
-                parameter,
-                growth.get(product, 1.0),
-                product.hooks or facts.on_parameters(folds),
+            yield Multiplier(
+                where=Where.READOUT,
+                label=parameter.name,
+                ratios=parameter.ratios,
+                own=growth.get(product, 1.0),
                 folds=folds,
+                hooks=product.hooks or facts.on_parameters(folds),
             )
         rest = [use for use in uses if use is not product and use not in lookups]
         for where, alike in ((Where.INPUT, lookups), (Where.CONSTANT, rest)):
@@ -48,32 +49,14 @@ def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> It
                 )
             hooks = tuple(dict.fromkeys(hook for use in alike for hook in use.hooks))
             hookable = where is Where.INPUT and all(use.hooks for use in alike)
-            yield _scale_site(
-                where,
-                parameter,
-                factors[0],
-                hooks if hookable else (),
+            yield Multiplier(
+                where=where,
+                label=parameter.name,
+                ratios=parameter.ratios,
+                own=factors[0],
                 folds=(parameter.name,) if alone else (),
+                hooks=hooks if hookable else (),
             )
-
-
-def _scale_site(
-    where: Where,
-    parameter: ParameterPlace,
-    own: float,
-    hooks: tuple[Hook, ...],
-    *,
-    folds: tuple[str, ...],
-) -> Multiplier:
-    """Where the factor of one weight goes, and how the model's own constants around it grow."""
-    return Multiplier(
-        where=where,
-        label=parameter.name,
-        ratios=parameter.ratios,
-        own=own,
-        folds=folds,
-        hooks=hooks,
-    )
 
 
 def _before_readout(facts: Facts, name: str) -> tuple[str, ...]:
