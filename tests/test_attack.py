@@ -9,11 +9,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-PARTS = ("bits", "readers", "commands", "functions", "pages", "interruptions")
+PARTS = ("bits", "readers", "commands", "functions", "pages")
+# What CI has of it: sweep/test_command, sweep/test_executors and cli/test_cli send signals too.
+COSTLY = pytest.mark.long(slice=False)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("parts", [PARTS, ("soak",)], ids=["all that is quick", "soak"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(PARTS, id="all that is quick"),
+        pytest.param(("interruptions",), id="interruptions", marks=COSTLY),
+        pytest.param(("soak",), id="soak"),
+    ],
+)
 def test_nothing_gets_through(parts):
     done = subprocess.run(
         [sys.executable, "-m", "studies.attack", "--slice", *parts],

@@ -24,7 +24,6 @@ from test_loaders import certificate, plan, sealed
 
 import depthmup
 from depthmup import fit
-from depthmup.cli.optimum import read_measured
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
@@ -96,7 +95,6 @@ def _readers(count: int, folder: Path, seed: int) -> Iterator[Reader]:
         sources=texts(json.loads(document.dumps(plan())), count, seed, seal=sealed),
     )
     yield _fits(count, folder, seed)
-    yield _summaries(count, folder, seed)
     yield _sessions(count, folder, seed)
     yield _stores(count, folder, seed)
     yield from _tables(count, folder, seed)
@@ -114,19 +112,6 @@ def _fits(count: int, folder: Path, seed: int) -> Reader:
         return str(depthmup.load(folder))
 
     return Reader(name="fits", read=read, error=StoreError, sources=texts(whole, count, seed))
-
-
-def _summaries(count: int, folder: Path, seed: int) -> Reader:
-    optima = [{"depth": d, "log2_lr": -7.0, "low": -7.5, "high": -6.5} for d in (2, 4, 8)]
-    row = {"axis": "depth", "scheme": "depth-mup", "alpha": "1/2", "gamma": "1/2"}
-    path = folder / "summary.json"
-
-    def read(text: str) -> object:
-        path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        return str(read_measured(path, "depth-mup", 2))
-
-    whole = {"schemes": [{**row, "optimum": optima}]}
-    return Reader(name="summaries", read=read, error=ValueError, sources=texts(whole, count, seed))
 
 
 def _trained(path: Path) -> dict[str, Any]:

@@ -18,11 +18,24 @@ STORES = Path(__file__).parents[1] / "golden" / "stores"
 """Grids, searches, several axes, failures, edges, weight decay, targets."""
 
 
-@pytest.fixture(scope="module", params=sorted(p.name for p in STORES.glob("*.sqlite.xz")))
+EACH = [
+    pytest.param(path.name, marks=pytest.mark.xdist_group(path.name))  # fitted once
+    for path in sorted(STORES.glob("*.sqlite.xz"))
+]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def folder(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("store")
     (path / "results.sqlite").write_bytes(lzma.decompress((STORES / request.param).read_bytes()))
     return path
+
+
+@pytest.fixture(scope="module")
+def both(folder):
+    """The report of a folder, and the fit of the same folder as a table."""
+    report = depthmup.load(folder)
+    return report, depthmup.fit(folder, tolerance=report.studies[0].tolerance)
 
 
 def numbers(value):
@@ -49,27 +62,26 @@ def expect_the_same(theirs, mine):
             assert found.verdict is finding.verdict
 
 
-def test_a_fit_of_a_reports_runs_is_the_report(folder, tmp_path):
-    report = depthmup.load(folder)
+def test_a_fit_of_a_reports_runs_is_the_report(folder, both, tmp_path):
+    report, fitted = both
+    expect_the_same(fitted, report)
     tolerance = report.studies[0].tolerance
-    frame = report.to_pandas("runs")
     report.to_csv(tmp_path / "runs.csv", "runs")
-    for table in (frame, tmp_path / "runs.csv", folder, folder / "results.sqlite"):
+    for table in (report.to_pandas("runs"), tmp_path / "runs.csv", folder / "results.sqlite"):
         expect_the_same(depthmup.fit(table, tolerance=tolerance), report)
 
 
-def test_a_fit_of_a_reports_runs_has_its_rules(folder):
-    report = depthmup.load(folder)
-    fitted = depthmup.fit(folder, tolerance=report.studies[0].tolerance)
+def test_a_fit_of_a_reports_runs_has_its_rules(both):
+    report, fitted = both
     for scheme in report.schemes:
         mine = {(r.rule, r.axis): r.exponent for r in fitted.rules(scheme)}
         theirs = {(r.rule, r.axis): r.exponent for r in report.rules(scheme)}
         assert theirs.keys() == mine.keys()
 
 
-def test_one_loss_that_is_off_shows(folder):
+def test_one_loss_that_is_off_shows(both):
     """What the comparison would miss is not tested by it."""
-    report = depthmup.load(folder)
+    report, _ = both
     frame = report.to_pandas("runs")
     at_base = [frame[a] == n for a, n in report.sweep.design.base.items()]
     best = frame[pd.concat(at_base, axis=1).all(axis=1)]["loss"].idxmin()
