@@ -155,7 +155,7 @@ def test_a_function_that_trains_by_itself(tmp_path):
     def train(trial):
         """Its best rate is 1/16 at every size with mup, and falls as the width grows with sp."""
         seen.append(trial)
-        best = -4 - (trial.scheme == "sp") * np.log2(trial.width_ratio)
+        best = -4 - (trial.scheme == "sp") * np.log2(trial.ratio("width"))
         loss = 2 + 0.1 * (np.log2(trial.lr) - best) ** 2 + 0.001 * trial.seed
         return [loss] * trial.steps if trial.lr < 0.5 else [3.0, float("nan")]
 
@@ -170,7 +170,7 @@ def test_a_function_that_trains_by_itself(tmp_path):
     assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}
     # What the base does under each scheme is theirs to say, so it is not shared.
     assert len(seen) == 2 * 3 * 8 * 3
-    assert seen[0].depth_ratio == 1
+    assert seen[0].ratio("depth") == 1
 
 
 def test_grids_over_everything():

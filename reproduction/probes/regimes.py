@@ -143,9 +143,9 @@ def measured_regime(
             )
         )
         if size > 0 and change > 0:
-            ratios.append((network.depth, network.seed, change / size))
+            ratios.append((network.size["depth"], network.seed, change / size))
         if blocks is not None:
-            distances[network.depth].append(
+            distances[network.size["depth"]].append(
                 feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
             )
 

@@ -40,7 +40,7 @@ def world(trial, *, start=0.1, gain=-0.1, middle=0.0, end=-0.5, viable=-0.5, by_
     an octave of the multiplier costs.
     """
     noise = np.random.default_rng([trial.seed, trial.depth]).normal(0, 0.004, 5)
-    doublings = math.log2(trial.depth / trial.base_depth)
+    doublings = math.log2(trial.ratio("depth"))
     rate = math.log2(trial.lr) - gamma(trial) * doublings
     beyond = entropies()[0] * math.exp(0.6 * (rate + 1 - viable * doublings))
     exponents = np.array([middle, middle, middle, end, end])

@@ -57,7 +57,7 @@ class Trial:
         >>> run = Trial(model="make", code="1f0c", size={"width": 64, "depth": 8},
         ...             base={"width": 64, "depth": 4}, scheme="depth-mup", optimizer="adamw",
         ...             lr=0.01, steps=100, seed=0)
-        >>> run.depth_ratio, run.at_base
+        >>> run.ratio("depth"), run.at_base
         (2.0, False)
     """
 
@@ -87,22 +87,6 @@ class Trial:
     @property
     def depth(self) -> int:
         return self.size["depth"]
-
-    @property
-    def base_width(self) -> int:
-        return self.base["width"]
-
-    @property
-    def base_depth(self) -> int:
-        return self.base["depth"]
-
-    @property
-    def width_ratio(self) -> float:
-        return self.ratio("width")
-
-    @property
-    def depth_ratio(self) -> float:
-        return self.ratio("depth")
 
     def ratio(self, axis: str) -> float:
         """A size as a multiple of the base's.

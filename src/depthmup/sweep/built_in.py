@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
-from depthmup.records.codec import encode
+from depthmup.records.codec import decode, encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
 from depthmup.sweep.design import Design, Size, Variant, refuse
@@ -106,8 +106,7 @@ class BuiltIn:
         Returns:
             The networks.
         """
-        values = {k: v for k, v in raw.items() if k != "kind"}
-        return BuiltIn(**{**values, "data": Data(**values["data"])})
+        return decode(BuiltIn, {k: v for k, v in raw.items() if k != "kind"}, "the networks")
 
     @property
     def classes(self) -> int:

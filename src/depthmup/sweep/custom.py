@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
-from depthmup.records.codec import encode
+from depthmup.records.codec import decode, encode
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.hyperparameters import hyperparameters, ratios_at, settings_under
 
@@ -39,11 +39,7 @@ class Custom:
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Custom":
-        costs = tuple(
-            (dict(size), int(steps), float(cost)) for size, steps, cost in raw.get("costs", ())
-        )
-        named = {k: v for k, v in raw.items() if k not in ("kind", "costs")}
-        return Custom(**named, costs=costs)
+        return decode(Custom, {k: v for k, v in raw.items() if k != "kind"}, "the model")
 
     def work(self, run: Trial) -> float:
         """Parameters times steps, or what the person's own function says."""
