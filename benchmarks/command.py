@@ -15,7 +15,7 @@ import time
 from benchmarks.rivals import plain_loop
 from benchmarks.team import Team, Timing, clocked
 from depthmup.records import Cell
-from depthmup.sweep import along_depth
+from reproduction.runs import along_depth
 
 DEPTHS, LOG2_LRS, SEEDS, STEPS = (8, 16, 32, 64), (-11, -10, -9, -8, -7, -6), 2, 300
 

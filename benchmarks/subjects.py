@@ -10,8 +10,8 @@ import torch
 from benchmarks.rivals import Train, jax_loop, plain_loop
 from benchmarks.team import Timing, clocked
 from depthmup.records import Cell
-from depthmup.sweep import along_depth
 from depthmup.training import train_ensemble, train_native
+from reproduction.runs import along_depth
 
 MEMBERS = 12
 BATCH = 64

@@ -29,18 +29,11 @@ from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Optima, calibrate, optima
-from depthmup.sweep import (
-    Job,
-    Processes,
-    Store,
-    along_depth,
-    run,
-    together,
-    training,
-)
+from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import STEPS as STEPS_OF_PROBE
 from depthmup.sweep.certify import Train, probe_target
 from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
+from reproduction.runs import along_depth
 from studies.networks import cell_at
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")

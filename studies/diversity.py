@@ -24,12 +24,12 @@ from depthmup.data import digits
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Estimate
 from depthmup.rules import scheme
-from depthmup.sweep import along_depth
 from depthmup.training import batches, build, dataset
 from depthmup.training.cells import optimizer_of
 from depthmup.training.native import BuildError, library
 from depthmup.training.native.member import Member
 from reproduction.probes.diversity import diversity, diversity_at_infinite_depth, feature_distances
+from reproduction.runs import along_depth
 from reproduction.theory.diversity import feature_diversity
 from studies.networks import cell_at
 

@@ -30,10 +30,11 @@ from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
 from depthmup.statistics.drift import rate_estimate
-from depthmup.sweep import InProcess, Measure, Processes, Store, along_depth, run, training
+from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import batches as batches_of
 from depthmup.training import build, dataset
 from reproduction.probes import agreement
+from reproduction.runs import Measure, along_depth
 from studies import decoder_sharpness
 from studies.networks import cell_at
 from studies.predict_table import header, number, octaves, slope, verdict

@@ -21,7 +21,8 @@ import numpy as np
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
 from depthmup.statistics import Curves, drifts, optima
 from depthmup.statistics.intervals import Array
-from depthmup.sweep import Processes, Store, Sweep, along_depth, losses_over, run
+from depthmup.sweep import Processes, Store, Sweep, losses_over, run
+from reproduction.runs import along_depth
 
 SCHEMES = (DEPTH_MUP, BLOCK_MULTIPLIER, ODE, SP)
 SMALL: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Sweeps for tests, from flat settings."""
 
 import depthmup
-from depthmup.sweep import along_depth
+from reproduction.runs import along_depth
 
 USUAL = {
     "schemes": ("depth-mup",),

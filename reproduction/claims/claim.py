@@ -7,8 +7,9 @@ from typing import Any
 
 from depthmup.records import Cell, Data, Run, Task
 from depthmup.rules import DEPTH_MUP, Scheme
-from depthmup.sweep import Measure, Store, TrainTrials
+from depthmup.sweep import Store, TrainTrials
 from reproduction.evidence import Comparison, Finding, Picture
+from reproduction.runs import Measure
 
 
 class Scale(StrEnum):

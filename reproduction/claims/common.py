@@ -9,9 +9,10 @@ import numpy as np
 
 from depthmup.records import Cell, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Records, Store, Sweep, along_depth, rate_unit, studies
+from depthmup.sweep import Records, Store, Sweep, rate_unit, studies
 from reproduction.claims.claim import Experiment, Setting
 from reproduction.evidence import Picture
+from reproduction.runs import along_depth
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from depthmup import rules
 from depthmup.records import Data, Estimate
 from depthmup.rules import REGIONS, Regime, regime
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 from reproduction.claims.claim import Setting
 from reproduction.claims.regime_map import TRAINED, Pair
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison
 from reproduction.intervals import exact
+from reproduction.runs import Measure
 
 if TYPE_CHECKING:
     import torch

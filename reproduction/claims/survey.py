@@ -6,8 +6,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from depthmup.records import Task
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 from reproduction.claims.claim import values_of
+from reproduction.runs import Measure
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array

@@ -13,16 +13,8 @@ from sweeps import residual
 
 from depthmup.records import Status, Task
 from depthmup.rules import DEPTH_MUP, ODE
-from depthmup.sweep import (
-    InProcess,
-    Measure,
-    Processes,
-    Store,
-    WorkerError,
-    run,
-    studies,
-    training,
-)
+from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, studies, training
+from reproduction.runs import Measure
 
 SETTINGS = {
     "schemes": (DEPTH_MUP, ODE),

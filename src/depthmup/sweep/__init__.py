@@ -7,14 +7,14 @@ from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
-from depthmup.sweep.jobs import Job, Measure, Train, TrainTrials, together, training
+from depthmup.sweep.jobs import Job, Train, TrainTrials, together, training
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, snapshot
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.strategy import SearchState, advance, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
-from depthmup.sweep.sweep import Losses, Records, Sweep, along_depth
+from depthmup.sweep.sweep import Losses, Records, Sweep
 
 __all__ = [
     "MAIN_STORE",
@@ -27,7 +27,6 @@ __all__ = [
     "InProcess",
     "Job",
     "Losses",
-    "Measure",
     "Processes",
     "Progress",
     "Ray",
@@ -44,7 +43,6 @@ __all__ = [
     "Variant",
     "WorkerError",
     "advance",
-    "along_depth",
     "begin_with",
     "certificate",
     "certify",

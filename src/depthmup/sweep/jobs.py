@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from depthmup.model import Model, resolved
-from depthmup.records import Cell, Measurement, Record, Task, Trial
+from depthmup.records import Cell, Measurement, Record, Trial
 from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import MEMBERS, work
 from depthmup.training import Placement, train_group
@@ -196,28 +196,6 @@ class TrainTrials(Job):
         if self.stacked:
             return f"{what} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
         return f"{what}, learning rate {trial.lr:.4g} and seed {trial.seed}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure(Job):
-    """One task: ``function``, at the top of a module, turns its settings into named numbers."""
-
-    task: Task
-    function: Callable[..., Mapping[str, Any]]
-    work: float = 1e9
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return (self.task.key,)
-
-    def only(self, keys: Collection[str]) -> "Measure":
-        return self
-
-    def __call__(self, tell: Tell) -> Iterator[Result]:
-        yield Measurement(task=self.task, values=self.function(**self.task.settings))
-
-    def __str__(self) -> str:
-        return f"measuring {self.task.name} with {dict(self.task.settings)}"
 
 
 def training(

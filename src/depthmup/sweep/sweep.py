@@ -1,15 +1,15 @@
 """A sweep: the design of a model resolved to runs, from which studies and certificates are made."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.records import Record
 from depthmup.records.trial import written
 from depthmup.statistics import Array
-from depthmup.sweep.built_in import BuiltIn, cell_of, check_design, rate_unit
+from depthmup.sweep.built_in import BuiltIn, cell_of, check_design
 from depthmup.sweep.cost import work
 from depthmup.sweep.custom import Custom, trial_of
 from depthmup.sweep.design import Design, Size, Variant
@@ -171,27 +171,3 @@ class Sweep:
         # Of a custom model the base's loss before training, a geometric mean over seeds.
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
         return math.exp(math.fsum(known) / len(known)) if known else math.inf
-
-
-def along_depth(
-    *,
-    base_depth: int,
-    depths: Sequence[int],
-    log2_lrs: Sequence[float],
-    width: int = 64,
-    optimizer: str = "adam",
-    **settings: Any,
-) -> Sweep:
-    """A sweep of residual MLPs along depth, at learning rates in units of muP's."""
-    model = {f.name: settings.pop(f.name) for f in fields(BuiltIn) if f.name in settings}
-    unit = rate_unit(optimizer, width)
-    return Sweep(
-        model=BuiltIn(**model),
-        design=Design(
-            base={"width": width, "depth": base_depth},
-            depth=depths,
-            lrs=[unit * 2.0**k for k in log2_lrs],
-            optimizers=optimizer,
-            **settings,
-        ),
-    )
