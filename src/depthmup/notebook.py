@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from depthmup.reports.sentences import duration
-from depthmup.sweep import Progress
+
+if TYPE_CHECKING:
+    from depthmup.sweep import Progress
 
 SECONDS_BETWEEN_UPDATES = 0.5
 """Every update is a message to the browser, and progress is told many times a second."""
@@ -17,10 +19,11 @@ EARLY = 0.05
 """Fraction of the expected work of a search before which its remaining time is not predicted."""
 
 
-def time_left(progress: Progress) -> str:
+def time_left(progress: "Progress") -> str:
     """The remaining time in words: a range while a search may go on, and why it does.
 
     Example:
+        >>> from depthmup.sweep import Progress
         >>> time_left(Progress(done=3, cells=12, fraction=0.25, elapsed=20.0))
         '1 min 0 s left'
         >>> time_left(Progress(done=9, cells=12, fraction=0.5, elapsed=20.0, most=30, most_work=2.0,
@@ -36,10 +39,11 @@ def time_left(progress: Progress) -> str:
     return f"{least if least == most else f'{least} to {most}'} left ({progress.why})"
 
 
-def runs_done(progress: Progress) -> str:
+def runs_done(progress: "Progress") -> str:
     """The runs that are done, out of how many.
 
     Example:
+        >>> from depthmup.sweep import Progress
         >>> runs_done(Progress(done=99, cells=101, fraction=0.9, elapsed=9.0, most=126))
         '99 of 101 to 126 runs'
     """
@@ -50,8 +54,8 @@ def runs_done(progress: Progress) -> str:
 
 @contextmanager
 def told(
-    progress: Callable[[Progress], None] | None,
-) -> Iterator[Callable[[Progress], None]]:
+    progress: Callable[["Progress"], None] | None,
+) -> Iterator[Callable[["Progress"], None]]:
     """What takes a sweep's progress: the caller's function, a notebook's line, or nothing."""
     if progress is not None or not in_notebook():
         yield progress or (lambda progress: None)
@@ -82,7 +86,7 @@ class _Line:
         self._runs = 0
         self._handle = display(_text("training: starting"), raw=True, display_id=True)
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: "Progress") -> None:
         self._runs = progress.done
         if time.monotonic() - self._spoke > SECONDS_BETWEEN_UPDATES:
             self._spoke = time.monotonic()

@@ -3,13 +3,16 @@
 import sys
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from depthmup.notebook import runs_done, time_left
-from depthmup.sweep import Progress
+
+if TYPE_CHECKING:
+    from depthmup.sweep import Progress
 
 # In a log file: often enough to see that it goes on, seldom enough for a sweep of hours.
 SECONDS_BETWEEN_LINES = 10.0
@@ -52,7 +55,7 @@ class Display:
         elif not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: "Progress") -> None:
         """Update the bar, or print a line every ten seconds; called many times a second."""
         left = time_left(progress)
         if self._live:

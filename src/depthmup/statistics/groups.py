@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Tuned
@@ -78,6 +77,8 @@ def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     def beyond(half: float) -> float:
         """Probability that a new group lies farther away, less the 5% that may."""
         return float(share @ (2 * ndtr(-half / deviations))) - (1 - CONFIDENCE)
+
+    from scipy.optimize import brentq  # a fifth of a second, for which no other import waits
 
     new = brentq(beyond, 0.0, 10 * float(deviations.max()))
     return AcrossGroups(
