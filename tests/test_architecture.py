@@ -65,7 +65,6 @@ TOP = {
     "data": {"training"},
     "execution": {"records", "sweep"},
     "from_table": {"tables", "sweep", "statistics", "records", "rules"},
-    "loading": {"sweep"},
     "measure": {"model", "sweep", "statistics", "reports", "records"},
     "models": {"training"},
     "notebook": {"sweep", "reports"},

@@ -21,7 +21,7 @@ _LAZY = {
     "check": "depthmup.diagnostics",
     "family_of": "depthmup.planning",
     "fit": "depthmup.from_table",
-    "load": "depthmup.loading",
+    "load": "depthmup.report",
     "next_runs": "depthmup.tables",
     "plan": "depthmup.planning",
     "predict": "depthmup.diagnostics",

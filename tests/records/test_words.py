@@ -6,8 +6,8 @@ import pytest
 
 from depthmup.records import Estimate
 from depthmup.records.certificate import size_name, size_names, size_text
+from depthmup.records.codec import canonical
 from depthmup.records.finding import change, change_span, in_percent
-from depthmup.records.key import canonical
 from depthmup.records.packages import installed, need, without
 from depthmup.records.printable import printable
 from depthmup.records.study import plural, sizes_along

@@ -16,7 +16,7 @@ import depthmup
 from depthmup.diagnostics.networks import fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
-from depthmup.training import Placement, engine, readings, stack, train_ensemble, train_group
+from depthmup.training import Placement, engine, stack, train_ensemble, train_group
 from depthmup.training import cells as of_cells
 from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 from depthmup.training.preflight import device_of, preflight
@@ -85,7 +85,7 @@ def counted(train, shorter=40, longer=104):
 @pytest.fixture
 def _patient(monkeypatch):
     """Losses are read for their number alone, however slow the simulation is."""
-    monkeypatch.setattr(readings, "SECONDS", math.inf)
+    monkeypatch.setattr(stack, "SECONDS", math.inf)
 
 
 @pytest.mark.usefixtures("_patient")
@@ -98,7 +98,7 @@ def test_launches_do_not_grow_and_losses_are_read_every_32_steps(record, kernels
         list(train_ensemble(cells, device="cuda", record=record))
 
     each, waits = counted(train)
-    assert waits == 64 / readings.EVERY
+    assert waits == 64 / stack.EVERY
     assert each.get("to device", 0) == each.get("to host", 0) == 0
     assert each["kernels"] <= kernels
     assert each.get("replays", 0) == (record is not None)
@@ -277,7 +277,7 @@ def test_a_recorded_step_of_a_stack_is_a_replay_and_a_few_copies():
         list(run_together(stacked(steps=steps), model, device="cuda", record=cuda_graph))
 
     each, waits = counted(train)
-    assert waits == 64 / readings.EVERY
+    assert waits == 64 / stack.EVERY
     assert each["replays"] == 1
     assert each["to device"] == 2  # inputs and targets
     assert each["kernels"] <= 3  # these copies, and that of the losses

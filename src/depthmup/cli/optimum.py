@@ -133,9 +133,9 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
 
 def read_measured(folder: Path, scheme: str, base_depth: int) -> "Movement":
     """The measured optima of a scheme along depth in a measurement, in octaves from the base."""
-    from depthmup.loading import load
     from depthmup.records import Estimate
     from depthmup.records.printable import printable
+    from depthmup.report import load
     from depthmup.reports import Movement
     from depthmup.rules import scheme as scheme_named
 

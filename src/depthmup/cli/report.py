@@ -96,7 +96,7 @@ def report_on(
 
 def _compared(options: Options) -> int:
     """Write the page of several reports side by side."""
-    from depthmup.loading import load
+    from depthmup.report import load
     from depthmup.reports import comparison_page, write_text
 
     if options.out.suffix != ".html":

@@ -8,6 +8,7 @@ A file may hold anything, so ``decode`` checks every field against its type: wha
 refused with its location and with what was expected there, before anything is computed from it.
 """
 
+import hashlib
 import json
 import math
 import types
@@ -202,3 +203,18 @@ def _float(raw: Any, where: str) -> float:
 def _refuse(where: str, expected: str, got: Any) -> NoReturn:
     shown = type(got).__name__ if isinstance(got, list | dict) else printable(repr(got))
     raise ValueError(f"Expected {where} to be {expected}; got {shown[:100]}.")
+
+
+def canonical(description: Mapping[str, Any]) -> str:
+    """The one JSON text of a description: the same for equal ones on every machine."""
+    return _CANONICAL.encode(description)
+
+
+# Made once: json.dumps would make an encoder for every key.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(text: str) -> str:
+    """A stable hash of a canonical description."""
+    # 128 bits: two of 10^9 results share a key with a probability of 10^-21.
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

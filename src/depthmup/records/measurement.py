@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from depthmup.records.key import canonical, digest
+from depthmup.records.codec import canonical, digest
 from depthmup.records.run import NUMERICS
 
 

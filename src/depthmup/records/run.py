@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from depthmup.records.key import canonical, digest
+from depthmup.records.codec import canonical, digest
 
 NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.

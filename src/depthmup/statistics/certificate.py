@@ -20,7 +20,7 @@ from depthmup.records.certificate import (
     Probe,
     Refusal,
 )
-from depthmup.records.key import digest
+from depthmup.records.codec import digest
 from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.design_refusals import refuse_design

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Status, Task
-from depthmup.records.key import digest
+from depthmup.records.codec import digest
 from depthmup.records.printable import printable
 from depthmup.sweep.sessions import read_session
 from depthmup.sweep.store_rows import (
