@@ -41,7 +41,7 @@ def command(workers: int, steps: int) -> Timing:
         arguments = {
             "--schemes": "depth-mup",
             "--depths": ",".join(map(str, DEPTHS)),
-            "--log2-lrs": ",".join(map(str, LOG2_LRS)),
+            "--lrs": ",".join(str(2.0**k) for k in LOG2_LRS),
             "--seeds": SEEDS,
             "--steps": steps,
             "--workers": workers,

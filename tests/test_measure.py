@@ -407,7 +407,7 @@ def test_a_script_without_a_guard_runs_in_process(tmp_path):
 
 def test_the_main_job_is_logged_too(tmp_path):
     pytest.importorskip("tensorboard")
-    words = ["--depths", "2", "4", "--base", "8x2", "--log2-lrs", "-6", "--schemes", "sp"]
+    words = ["--depths", "2", "4", "--base", "8x2", "--lrs", "0.015625", "--schemes", "sp"]
     words += ["--seeds", "1", "--steps", "5", "--window", "5", "--json"]
     words += ["--executor", "in-process", "--out", str(tmp_path / "out")]
     assert main(["transfer", *words, "--log", f"tensorboard:{tmp_path}/logs"]) == 0

@@ -85,9 +85,9 @@ def _commands(folder: Path) -> Iterator[list[str]]:
     networks += " --out out/deep"
     columns = "--lr lr --loss final_loss --seed seed"
     yield from (
-        f"transfer --model {model} {own} --log2-lrs -6 -5".split(),
+        f"transfer --model {model} {own} --lrs 0.015625 0.03125".split(),
         f"transfer --model {model} {own} --budget 12".split(),
-        f"transfer {networks} --log2-lrs -7 -6".split(),
+        f"transfer {networks} --lrs 0.0078125 0.015625".split(),
         f"transfer {networks} --budget 12".split(),
         f"check --model {model} --widths 8 --depths 2 4 8 --seeds 2 --steps 1".split(),
         f"plan --model {model} --base 16x2 --target 32x4".split(),

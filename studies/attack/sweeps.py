@@ -17,12 +17,12 @@ from depthmup.sweep import Store
 # A few seconds each, of built-in networks, of a custom model, and with rates found as it goes.
 SWEEPS = {
     "grid": (
-        "--preset tiny --depths 2 4 8 --base 32x2 --steps 4000 --window 100 --log2-lrs -9 -8 -7 "
-        "--seeds 3 --schemes depth-mup sp"
+        "--preset tiny --depths 2 4 8 --base 32x2 --steps 4000 --window 100 "
+        "--lrs 0.001953125 0.00390625 0.0078125 --seeds 3 --schemes depth-mup sp"
     ),
     "custom": (
-        "--model {model} --base 16x2 --depths 2 4 8 --steps 60 --log2-lrs -7 -6 -5 --seeds 3 "
-        "--own-init fan_in"
+        "--model {model} --base 16x2 --depths 2 4 8 --steps 60 "
+        "--lrs 0.0078125 0.015625 0.03125 --seeds 3 --own-init fan_in"
     ),
     "auto": (
         "--preset tiny --depths 2 4 8 --base 16x2 --steps 1000 --window 100 --schemes depth-mup"

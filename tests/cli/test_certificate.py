@@ -11,7 +11,7 @@ from depthmup.records import Certificate, Lack
 TINY = [
     *("transfer", "--depths", "2", "4", "8", "--base", "16x2", "--seeds", "2"),
     *("--steps", "20", "--window", "10", "--workers", "1", "--schemes", "depth-mup", "ode"),
-    *("--log2-lrs", "-7", "-5", "-3", "-1"),
+    *("--lrs", "0.0078125", "0.03125", "0.125", "0.5"),
 ]
 
 

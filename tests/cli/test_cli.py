@@ -23,7 +23,19 @@ from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError, Sweep
 
 TINY = [
-    *("--depths", "2", "4", "--base", "16x2", "--log2-lrs", "-9", "-7", "-5", "-3", "-1"),
+    *(
+        "--depths",
+        "2",
+        "4",
+        "--base",
+        "16x2",
+        "--lrs",
+        "0.001953125",
+        "0.0078125",
+        "0.03125",
+        "0.125",
+        "0.5",
+    ),
     *("--seeds", "2", "--steps", "20", "--window", "10", "--workers", "1"),
     *("--schemes", "depth-mup", "3/4,1/4"),
 ]
@@ -114,9 +126,9 @@ def test_the_table_and_the_page_are_announced(finished, capsys):
         (["--depths", "0", "8"], "Expected depth to be whole numbers of at least 1"),
         (["--depths", "16", "32"], "contain the base's, 8"),
         (["--depths", "16", "8"], "strictly increasing"),
-        (["--log2-lrs"], "Expected lrs to be at least one"),
-        (["--log2-lrs", "0", "-1"], "strictly increasing"),
-        (["--log2-lrs", "nan"], "learning rates from 2^-500"),
+        (["--lrs"], "Expected lrs to be at least one"),
+        (["--lrs", "1.0", "0.5"], "strictly increasing"),
+        (["--lrs", "nan"], "Expected lrs to be positive"),
         (["--seeds", "0"], "at least 1"),
         (["--tolerance", "-1"], "Expected tolerance to be positive"),
         (["--workers", "-1"], "Expected workers"),
@@ -329,11 +341,10 @@ def test_rates_in_plain_numbers():
     def rates(*words):
         return asked(parse(["transfer", *words]))[1].log2_values
 
-    assert rates("--lrs", "0.0625", "0.125") == rates("--log2-lrs=-4", "-3") == (-4.0, -3.0)
+    assert rates("--lrs", "0.0625", "0.125") == rates("--lrs", "0.0625,0.125") == (-4.0, -3.0)
     for words, match in (
-        (["--lrs", "1e-3", "--log2-lrs=-3"], "not both"),
         (["--lrs=-3"], "positive numbers"),
-        (["--lrs", "1e-3", "--tune", "multiplier", "--lr", "0.1"], "give --log2-values"),
+        (["--lrs", "1e-3", "--tune", "multiplier", "--lr", "0.1"], "give --values"),
     ):
         with pytest.raises(ValueError, match=match):
             asked(parse(["transfer", *words]))

@@ -65,7 +65,7 @@ def test_a_typo_of_an_option_is_answered_with_options_of_the_command_alone(capsy
     [
         ("--depths 8,16,32", "--depths 8 16 32"),
         ("--depths=8,16", "--depths 8 16"),
-        ("--log2-lrs -9,-7.5,-6", "--log2-lrs -9 -7.5 -6"),
+        ("--lrs 1e-3,3e-3,0.01", "--lrs 1e-3 3e-3 0.01"),
         ("--scheme sp,depth-mup 3/4,1/4", "--scheme sp depth-mup 3/4,1/4"),
         ("--schemes sp,completep+moe-1/2", "--schemes sp completep+moe-1/2"),
         ("--schemes 1/2,1/2", "--schemes 1/2,1/2"),
@@ -291,7 +291,16 @@ def test_a_folder_is_loaded_and_ci_fails_unless_it_transfers(tmp_path, capsys):
     import depthmup
     from depthmup.sweep import StoreError
 
-    tiny = ["--depths", "2,4", "--base", "16x2", "--log2-lrs", "-9,-7,-5,-3", "--seeds", "2"]
+    tiny = [
+        "--depths",
+        "2,4",
+        "--base",
+        "16x2",
+        "--lrs",
+        "0.001953125,0.0078125,0.03125,0.125",
+        "--seeds",
+        "2",
+    ]
     tiny += ["--steps", "10", "--window", "5", "--workers", "1", "--schemes", "sp"]
     out = str(tmp_path / "out")
     assert main(["transfer", *tiny, "--out", out, "--json"]) == 0

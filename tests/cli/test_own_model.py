@@ -12,7 +12,7 @@ from depthmup.cli.verbs import parse
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--widths", "16", "32", "--seeds", "2"),
-    *("--log2-lrs", "-9", "-7", "-5", "--steps", "10", "--own-init", "fan_in"),
+    *("--lrs", "0.001953125", "0.0078125", "0.03125", "--steps", "10", "--own-init", "fan_in"),
     *("--executor", "in-process", "--json"),
 ]
 
@@ -69,7 +69,7 @@ def test_shards_join_to_the_same(folder, capsys):
 def test_a_function_that_trains_by_itself(folder, capsys):
     train = f"{folder}/mine_own.py:train"
     words = ["--train", train, "--base", "8x2", "--depths", "2", "4", "--steps", "5"]
-    words += ["--log2-lrs", *(str(-6 + k / 2) for k in range(13)), "--executor", "in-process"]
+    words += ["--lrs", *(str(2.0 ** (-6 + k / 2)) for k in range(13)), "--executor", "in-process"]
     assert main(["transfer", *words, "--schemes", "sp", "--out", str(folder / "own")]) == 0
     assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
 
@@ -108,7 +108,7 @@ def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys
         (["--schemes", "nope"], "Expected a scheme"),
         (["--optimizers", "nope"], "Expected an optimizer"),
         (["--depths", "4", "8"], "contain the base's, 2"),
-        (["--log2-lrs", "nan"], "Expected learning rates from 2^-500"),
+        (["--lrs", "nan"], "Expected lrs to be positive"),
         (["--window", "11"], "between 1 and the number of steps"),
         (["--warmup", "2"], "warmup to be a fraction"),
         (["--batch", "nothing"], "no function 'nothing'"),
@@ -146,8 +146,9 @@ def test_axes_by_name_on_the_command_line(tmp_path):
     )
     asked = [
         "transfer", "--model", f"{tmp_path}/sized.py:make", "--base", "width=8", "depth=2",
-        "batch=16", "steps=10", "--along", "batch=16,32", "steps=10,20", "--log2-lrs", "-9", "-7",
-        "-5", "--seeds", "2", "--run", "none", "sde", "--out", str(tmp_path / "out"),
+        "batch=16", "steps=10", "--along", "batch=16,32", "steps=10,20", "--lrs",
+        "0.001953125", "0.0078125", "0.03125", "--seeds", "2", "--run", "none", "sde",
+        "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     assert main(asked) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

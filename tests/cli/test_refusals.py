@@ -17,7 +17,7 @@ from depthmup.cli.refusals import DEFECT, OWN_CODE, REFUSED, explained
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--steps", "4", "--seeds", "2"),
-    *("--own-init", "fan_in", "--workers", "1", "--log2-lrs", "-6", "-5"),
+    *("--own-init", "fan_in", "--workers", "1", "--lrs", "0.015625", "0.03125"),
 ]
 
 
@@ -267,14 +267,14 @@ def test_a_script_that_workers_cannot_run_again_is_told_so(tmp_path, how):
 
 REFUSALS = {
     "two names of one scheme": ["--schemes", "depth-mup", "0.5,0.5"],
-    "a rate beyond sense": ["--log2-lrs", "2000", "2001"],
+    "a rate beyond sense": ["--lrs", "1e200", "1e201"],
     "an exponent beyond sense": ["--schemes", "1e99999999,0"],
     "an exponent of many digits": ["--schemes", "1/" + "9" * 5000 + ",0"],
     "seeds beyond sense": ["--seeds", "100000000000"],
     "no threads": ["--threads", "0"],
     "threads beyond sense": ["--threads", "100000"],
     "a target beyond sense": [
-        *("--log2-lrs", "-8", "-7", "-6", "-5", "--depths", "2", "4", "8"),
+        *("--lrs", "0.00390625", "0.0078125", "0.015625", "0.03125", "--depths", "2", "4", "8"),
         *("--target", "width=16", "depth=1" + "0" * 400),
     ],
     "an unknown device": ["--device", "tpu-9"],

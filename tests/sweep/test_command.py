@@ -223,7 +223,8 @@ def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, scri
     words = shlex.join(
         ["transfer", "--command", command(script, f"{marker} sleep=0.15"), "--loss", LOSS,
          "--workers", "2", "--base", "depth=4", "--depths", "4,8,16", "--steps", "20", "--seeds",
-         "2", "--log2-lrs", "-10", "-9", "-8", "-7", "-6", "--out", str(tmp_path / "out")]
+         "2", "--lrs", "0.0009765625", "0.001953125", "0.00390625", "0.0078125", "0.015625",
+         "--out", str(tmp_path / "out")]
     )  # fmt: skip
     words = shlex.split(words.replace("{out} ", "{out} steps={steps} "))
     line = [sys.executable, "-m", "depthmup", *words]

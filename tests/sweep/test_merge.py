@@ -33,7 +33,7 @@ SETTINGS |= {"steps": 4, "window": 2}
 GRID = residual(**SETTINGS)
 OPTIONS = (
     "transfer --preset tiny --depths 2 4 --base 16x2 --steps 8 --window 4 --seeds 2 "
-    "--log2-lrs -8 -7 -6 --schemes depth-mup --workers 1 --out"
+    "--lrs 0.00390625 0.0078125 0.015625 --schemes depth-mup --workers 1 --out"
 )
 
 
@@ -326,8 +326,8 @@ def test_the_commands_for_an_own_model(tmp_path, capsys):
     file, out = tmp_path / "own.py", tmp_path / "out"
     file.write_text(OWN)
     options = (
-        f"transfer --train {file}:train --base 8x2 --depths 2 4 --log2-lrs -7 -6 -5 -4 -3 "
-        "--steps 10 --seeds 2 --workers 1 --out"
+        f"transfer --train {file}:train --base 8x2 --depths 2 4 "
+        "--lrs 0.0078125 0.015625 0.03125 0.0625 0.125 --steps 10 --seeds 2 --workers 1 --out"
     )
     sweep = options.split()
     assert main([*sweep, str(tmp_path / "whole")]) == 0

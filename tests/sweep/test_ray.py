@@ -317,9 +317,9 @@ class TestOwnModels:
 
     def test_the_command(self, cluster, file):
         options = (
-            f"transfer --model {file}:make --base 16x2 --depths 2 4 --log2-lrs -6 -5 -4 --steps 6 "
-            f"--seeds 2 --own-init fan_in --executor ray --address {cluster[0]} --json "
-            f"--out {file.parent / 'out'}"
+            f"transfer --model {file}:make --base 16x2 --depths 2 4 --steps 6 "
+            f"--lrs 0.015625 0.03125 0.0625 --seeds 2 --own-init fan_in --executor ray "
+            f"--address {cluster[0]} --json --out {file.parent / 'out'}"
         )
         command = [
             sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"

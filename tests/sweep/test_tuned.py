@@ -303,14 +303,14 @@ def test_a_table_of_another_hyperparameter_is_not_judged_by_rules_of_learning_ra
 def test_the_command_line_tunes_and_says_so(tmp_path, capsys):
     words = ["transfer", "--base", "16x2", "--depths", "2,4", "--steps", "10", "--schemes",
              "depth-mup", "--seeds", "2", "--workers", "1", "--out", str(tmp_path)]  # fmt: skip
-    tuning = ["--tune", "multiplier", "--lr", "0.01", "--log2-values=-1", "0", "1"]
+    tuning = ["--tune", "multiplier", "--lr", "0.01", "--values", "0.5", "1", "2"]
     words[words.index("2,4")] = "2"
     words.insert(words.index("2") + 1, "4")
     assert main([*words, *tuning]) == 0
     assert "branch multiplier" in capsys.readouterr().out
     assert main(["next", str(tmp_path)]) == 0
-    assert main([*words, "--tune", "multiplier", "--lr", "0.01", "--log2-lrs=-1", "0"]) == 2
-    assert "give --log2-values" in capsys.readouterr().err
+    assert main([*words, "--tune", "multiplier", "--lr", "0.01", "--lrs", "0.5", "1"]) == 2
+    assert "give --values" in capsys.readouterr().err
     assert main([*words, "--lr", "0.01"]) == 2
     assert "--lr goes with --tune" in capsys.readouterr().err
 

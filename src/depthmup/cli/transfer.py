@@ -1,8 +1,7 @@
 """``depthmup transfer``: measure whether the best learning rate transfers to larger sizes."""
 
-import math
 import sys
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -98,7 +97,7 @@ class Options:
     Trains the built-in networks, or a custom model (--model), and judges how the best learning rate
     (or another hyperparameter, by --tune) moves with depth and width. The most informative runs
     come first, the smallest size before all others, and training ends when the verdict is decided;
-    --log2-lrs gives a grid instead. Finished runs are stored in OUT/results.sqlite and never
+    --lrs gives a grid instead. Finished runs are stored in OUT/results.sqlite and never
     repeated: the same command resumes. Writes OUT/report.html and OUT/summary.json.
 
     The file that --model names defines factory(width, depth) -> module, batch(generator) ->
@@ -155,9 +154,6 @@ class Options:
     """Learning rates at the base, increasing, such as 1e-3 3e-3 1e-2, for a grid of all sizes. By
     default they are found as the sweep goes, and training ends when the verdict is decided."""
 
-    log2_lrs: tuple[float, ...] | None = None
-    """The same, given as their log2."""
-
     tune: str = "lr"
     """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
     the weights inside branches), one_minus_beta2 or cooldown (of your own script). The search
@@ -166,9 +162,9 @@ class Options:
     lr: float | None = None
     """Learning rate at the base that is held while something else is tuned."""
 
-    log2_values: tuple[float, ...] | None = None
-    """Values at the base of the hyperparameter of --tune, given as their log2, increasing, for a
-    grid of all sizes. By default they are found as the sweep goes."""
+    values: tuple[float, ...] | None = None
+    """Values at the base of the hyperparameter of --tune, increasing, for a grid of all sizes. By
+    default they are found as the sweep goes."""
 
     start: float | None = None
     """First value to try at the base; by default a usual one."""
@@ -295,7 +291,6 @@ def run(options: Options) -> int:
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe."""
-    options = _in_log2(options)
     if options.custom.model or options.custom.train or options.custom.command:
         _refuse_others(options.networks, "the built-in networks", "leave out --model")
         return _custom(options), _design(options, base=None)
@@ -402,58 +397,39 @@ def _design(
     )
 
 
-def _in_log2(options: Options) -> Options:
-    """The options with learning rates as their log2, however they were given."""
-    if options.lrs is None:
-        return options
-    if options.log2_lrs is not None:
-        raise ValueError("Expected --lrs or --log2-lrs, not both.")
-    if not all(0 < lr < math.inf for lr in options.lrs):
-        raise ValueError(
-            f"Expected --lrs to be positive numbers, such as 1e-3 3e-3; got "
-            f"{' '.join(f'{lr:g}' for lr in options.lrs)}. Their log2 is for --log2-lrs."
-        )
-    return replace(options, lrs=None, log2_lrs=tuple(math.log2(lr) for lr in options.lrs))
-
-
 def _tuned(options: Options) -> dict[str, Any]:
     """What is tuned, its values, and the learning rate that is held."""
     from depthmup.records import tuned
 
     what = tuned(options.tune)
     if what.is_learning_rate:
-        for name in ("lr", "log2_values"):
+        for name in ("lr", "values"):
             if getattr(options, name) is not None:
                 raise ValueError(
-                    f"--{name.replace('_', '-')} goes with --tune, which searches another value at "
+                    f"--{name} goes with --tune, which searches another value at "
                     "a fixed learning rate. Leave it out; --lrs names learning rates to try."
                 )
-        return {"lrs": _values(options, "log2_lrs", what)}
-    if options.log2_lrs is not None:
-        raise ValueError(
-            f"--lrs and --log2-lrs are learning rates, and {what.the} is tuned; give --log2-values."
-        )
-    values = _values(options, "log2_values", what)
-    return {"tune": what, "lrs": options.lr, "values": values}
+        return {"lrs": _grid(options, "lrs", what)}
+    if options.lrs is not None:
+        raise ValueError(f"--lrs are learning rates, and {what.the} is tuned; give --values.")
+    return {"tune": what, "lrs": options.lr, "values": _grid(options, "values", what)}
 
 
-def _values(options: Options, grid: str, what: "Tuned") -> "tuple[float, ...] | Auto":
-    """A grid, or a search for them."""
+def _grid(options: Options, grid: str, what: "Tuned") -> "tuple[float, ...] | Auto":
+    """The values of an option, or a search for them."""
     from depthmup.sweep import Auto
-    from depthmup.sweep.design import check_octaves
 
-    log2_values = getattr(options, grid)
-    if log2_values is None:
+    values: tuple[float, ...] | None = getattr(options, grid)
+    if values is None:
         limits = parse_budget(options.budget) if options.budget else {}
         return Auto(start=options.start, precision=options.drift_precision, **limits)
     for name in ("start", "drift_precision", "budget"):
         if getattr(options, name):
             raise ValueError(
                 f"--{name.replace('_', '-')} is for {what.plural} that are found as the sweep "
-                f"goes; leave it out, or leave out --{grid.replace('_', '-')}."
+                f"goes; leave it out, or leave out --{grid}."
             )
-    check_octaves(log2_values, what)
-    return tuple(2.0**k for k in log2_values)
+    return values
 
 
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
@@ -476,8 +452,7 @@ def parse_budget(text: str) -> dict[str, Any]:
 
 def _seeds(options: Options, preset: dict[str, Any]) -> int | None:
     """Those that were given; the preset's bound those of a search, and a grid has its own."""
-    grids = (options.log2_lrs, options.log2_values)
-    if options.seeds is not None or grids != (None, None):
+    if options.seeds is not None or (options.lrs, options.values) != (None, None):
         return options.seeds
     return preset.get("seeds")
 

@@ -167,7 +167,7 @@ def check_budget(state: SearchState) -> None:
     least = f"{len(first)} runs" if too_few else f"{work:.3g} of work"
     raise ValueError(
         f"Expected a budget of at least {least}: the first round scans the learning rates of the "
-        "smallest size, for each scheme. Give more, or a grid: lrs=..., --log2-lrs."
+        "smallest size, for each scheme. Give more, or a grid: lrs=..., --lrs."
     )
 
 
