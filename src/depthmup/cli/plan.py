@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from depthmup.cli.output import styled
 from depthmup.cli.sizes import parse_size
@@ -28,8 +28,6 @@ class Options:
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --explain head.weight
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --format json
     """
-
-    API: ClassVar = ("planning.plan:plan",)
 
     model: str
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth)."""
@@ -56,6 +54,7 @@ class Options:
     """Function that returns a batch; only the shapes of its inputs matter here."""
 
     depth: float | None = None
+    """How many times as deep the target is, in place of the residual additions that are counted."""
 
     explicit: bool = False
     """Apply multipliers in the forward pass by hooks, instead of folding them into parameters."""
