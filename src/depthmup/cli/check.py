@@ -25,10 +25,6 @@ class Options:
     API: ClassVar = ("diagnostics.coordinates:check",)
 
     model: str
-    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth), with
-    the axes of --along by name. The same file defines batch(generator) -> (inputs, targets) and,
-    unless the loss is cross-entropy, loss(outputs, targets)."""
-
     scheme: str | None = None
     optimizer: str = "adamw"
 

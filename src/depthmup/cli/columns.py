@@ -18,6 +18,8 @@ class RunColumns:
 
     lr: str = ""
     loss: str = ""
+    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
+
     seed: str = ""
 
     def named(self, **usual: str) -> dict[str, Any]:

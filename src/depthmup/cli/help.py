@@ -71,10 +71,15 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
 
 
 COMMON = {
+    "base": "Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4, or "
+    "NAME=VALUE for each argument of the factory, such as width=64 depth=4 experts=8.",
     "batch": "Function that returns a batch: a name in the same file, or module:function.",
     "export": "Also write every chart in these formats.",
     "json": "Print the result as JSON, and nothing else on stdout.",
     "loss": "Function that returns the loss; by default the file's loss, or cross-entropy.",
+    "model": "Your model: module:factory or path/to/file.py:factory, called as factory(width, "
+    "depth), with further axes by name. The same file defines batch(generator) -> (inputs, "
+    "targets) and, unless the loss is cross-entropy, loss(outputs, targets).",
     "own_init": "How the model's own initialization depends on its size, where its code does not "
     "show that: measured, fixed (the same at every size) or fan_in (like torch's layers).",
     "tolerance": "Octaves per doubling of size within which an optimum counts as staying.",
@@ -85,15 +90,16 @@ COMMON = {
 
 @cache
 def _words(owner: type) -> dict[str, str]:
-    """The texts of a class's fields: its own, below each; or those of its ``API``'s arguments.
+    """The texts of a class's fields: its own, below each, common ones, or its ``API``'s arguments'.
 
     ``{schemes}`` stands for the names of schemes.
     """
     [of_class] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(of_class, ast.ClassDef)
-    words = dict(COMMON)
+    words: dict[str, str] = {}
     for reference in getattr(owner, "API", ()):
         words |= api_words(reference)
+    words |= COMMON
     for field, below in zip(of_class.body, of_class.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             text = " ".join(ast.literal_eval(below.value).split())

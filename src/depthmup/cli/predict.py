@@ -22,14 +22,7 @@ class Options:
     API: ClassVar = ("diagnostics.prediction:predict",)
 
     model: str
-    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth). The
-    same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
-    loss(outputs, targets)."""
-
     base: tuple[str, ...]
-    """Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4, or NAME=VALUE
-    for each argument of the factory, such as width=64 depth=4 experts=8."""
-
     widths: tuple[int, ...] = ()
     depths: tuple[int, ...] = ()
 

@@ -60,8 +60,8 @@ class BuiltIn:
         order: how examples are drawn: replacement, independently, or epochs, every one once per
             epoch, in a new order each time.
         data: by default the digits; ``depthmup.training.find_data`` gives others.
-        precision: precision of matrix products; tf32 needs cuda. Runs of different precision are stored
-            separately.
+        precision: precision of matrix products; tf32 needs cuda. Runs of different precision are
+            stored separately.
         numerics: the version of the engines; an older one finds records of the past.
 
     Raises:
