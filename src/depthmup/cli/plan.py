@@ -33,8 +33,6 @@ class Options:
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth)."""
 
     base: Names
-    """Size with known hyperparameters: WIDTHxDEPTH, such as 64x4, or NAME=VALUE for
-    each argument of the factory, such as width=64 depth=4 experts=8."""
 
     target: Names
     """Size to train, same format. Missing axes take the base's value."""
