@@ -76,22 +76,18 @@ def _from_dataflow(
     depths = _stream_depths(nest, base_nest, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in streams.items()}
+    standings = _standings(nest, base_nest, base_of, own, of_base, counted=declared is None)
     inside: dict[str, Standing] = {}
-    stacked: set[str] = set()
     everywhere: list[str] = []  # serving all branches, and what is outside of them
     beside: list[str] = []  # serving some branches, and what is outside of them
-    for service in _services(nest, base_nest, base_of, depths, of_base, counted=declared is None):
-        if service.stacked:
-            stacked.add(service.name)
-        if not all(use.branches for use in service.uses):
+    for name, (standing, alike) in standings.items():
+        if not all(use.branches for use in facts.uses[name]):
             # One branch in many and what is outside of them: planned as the latter.
-            if service.times == service.base_times:
-                beside.append(service.name)
+            (beside if alike else everywhere).append(name)
+            if alike:
                 continue
-            everywhere.append(service.name)
-        standing = _standing(service)
         if standing is not None:
-            inside[service.name] = standing
+            inside[name] = standing
     notes = [*_normalized_streams(residuals)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
@@ -102,7 +98,11 @@ def _from_dataflow(
         sites=sites,
         inside=inside,
         last=frozenset(name for site in sites for name in site.folds),
-        stacked=frozenset(stacked),
+        stacked=frozenset(
+            name
+            for name in standings
+            if len(residuals.streams[residuals.stream_of(nest.innermost(name))].branches) > 1
+        ),
         notes=tuple(notes),
         depths=tuple(d for i, d in enumerate(depths) if not nest.level(nest.first(i))),
         beside=frozenset(beside),
@@ -144,6 +144,10 @@ class Nesting:
         branches = self.residuals.branches
         outer = (branches[i] for i in branches[branch].parents)
         return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
+
+    def innermost(self, name: str) -> int:
+        """The branch that says how deep a parameter lies; of several on one level the first."""
+        return max((b for b, _ in self.users[name]), key=lambda i: (self.level(i), -i))
 
     def times(self, name: str, level: int) -> int:
         """How many branches of one level use a parameter."""
@@ -203,97 +207,70 @@ def _stream_depths(
     return depths
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Service:
-    """Which branches one parameter serves, in the model and in the base.
-
-    ``labels`` and ``ratio`` are those of the innermost branch: its name below those it lies in,
-    and the product of their streams' depth ratios. ``times`` counts the branches of that level
-    which use the parameter; ``expected`` is that number if it serves all branches of the streams
-    that its counterpart serves. ``feeds`` says that it only feeds branches from the side.
-    """
-
-    name: str
-    uses: tuple[Use, ...]
-    labels: tuple[str, ...]
-    ratio: float
-    times: int
-    base_times: int
-    expected: float
-    stacked: bool
-    feeds: bool
-
-
-def _services(
+def _standings(
     nest: Nesting,
     base: Nesting,
     base_of: Mapping[str, str],
-    depths: Sequence[StreamDepth],
+    ratios: Mapping[int, float],
     of_base: Mapping[int, float],
     *,
     counted: bool,
-) -> Iterator[_Service]:
-    """What the dataflow says of every parameter that branches use.
+) -> dict[str, tuple[Standing | None, bool]]:
+    """Where every parameter that branches use stands (None: outside of them), and whether as many
+    branches use it in the base.
 
-    ``of_base`` is the depth ratio of each stream of the base, ``counted`` whether ratios are those
-    of the additions.
+    ``ratios`` are the depth ratios of the branches, ``of_base`` those of the streams of the base;
+    ``counted``: they are those of the additions.
     """
     residuals = nest.residuals
-    ratios = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     copies = Counter(base_of.values())
     deeper = counted and len(residuals.branches) != len(base.residuals.branches)
     starts = {nest.facts.usage.derived.get(b.stream) for b in residuals.branches}
-    for name, pairs in nest.users.items():
+    standings: dict[str, tuple[Standing | None, bool]] = {}
+    for name in nest.users:
         if name in starts:  # a learned token with which a stream begins
             continue
-        base_name = base_of[name]
-        # Where branches nest, the innermost says how deep a parameter lies; of several the first.
-        innermost = max((b for b, _ in pairs), key=lambda i: (nest.level(i), -i))
+        base_name, innermost = base_of[name], nest.innermost(name)
         level, chain = nest.level(innermost), nest.chain(innermost)
+        labels = tuple(branch.label for branch in chain)
         ratio = math.prod(ratios[branch.index] for branch in chain)
         if deeper and ratio == 1 and copies[base_name] > 1:
             raise NotUnderstood(_unknown_depth(name, residuals, base.residuals))
-        base_times = base.times(base_name, level)
+        times, base_times = nest.times(name, level), base.times(base_name, level)
         if not base_times:
             raise UnrelatedModels(
-                f"Parameter {name} lies in the residual branch {chain[-1].label} of the model, and "
+                f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and "
                 f"its counterpart {base_name} in no branch of the base. Build both with the same "
                 "code."
             )
-        yield _Service(
-            name=name,
-            uses=nest.facts.uses[name],
-            labels=tuple(branch.label for branch in chain),
-            ratio=ratio,
-            times=nest.times(name, level),
-            base_times=base_times,
-            # Minus infinity where a stream of the base has no counterpart.
-            expected=sum(
-                of_base.get(base.residuals.stream_of(branch), -math.inf)
-                for branch in {branch for branch, _ in base.users[base_name]}
-            ),
-            stacked=len(residuals.streams[residuals.stream_of(innermost)].branches) > 1,
-            feeds=all(feeds for _, feeds in pairs),
-        )
+        if times == base_times or ratio == 1:
+            standings[name] = (labels, ratio, False), times == base_times
+            continue
+        # If it serves all branches of the streams that its counterpart serves; minus infinity where
+        # a stream of the base has no counterpart.
+        streams = (base.residuals.stream_of(b) for b in {b for b, _ in base.users[base_name]})
+        expected = sum(of_base.get(stream, -math.inf) for stream in streams)
+        if not (math.isclose(times / base_times, ratio) or math.isclose(times, expected)):
+            raise NotUnderstood(
+                f"Parameter {name} is used in {times} branches of the model and {base_times} "
+                f"of the base while depth grows {ratio:g}-fold. Expected as many, or a number that "
+                "grows with depth. Use a base that shares layers in the same pattern."
+            )
+        standings[name] = _several_times(nest, name, labels, times / base_times), False
+    return standings
 
 
-def _standing(service: _Service) -> Standing | None:
-    """Labels, depth ratio, and whether all branches share the parameter; None if it is outside."""
-    r, times, base_times = service.ratio, service.times, service.base_times
-    if times == base_times or r == 1:
-        return service.labels, r, False
-    if not (math.isclose(times / base_times, r) or math.isclose(times, service.expected)):
-        raise NotUnderstood(
-            f"Parameter {service.name} is used in {times} branches of the model and {base_times} "
-            f"of the base while depth grows {r:g}-fold. Expected as many, or a number that "
-            "grows with depth. Use a base that shares layers in the same pattern."
-        )
+def _several_times(
+    nest: Nesting, name: str, labels: tuple[str, ...], ratio: float
+) -> Standing | None:
+    """Where a parameter stands that more branches use than in the base."""
+    uses = nest.facts.uses[name]
     # A stack of layers in one parameter, or what a part of it is made for.
-    if _one_slice_each(service.uses) or all(use.divided for use in service.uses):
-        return service.labels, times / base_times, False
-    if service.feeds and any(use.reads_stream for use in service.uses):
+    if _one_slice_each(uses) or all(use.divided for use in uses):
+        return labels, ratio, False
+    if all(feeds for _, feeds in nest.users[name]) and any(use.reads_stream for use in uses):
         return None  # the end of another stream: an encoder's last norm, read by all branches
-    return service.labels, times / base_times, True
+    return labels, ratio, True
 
 
 def _growth_of_constants(

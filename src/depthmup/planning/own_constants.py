@@ -63,7 +63,8 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
         numbers = [facts.graph.factors[n] for n in mixture.scaling if n not in taken]
         experts[mixture.router] = math.prod(numbers)
     taken.update(*(mixture.scaling for mixture in facts.mixtures))
-    others = tuple((constants.modules[n], f) for n, f in factors.items() if n not in taken)
+    rest = [n for n in factors if n not in taken]
+    others = tuple((facts.graph.nodes[n].module, factors[n]) for n in rest)
     return OwnConstants(branches=tuple(branches), uses=uses, others=others, experts=experts)
 
 

@@ -38,14 +38,13 @@ class Constants:
     ``factors`` maps nodes to numbers. ``branches`` are the nodes at the end of each branch,
     ``alphas`` the numbers inside their additions, divided by those on the stream since the branch
     left it, which stand at the nodes ``stream``. ``behind`` and ``before`` are the nodes around
-    each use of a parameter, by its name and node. ``modules`` says where each factor stands.
+    each use of a parameter, by its name and node.
     ``terms`` are the uses that are added to a product of activations, with the nodes of numbers
     that multiply both. ``lengths`` are the nodes that normalize to length one: the number is the
     size of an entry.
     """
 
     factors: Mapping[int, float]
-    modules: Mapping[int, str]
     branches: tuple[tuple[int, ...], ...]
     alphas: tuple[float, ...]
     behind: Mapping[tuple[str, int], tuple[int, ...]]
@@ -103,7 +102,6 @@ def find_constants(
     ends = [_end_of_branch(graph, before, b.addition, b.output) for b in residuals.branches]
     return Constants(
         factors=factors,
-        modules={n: graph.nodes[n].module for n in factors},
         branches=tuple(tuple(n for n in nodes if n in factors) for nodes, _ in ends),
         alphas=tuple(
             alpha / b.scale for (_, alpha), b in zip(ends, residuals.branches, strict=True)

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from torch import nn
 
@@ -56,16 +57,24 @@ class Facts:
 
     graph: Graph = field(repr=False)
     usage: Usage = field(repr=False)
-    uses: Mapping[str, tuple[Use, ...]] = field(repr=False)
     residuals: Residuals
     carriers: tuple[Carriers, ...] = field(repr=False)
     products: tuple[Product, ...]
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
-    runs: Mapping[str, int] = field(repr=False)
     around: tuple[str, ...] = field(repr=False)
     mixtures: tuple[Mixture, ...] = ()
     readers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def uses(self) -> Mapping[str, tuple[Use, ...]]:
+        """Those of every parameter, with its place among matrices and branches."""
+        return self.usage.uses
+
+    @cached_property
+    def runs(self) -> Mapping[str, int]:
+        """How often each module is called."""
+        return Counter(call.name for call in self.graph.calls)
 
     def on_parameters(self, names: Iterable[str]) -> tuple[Hook, ...]:
         """Hooks that multiply parameters in the eyes of what reads them; empty if one cannot be."""
@@ -126,15 +135,11 @@ def read(
     graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
     residuals = with_stages(graph, usage, find_branches(graph, usage))
-    runs: dict[str, int] = {}
-    for call in graph.calls:
-        runs[call.name] = runs.get(call.name, 0) + 1
     placed = _placed(graph, usage, residuals)
     products = tuple(find_products(graph, usage, residuals))
     return Facts(
         graph=graph,
         usage=placed,
-        uses=placed.uses,
         residuals=residuals,
         tied=_tied(graph, usage),
         carriers=tuple(
@@ -143,7 +148,6 @@ def read(
         ),
         products=products,
         constants=find_constants(graph, usage, residuals, products),
-        runs=runs,
         around=tuple(_around(graph, branch) for branch in residuals.branches),
         mixtures=find_mixtures(graph, placed),
         readers=_readers(model, graph, placed),

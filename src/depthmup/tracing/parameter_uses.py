@@ -5,7 +5,7 @@ with activations; the axes of those operations are then read back as the paramet
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -347,14 +347,37 @@ def _entrywise(node: Node, source: int) -> bool:
     return node.op in ELEMENTWISE
 
 
+def _matrix(
+    node: Node,
+    labels: Labels,
+    into: Sequence[int],
+    out: Sequence[int],
+    activation: int | None,
+    *,
+    batch: Sequence[int] = (),
+    scale: float = 1.0,
+) -> Use:
+    """A use that sums over some dimensions of a tensor, leaves others and repeats over the rest."""
+    return Use(
+        parameter="",
+        node=node.index,
+        how=How.MATRIX,
+        fan_in=axes_of(labels, into),
+        fan_out=axes_of(labels, out),
+        batch=axes_of(labels, batch),
+        activation=activation,
+        scale=scale,
+    )
+
+
 def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]) -> Use | None:
     """A use as one factor of a matrix product or as the kernel of a convolution."""
+    rank = len(labels)
     if node.op in MATRIX_PRODUCTS:
         at = MATRIX_PRODUCTS[node.op]
         left, right = node_of(node.args[at]), node_of(node.args[at + 1])
         if at and node_of(node.args[0]) == source:
             return None
-        rank = len(labels)
         if left in derived and right in derived and source == left:
             # A learned input of a matrix (a query, a class token), whose rows are its batch.
             return Use(
@@ -365,39 +388,19 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
                 batch=axes_of(labels, range(rank - 1)),
             )
         into, out = (rank - 2, rank - 1) if right == source else (rank - 1, rank - 2)
-        return Use(
-            parameter="",
-            node=node.index,
-            how=How.MATRIX,
-            fan_in=axes_of(labels, [into]),
-            fan_out=axes_of(labels, [out]),
-            batch=axes_of(labels, range(rank - 2)),
-            activation=left if right == source else right,
-            scale=alpha_of(node),
-        )
+        other, scale = left if right == source else right, alpha_of(node)
+        return _matrix(node, labels, [into], [out], other, batch=range(rank - 2), scale=scale)
     if node.op in ("mv", "dot"):
-        other = [ref.node for ref in node.inputs if ref.node != source]
-        into = len(labels) - 1
-        return Use(
-            parameter="",
-            node=node.index,
-            how=How.MATRIX,
-            fan_in=axes_of(labels, [into]),
-            fan_out=axes_of(labels, range(into)),
-            activation=other[0] if other else None,
-        )
+        return _matrix(node, labels, [rank - 1], range(rank - 1), _beside(node, source))
     if node.op in CONVOLUTIONS and node_of(node.args[1]) == source:
-        transposed = bool(node.args[6])
-        kernel = range(2, len(labels))
-        return Use(
-            parameter="",
-            node=node.index,
-            how=How.MATRIX,
-            fan_in=axes_of(labels, [0 if transposed else 1, *kernel]),
-            fan_out=axes_of(labels, [1 if transposed else 0]),
-            activation=node_of(node.args[0]),
-        )
+        into, out = (0, 1) if node.args[6] else (1, 0)  # transposed, or not
+        return _matrix(node, labels, [into, *range(2, rank)], [out], node_of(node.args[0]))
     return None
+
+
+def _beside(node: Node, source: int) -> int | None:
+    """What an operation reads beside a tensor."""
+    return next((ref.node for ref in node.inputs if ref.node != source), None)
 
 
 def _lookup(node: Node, source: int, labels: Labels) -> Use | None:
@@ -429,16 +432,8 @@ def _summed(graph: Graph, node: Node, source: int, labels: Labels) -> Use | None
     dims = reader.args[1] if len(reader.args) > 1 and reader.args[1] else range(rank)
     dims = [d % rank for d in ([dims] if isinstance(dims, int) else dims)]
     aligned = ((),) * (rank - len(labels)) + labels
-    into = axes_of(aligned, dims)
-    if not into:
+    if not axes_of(aligned, dims):
         return None
-    others = [ref.node for ref in node.inputs if ref.node != source]
-    return Use(
-        parameter="",
-        node=node.index,
-        how=How.MATRIX,
-        fan_in=into,
-        fan_out=axes_of(aligned, [d for d in range(rank) if d not in dims]),
-        activation=others[0] if others else None,
-        scale=1 / math.prod(node.shape[d] for d in dims) if reader.op == "mean" else 1.0,
-    )
+    rest = [d for d in range(rank) if d not in dims]
+    scale = 1 / math.prod(node.shape[d] for d in dims) if reader.op == "mean" else 1.0
+    return _matrix(node, aligned, dims, rest, _beside(node, source), scale=scale)

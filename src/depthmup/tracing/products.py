@@ -55,11 +55,11 @@ class Product:
     between: frozenset[int] = field(repr=False)
     scaling: frozenset[int] = field(repr=False)
     gains: frozenset[str]
-    softmax: bool
-    weighted: bool
-    distance: bool
+    softmax: bool = False
+    weighted: bool = False
+    distance: bool = False
     total: bool = False
-    carriers: tuple[Carriers, Carriers] = field(repr=False)
+    carriers: tuple[Carriers, Carriers] = field(default=(Carriers(), Carriers()), repr=False)
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
     behind: tuple[int, ...] = field(default=(), repr=False)
 
@@ -135,11 +135,8 @@ def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Prod
         between=behind.nodes,
         scaling=behind.nodes,
         gains=behind.gains,
-        softmax=False,
-        weighted=False,
         distance=_is_squared_difference(graph, usage, summed),
         total=True,
-        carriers=(Carriers(), Carriers()),
     )
 
 
