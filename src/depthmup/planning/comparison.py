@@ -84,14 +84,13 @@ def read_both(
         except TraceError as problem:
             failure = problem
     if facts is not None and base is not None:
-        notes = (*_unsure_numbers(facts), *_by_values(facts, base), *_noisy(facts))
         comparison = compare(facts, base, pair.match)
         return Reading(
             comparison=comparison,
             branching=None if pair.overruled else comparison,
             uses=facts.uses,
             positive=facts.positive_branches,
-            notes=notes,
+            notes=tuple(_notes(facts, base)),
         )
     if not pair.branches[0]:
         raise failure or ValueError(
@@ -119,8 +118,8 @@ def _refuse_unknown(facts: Facts, which: str) -> None:
         )
 
 
-def _unsure_numbers(facts: Facts) -> Iterator[str]:
-    """A note on buffers of several entries by which the model multiplies, on the meta device."""
+def _notes(facts: Facts, base: Facts) -> Iterator[str]:
+    """Notes on buffers of several entries without values, on values, and on noise in weights."""
     names = [name or "a tensor that is no buffer" for name in facts.graph.unsure]
     if names:
         yield (
@@ -129,20 +128,12 @@ def _unsure_numbers(facts: Facts) -> Iterator[str]:
             "plan does not see it: plan on the CPU, or build the model inside "
             "depthmup.planning.recorded and pass what it saw as drawn=."
         )
-
-
-def _by_values(facts: Facts, base: Facts) -> Iterator[str]:
-    """A note on forward passes that depend on the values of their inputs."""
     if facts.graph.by_values or base.graph.by_values:
         yield (
             "The forward pass depends on the values of its inputs. The plan is of what it computes "
             "from these example_inputs: pass those of a real call, from which every part of the "
             "model is used."
         )
-
-
-def _noisy(facts: Facts) -> Iterator[str]:
-    """A note on the scales of noise in weights."""
     if facts.noisy:
         yield (
             f"{patterns_of(facts.noisy, most=3)} multiply noise that is drawn anew at every call. "

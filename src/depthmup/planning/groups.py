@@ -112,8 +112,8 @@ def muon_groups(
             f"This plan is for {plan.optimizer}, which trains every parameter. Use "
             "plan.param_groups, or plan with optimizer='muon'."
         )
-    if weight_decay and plan.family is Family.SPHERE:
-        refuse_decay_on_a_sphere(plan.optimizer, weight_decay)
+    if plan.family is Family.SPHERE:
+        check_decay(plan.optimizer, plan.family, weight_decay, None)
     tensors = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     return MuonGroups(
@@ -144,6 +144,12 @@ def check_decay(
     """Refuse a weight decay that no factor makes transfer."""
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
+    if family is Family.SPHERE:
+        raise ValueError(
+            f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
+            "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
+            "a decay of the AdamW beside it for the rest."
+        )
     if optimizer in ("lamb", "lars"):
         raise ValueError(
             f"{optimizer} adds weight_decay * w to its direction and then gives the sum the size "
@@ -170,15 +176,6 @@ def check_decay(
         f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
         "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
         "decay added to the gradient cannot transfer in this family."
-    )
-
-
-def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
-    """Raise the error of a decay of matrices whose norm is kept."""
-    raise ValueError(
-        f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
-        "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
-        "a decay of the AdamW beside it for the rest."
     )
 
 

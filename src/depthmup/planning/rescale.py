@@ -12,7 +12,7 @@ from torch import nn
 
 from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
-from depthmup.planning.groups import check_decay, refuse_decay_on_a_sphere
+from depthmup.planning.groups import check_decay
 from depthmup.planning.initialize import PlanMismatch, check
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, scaled
@@ -224,13 +224,11 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
             f"The group of {p.name} has no learning rate to multiply. Give every group its lr, "
             "pass defaults=dict(lr=..., weight_decay=..., eps=...), or rescale the optimizer."
         )
-    decay = group.get("weight_decay", 0.0)
     # Muon and AdamW beside it decouple their decay; a group may say that its own does not.
-    name = "adamw" if plan.family.matrices_only else plan.optimizer
-    if p.family is not Family.SPHERE:
-        check_decay(name, p.family, float(decay), _decouples(group, independent))
-    elif decay:
-        refuse_decay_on_a_sphere(plan.optimizer, float(decay))
+    beside = plan.family.matrices_only and p.family is not Family.SPHERE
+    decouples = True if independent else group.get("decoupled_weight_decay")
+    decay = float(group.get("weight_decay", 0.0))
+    check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
     needs_eps = p.epsilon != 1.0 and p.family is Family.ENTRYWISE and _needs_eps(plan)
     if needs_eps and group.get("eps") is None:
         raise ValueError(
@@ -240,14 +238,6 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
     group |= scaled(group, p, independent_decay=independent)
     if "betas" in group and (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0):
         group["betas"] = betas_at(plan, group["betas"])
-
-
-def _decouples(group: Mapping[str, Any], independent: bool) -> bool | None:
-    """Whether the group says how its decay is applied, as torch's Adam does."""
-    if independent:
-        return True
-    said = group.get("decoupled_weight_decay")
-    return None if said is None else bool(said)
 
 
 def _needs_eps(plan: PlanContent) -> bool:

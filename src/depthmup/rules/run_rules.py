@@ -10,22 +10,20 @@ from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
 from depthmup.rules.scheme import RunLaws, Scheme
 
 
-def _exactly(**exponents: str) -> Mapping[str, Stated]:
-    return MappingProxyType({axis: Stated(value=Fraction(v)) for axis, v in exponents.items()})
+def _stated(**exponents: str | tuple[str, str, str]) -> Mapping[str, Stated]:
+    """Exponents by axis; of three texts the last two are the source's interval."""
+    stated = {}
+    for axis, texts in exponents.items():
+        value, *interval = map(Fraction, (texts,) if isinstance(texts, str) else texts)
+        low, high = interval or (None, None)
+        stated[axis] = Stated(value=value, low=low, high=high)
+    return MappingProxyType(stated)
 
 
 _BATCH = Power(batch=Fraction(1))
 _ROOT_BATCH_PER_TOKEN = Power(batch=Fraction(1, 2), duration=Fraction(-1, 2))
 _TOKENS_PER_PARAMETER = Power(duration=Fraction(1), fan_in=Fraction(-2), depth=Fraction(-1)) ** (
     Fraction(527, 1000)
-)
-_STEP_LAW = MappingProxyType(
-    {
-        "parameters": Stated(
-            value=Fraction("-0.712"), low=Fraction("-0.774"), high=Fraction("-0.655")
-        ),
-        "tokens": Stated(value=Fraction("0.307"), low=Fraction("0.271"), high=Fraction("0.345")),
-    }
 )
 
 UNREAD = "not read here"
@@ -34,7 +32,7 @@ UNREAD = "not read here"
 RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="one rate for all widths",
-        exponents=_exactly(width="0"),
+        exponents=_stated(width="0"),
         setting="muP and its descendants, by their base's rate",
         reach="any width, as the limit is approached",
         source="TP5 (arXiv 2203.03466) Table 3",
@@ -42,7 +40,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one over the width",
-        exponents=_exactly(width="-1"),
+        exponents=_stated(width="-1"),
         setting="Adam, one global rate, hidden matrices of a standard parametrization",
         reach="widths at which hidden matrices decide",
         source="TP5 (arXiv 2203.03466) Table 3: Adam's hidden row",
@@ -50,7 +48,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one rate for all depths",
-        exponents=_exactly(depth="0"),
+        exponents=_stated(depth="0"),
         setting="Depth-muP and CompleteP, by their base's rate",
         reach="any depth, as the limit is approached",
         source="TP6 (arXiv 2310.02244) Tables 1 and 2; CompleteP (arXiv 2505.01618) Table 1",
@@ -58,7 +56,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one over the root of the depth",
-        exponents=_exactly(depth="-1/2"),
+        exponents=_stated(depth="-1/2"),
         setting="Adam's rate inside branches that are multiplied by L^-1/2",
         reach="blocks of one layer",
         source="TP6 (arXiv 2310.02244) Table 1",
@@ -66,7 +64,9 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Step Law",
-        exponents=_STEP_LAW,
+        exponents=_stated(
+            parameters=("-0.712", "-0.774", "-0.655"), tokens=("0.307", "0.271", "0.345")
+        ),
         setting="AdamW, one rate for all parameters, final rate held; intervals of their bootstrap",
         reach="to 1e9 parameters and 1e11 tokens; too high below 59e6 (arXiv 2609.27581)",
         source="arXiv 2503.04715",
@@ -75,7 +75,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="DeepSeek",
-        exponents=_exactly(compute="-0.125"),
+        exponents=_stated(compute="-0.125"),
         setting="AdamW, multi-step schedule, batch by compute^0.3271",
         reach=UNREAD,
         source="arXiv 2401.02954",
@@ -84,7 +84,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Microsoft horizons",
-        exponents=_exactly(parameters="-0.23", tokens="-0.32"),
+        exponents=_stated(parameters="-0.23", tokens="-0.32"),
         setting="AdamW; muP alone does not remove the drift with tokens",
         reach=UNREAD,
         source="arXiv 2409.19913",
@@ -98,7 +98,7 @@ RUN_RULES: tuple[RunRule, ...] = (
             epsilon=_ROOT_BATCH_PER_TOKEN**-1,
             one_minus_beta=_ROOT_BATCH_PER_TOKEN**2,
         ),
-        exponents=_exactly(batch="1/2", tokens="-1/2"),
+        exponents=_stated(batch="1/2", tokens="-1/2"),
         setting="AdamW; decay, epsilon and betas follow by the same table",
         reach="batch 1/8 to 4 times the base's; the range of tokens was not read",
         source="arXiv 2512.22382 Table 1",
@@ -109,7 +109,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         name="square root of the batch",
         key="sqrt-batch",
         beside=RunLaws(epsilon=Power(batch=Fraction(-1, 2)), one_minus_beta=_BATCH),
-        exponents=_exactly(batch="1/2"),
+        exponents=_stated(batch="1/2"),
         setting="Adam: betas and epsilon follow (1 - beta ~ batch, epsilon ~ batch^-1/2)",
         reach="batches at which gradient noise decides",
         source="arXiv 2205.10287 abstract; its Definition 5.2 from notes",
@@ -119,7 +119,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="proportional to the batch",
         key="linear-batch",
-        exponents=_exactly(batch="1"),
+        exponents=_stated(batch="1"),
         setting="SGD, below the critical batch",
         reach="batches to 8192 on ImageNet",
         source="arXiv 1706.02677",
@@ -131,7 +131,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         key="power-lines",
         # tau = B / (lr decay D) = 1.084 (D / N)^-0.527, N growing as width^2 depth.
         beside=RunLaws(decay=_BATCH * Power(duration=Fraction(-1)) * _TOKENS_PER_PARAMETER),
-        exponents=_exactly(batch="0"),
+        exponents=_stated(batch="0"),
         setting="AdamW under muP: decay follows the batch, not the rate",
         reach="111M to 3.3B parameters; batches 63 to 2016 at 610M",
         source="Power Lines, arXiv 2505.13738 abstract; its exponent of -0.527 from notes",
@@ -141,7 +141,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="HyperP",
         key="hyperp",
-        exponents=_exactly(batch="1/2", tokens="-0.32"),
+        exponents=_stated(batch="1/2", tokens="-0.32"),
         setting="MuonH on the sphere, no decay; a batch exponent of 0.558 was measured",
         reach="208M parameters, 10.4e9 to 166e9 tokens",
         source="arXiv 2603.28743 eq. 8; microsoft/ArchScale",
@@ -150,7 +150,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Marin MuonH",
-        exponents=_exactly(width="-0.15", batch="1/2", tokens="-0.395"),
+        exponents=_stated(width="-0.15", batch="1/2", tokens="-0.395"),
         setting="MuonH, mixtures of experts; the batch's exponent is set, not fitted",
         reach="widths 512 to 1280, 4 to 240 tokens per active parameter",
         source="marin-community/marin #5951, as used in #6074",
@@ -159,7 +159,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Marin AdamH",
-        exponents=_exactly(width="-0.3678", batch="1/2", tokens="-0.2813"),
+        exponents=_stated(width="-0.3678", batch="1/2", tokens="-0.2813"),
         setting="AdamH, an earlier fit of Marin's; the batch's exponent is set, not fitted",
         reach=UNREAD,
         source="marin-community/marin",
@@ -169,7 +169,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Scion",
         key="scion",
-        exponents=_exactly(batch="0.62", tokens="-0.56"),
+        exponents=_stated(batch="0.62", tokens="-0.56"),
         setting="Scion's norm-bounded updates",
         reach="to 1.3B parameters and 138e9 tokens",
         source="arXiv 2510.03871",
@@ -178,13 +178,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Scion, batch at its optimum",
-        exponents=MappingProxyType(
-            {
-                "tokens": Stated(
-                    value=Fraction("-0.28"), low=Fraction("-0.35"), high=Fraction("-0.21")
-                )
-            }
-        ),
+        exponents=_stated(tokens=("-0.28", "-0.35", "-0.21")),
         setting="Scion, batch by tokens^0.45",
         reach="to 1.3B parameters and 138e9 tokens",
         source="arXiv 2510.03871",
@@ -194,7 +188,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="LMO theory",
         key="lmo",
-        exponents=_exactly(steps="-1/2"),
+        exponents=_stated(steps="-1/2"),
         setting="norm-bounded updates, held batch",
         reach="a convergence bound",
         source="arXiv 2603.15958",
@@ -203,7 +197,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="muA, B at zero",
-        exponents=_exactly(rank="-1/2"),
+        exponents=_stated(rank="-1/2"),
         setting="LoRA with Adam, one rate for A and B, alpha = rank (a multiplier of 1); with "
         "a multiplier of rank^-g the exponent is -(1 - g)/2",
         reach="networks much wider than the rank; its abstract says inversely with rank",
@@ -212,7 +206,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="muA, A at zero",
-        exponents=_exactly(rank="0"),
+        exponents=_stated(rank="0"),
         setting="LoRA with Adam, B random by its fan-in, alpha = rank (a multiplier of 1)",
         reach="networks much wider than the rank; the rate is also that of full fine-tuning",
         source="arXiv 2602.06204",
@@ -220,7 +214,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="LoRA-alpha",
-        exponents=_exactly(rank="0"),
+        exponents=_stated(rank="0"),
         setting="LoRA with Adam, B at zero, alpha by the root of the rank, 256 times as large",
         reach=UNREAD,
         source="arXiv 2606.12883 abstract; its coefficient from notes",
@@ -228,9 +222,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="adapters of 35 models",
-        exponents=MappingProxyType(
-            {"rank": Stated(value=Fraction("0.21"), low=Fraction("0.15"), high=Fraction("0.27"))}
-        ),
+        exponents=_stated(rank=("0.21", "0.15", "0.27")),
         setting="LoRA with Adam, B at zero, alpha held at 32; the 25 models with an exponent "
         "together; a new model's lies in 0.07 to 0.36",
         reach="ranks 1 to 128, 1B to 550B parameters, 780 steps of batch 128",
@@ -239,7 +231,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="looped blocks",
-        exponents=_exactly(loops="0"),
+        exponents=_stated(loops="0"),
         setting="blocks used N times, of L unique ones, branches multiplied by 1/(N L^1/2)",
         reach="as loops grow; the rate depends on the number of unique blocks",
         source="arXiv 2606.18524 abstract",
@@ -247,7 +239,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Muon by heads",
-        exponents=_exactly(heads="-1/2"),
+        exponents=_stated(heads="-1/2"),
         setting="Muon's rate of queries, keys and values, each head orthogonalized by itself, with "
         "sqrt(max(1, rows/columns)), heads of one size; 0 where whole matrices are",
         reach="as heads grow in number",
@@ -267,7 +259,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="entries of keys",
-        exponents=_exactly(repetition="0"),
+        exponents=_stated(repetition="0"),
         setting="Adam's rate of keys and values: an entry of theirs moves by the rate times the "
         "width, however many heads read it",
         reach="as r grows; it keeps the update of an entry",
@@ -276,7 +268,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="tokens of a batch",
-        exponents=_exactly(sequence="1/2"),
+        exponents=_stated(sequence="1/2"),
         setting="Adam, sequences in a batch held, tokens as good as independent; 0 where the "
         "tokens in a batch are held",
         reach="below the critical batch size; less where tokens of a sequence resemble each other",
@@ -285,7 +277,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="tune dense once",
-        exponents=_exactly(experts="0", active="0"),
+        exponents=_stated(experts="0", active="0"),
         setting="Complete-muE: AdamW, active width, normalized router; shifts of second order stay",
         reach="language and diffusion models; ranges were not read",
         source="arXiv 2605.23893 abstract",
@@ -294,7 +286,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="constant half-life of beta2 in tokens",
         key="beta2-half-life",
-        exponents=MappingProxyType({}),
+        exponents=_stated(),
         beside=RunLaws(log_beta2=_BATCH),
         setting="Adam: beta2^b; the rate follows the batch less than by its square root",
         reach="30M parameters and more, batches 1 to 4096",
@@ -305,7 +297,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="constant time of decay in epochs",
         key="decay-time",
-        exponents=MappingProxyType({}),
+        exponents=_stated(),
         beside=RunLaws(decay=_BATCH * Power(duration=Fraction(-1))),
         setting="AdamW: 1 / (lr decay) is a constant part of the run, where data are not repeated",
         reach="ResNet-18, vision transformers and NanoGPT",
@@ -344,7 +336,7 @@ def rules_of(axis: str) -> tuple[RunRule, ...]:
 NO_RULE = RunRule(
     name="nothing follows the run",
     key="none",
-    exponents=MappingProxyType({}),
+    exponents=_stated(),
     setting="learning rate, decay, epsilon and betas stay as they are at the base",
     reach="",
     source="",

@@ -71,7 +71,7 @@ def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
     dims = node.args[2] if len(node.args) > 2 else None
     if order is None or order <= 0:
         return None
-    size = _size(graph, node.inputs[0], dims)
+    size = size_along(graph, node.inputs[0], dims)
     return UnitLength(of=node.inputs[0], factor=size ** (-1 / order) if order < math.inf else 1.0)
 
 
@@ -80,7 +80,7 @@ def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
     if of is None:
         return None
     dims = node.args[1] if len(node.args) > 1 else None
-    return UnitLength(of=of, factor=_size(graph, node.inputs[0], dims) ** -0.5)
+    return UnitLength(of=of, factor=size_along(graph, node.inputs[0], dims) ** -0.5)
 
 
 def squared(graph: Graph, node: Node) -> Ref | None:
@@ -90,7 +90,8 @@ def squared(graph: Graph, node: Node) -> Ref | None:
     return node.inputs[0] if node.op == "square" or power or product else None
 
 
-def _size(graph: Graph, ref: Ref, dims: Any) -> int:
+def size_along(graph: Graph, ref: Ref, dims: Any) -> int:
+    """How many entries a tensor has along dimensions; along all of them where none is named."""
     shape = graph.shape(ref)
     chosen = range(len(shape)) if dims in (None, [], ()) else dims
     return math.prod(shape[d] for d in ([chosen] if isinstance(chosen, int) else chosen))

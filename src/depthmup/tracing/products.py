@@ -7,13 +7,13 @@ it, whatever it feeds (a softmax, another nonlinearity, the output).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
-from depthmup.tracing.lengths import squared, unit_length
+from depthmup.tracing.lengths import size_along, squared, unit_length
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
@@ -83,33 +83,23 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
         operands = _operands(graph, node)
         if operands is None or any(ref.node in weights for ref in operands):
             continue
-        query, key = operands
-        size, constant = _size(graph, node, operands)
-        behind = _behind(graph, usage, node, live)
-        ways = [_way(graph, usage, ref) for ref in (query, key)]
+        product = _multiplied(graph, usage, node, *_size(graph, node, operands))
+        scales, scaling = zip(*(_way(graph, usage, ref) for ref in operands), strict=True)
         after = inside.get(node.index, -1)
-        constant *= behind.scale
-        carriers = [carriers_of(graph, usage, ref, node.index, after=after) for ref in (query, key)]
-        yield Product(
-            module=node.module,
-            size=size,
-            constant=constant,
-            scale=constant * ways[0].scale * ways[1].scale,
-            between=behind.nodes,
-            scaling=behind.nodes | ways[0].nodes | ways[1].nodes,
-            gains=behind.gains,
-            softmax=behind.softmax or node.op.startswith(_FUSED),
-            weighted=any(_is_softmax(graph, ref) for ref in (query, key)),
+        query, key = (carriers_of(graph, usage, ref, node.index, after=after) for ref in operands)
+        parts: list[tuple[Hook, ...]] = [(), ()]
+        # Where a whole tensor can carry the multiplier, no part of one is needed.
+        if not any(carriers.parameters or carriers.modules for carriers in (query, key)):
+            parts = [part_hook(graph, usage, ref, node.index) for ref in operands]
+        yield replace(
+            product,
+            scale=product.constant * scales[0] * scales[1],
+            scaling=product.between.union(*scaling),
+            softmax=product.softmax or node.op.startswith(_FUSED),
+            weighted=any(_is_softmax(graph, ref) for ref in operands),
             distance=node.op in _DISTANCES,
-            carriers=(carriers[0], carriers[1]),
-            behind=behind.path,
-            # Where a whole tensor can carry the multiplier, no part of one is needed.
-            parts=((), ())
-            if any(c.parameters or c.modules for c in carriers)
-            else (
-                part_hook(graph, usage, query, node.index),
-                part_hook(graph, usage, key, node.index),
-            ),
+            carriers=(query, key),
+            parts=(parts[0], parts[1]),
         )
 
 
@@ -123,21 +113,9 @@ def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Prod
     )
     if ref.node in weights or is_product or _is_statistic(graph, node):
         return None
-    shape = graph.shape(ref)
-    dims = node.args[1] if len(node.args) > 1 and node.args[1] else range(len(shape))
-    size = math.prod(shape[d] for d in ([dims] if isinstance(dims, int) else dims))
-    behind = _behind(graph, usage, node, graph.live)
-    return Product(
-        module=node.module,
-        size=size,
-        constant=behind.scale,
-        scale=behind.scale,
-        between=behind.nodes,
-        scaling=behind.nodes,
-        gains=behind.gains,
-        distance=_is_squared_difference(graph, usage, summed),
-        total=True,
-    )
+    size = size_along(graph, ref, node.args[1] if len(node.args) > 1 else None)
+    difference = _is_squared_difference(graph, usage, summed)
+    return replace(_multiplied(graph, usage, node, size, 1.0), distance=difference, total=True)
 
 
 def _is_squared_difference(graph: Graph, usage: Usage, node: Node) -> bool:
@@ -211,19 +189,9 @@ def _size(graph: Graph, node: Node, operands: tuple[Ref, Ref]) -> tuple[int, flo
     return size, alpha_of(node)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Way:
-    """The constants along a way, the nodes they stand on, and what was met."""
-
-    scale: float = 1.0
-    nodes: frozenset[int] = frozenset()
-    gains: frozenset[str] = frozenset()
-    softmax: bool = False
-    path: tuple[int, ...] = ()
-
-
-def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
-    """What multiplies a product as far as the next operation that mixes or bends."""
+def _multiplied(graph: Graph, usage: Usage, product: Node, size: int, constant: float) -> Product:
+    """A product with what multiplies it, as far as the next operation that mixes or bends."""
+    live = graph.live
     scale, nodes, gains = 1.0, set[int](), set[str]()
     # Forwards, reader by reader: the first one that multiplies, or leaves the values alone, is
     # followed.
@@ -254,19 +222,23 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             break
         if following is None:
             ends = {this.op for this in readers}
-            return _Way(
-                scale=scale,
-                nodes=frozenset(nodes),
+            return Product(
+                module=product.module,
+                size=size,
+                constant=constant * scale,
+                scale=constant * scale,
+                between=frozenset(nodes),
+                scaling=frozenset(nodes),
                 gains=frozenset(gains),
                 softmax=bool(ends & _SOFTMAX),
-                path=tuple(path),
+                behind=tuple(path),
             )
         node = following
         path.append(node)
 
 
-def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
-    """What multiplies an operand since a matrix or a norm made it."""
+def _way(graph: Graph, usage: Usage, ref: Ref) -> tuple[float, frozenset[int]]:
+    """The number that multiplies an operand since a matrix or a norm made it, and its nodes."""
     scale, nodes = 1.0, set[int]()
     weights = usage.weights
     # Backwards to the matrix or the norm: what is multiplied before it does not reach the product
@@ -279,7 +251,7 @@ def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
             scale *= factor
             nodes.add(node.index)
         elif (unit := unit_length(graph, node)) is not None:
-            return _Way(scale=scale * unit.factor, nodes=frozenset({*nodes, node.index}))
+            return scale * unit.factor, frozenset({*nodes, node.index})
         elif node.op in ("mul", "div"):  # a gain, a rotation's cosine
             if len(tensors) != 1:
                 break
@@ -288,12 +260,12 @@ def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
         if not tensors:
             break
         ref = tensors[0]
-    return _Way(scale=scale, nodes=frozenset(nodes))
+    return scale, frozenset(nodes)
 
 
 def scaling_before(graph: Graph, usage: Usage, ref: Ref) -> frozenset[int]:
     """The nodes on which numbers stand that multiply a tensor since a matrix or a norm made it."""
-    return _way(graph, usage, ref).nodes
+    return _way(graph, usage, ref)[1]
 
 
 def _is_softmax(graph: Graph, ref: Ref) -> bool:
