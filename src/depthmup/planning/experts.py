@@ -110,7 +110,7 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
 
     for name in mixture.shared:
         yield name, MixturePart(part=Part.SHARED)
-    for name in {mixture.router, *mixture.biases, *mixture.noise}:
+    for name in {mixture.router, *mixture.beside}:
         yield part(Part.ROUTER, name)
     for name in mixture.matrices | mixture.vectors:
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)

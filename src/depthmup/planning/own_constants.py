@@ -48,8 +48,8 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
         branches.append(alpha * product(nodes))
         taken.update(nodes)
     logits = {
-        key: math.prod(factors[n] for n in (term.behind | term.before) & owned if n in factors)
-        for key, term in constants.terms.items()
+        key: math.prod(factors[n] for n in nodes & owned if n in factors)
+        for key, nodes in constants.terms.items()
     }
     uses = {key: product(nodes) * logits.get(key, 1.0) for key, nodes in constants.behind.items()}
     taken.update(*constants.behind.values())

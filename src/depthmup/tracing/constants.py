@@ -14,18 +14,21 @@ from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
+    HOMOGENEOUS,
     MATRIX_PRODUCTS,
     REDUCTIONS,
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use
-from depthmup.tracing.products import Product
-from depthmup.tracing.terms import Term, find_terms
+from depthmup.tracing.products import Product, scaling_before
 
 _ADDITIONS = frozenset({"add", "sub"})
 _TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
 # How far behind a constant the root of a norm may stand: mean, epsilon, root, and shapes.
 _NORM_STEPS = 6
+
+# Rows of relative positions are shifted into place by padding and views.
+_MOVES = HOMOGENEOUS | {"cat", "as_strided", "add", "sub"}
 
 _Before: TypeAlias = Callable[[Node], list[int]]
 """The tensors before a node that a walk back along numbers, gains and shapes may go to."""
@@ -50,7 +53,7 @@ class Constants:
     behind: Mapping[tuple[str, int], tuple[int, ...]]
     before: Mapping[tuple[str, int], tuple[int, ...]]
     stream: frozenset[int] = frozenset()
-    terms: Mapping[tuple[str, int], Term] = field(default_factory=dict)
+    terms: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     lengths: frozenset[int] = frozenset()
 
 
@@ -109,7 +112,7 @@ def find_constants(
         stream=frozenset(n for b in residuals.branches for n in _on_stream(graph, b) & {*factors}),
         behind=_behind_uses(graph, usage, factors),
         before=_before_uses(graph, usage, factors, before),
-        terms=find_terms(graph, usage, products),
+        terms=_terms(graph, usage, products),
         lengths=frozenset(lengths),
     )
 
@@ -214,3 +217,43 @@ def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
         if steps == 0 or (steps < _NORM_STEPS and this.op in TRANSPARENT | _TO_THE_ROOT):
             todo += [(reader, steps + 1) for reader in graph.consumers[index]]
     return False
+
+
+def _terms(
+    graph: Graph, usage: Usage, products: Iterable[Product]
+) -> dict[tuple[str, int], frozenset[int]]:
+    """Uses of parameters that are terms of a sum with a product, with the nodes of numbers on both.
+
+    Tables of relative positions and biases that are added to logits: what multiplies the sum behind
+    them (1/sqrt(head size), mostly) is the product's, whose multiplier is chosen with it in mind,
+    and multiplies each of the other terms as well; so does what multiplies the activation that a
+    table reads (the queries).
+    """
+    where: dict[int, tuple[Product, int]] = {}  # a node behind a product: which, and how far
+    for product in products:
+        for steps, node in enumerate(product.behind):
+            if graph.nodes[node].op in ("add", "sub"):
+                where.setdefault(node, (product, steps))
+    terms = {}
+    for name, uses in usage.uses.items():
+        for use in uses:
+            joint = _joint(graph, use.node, where)
+            if joint is None:
+                continue
+            product, steps = where[joint]
+            numbers = frozenset(product.behind[steps + 1 :]) & product.between
+            if use.how is How.MATRIX and use.activation is not None:
+                reads = next(r for r in graph.nodes[use.node].inputs if r.node == use.activation)
+                numbers |= scaling_before(graph, usage, reads)
+            terms[name, use.node] = numbers
+    return terms
+
+
+def _joint(graph: Graph, node: int, where: Mapping[int, object]) -> int | None:
+    """The sum of logits that a tensor goes into unchanged but for its place, if there is one."""
+
+    def passes(this: Node, _: object) -> bool:
+        return this.op in _MOVES or this.index in graph.factors
+
+    behind = (this.index for this in graph.forward(node, passes, alone=True))
+    return next((n for n in (node, *behind) if n in where), None)

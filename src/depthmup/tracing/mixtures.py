@@ -44,8 +44,8 @@ class Mixture:
     There are ``total`` experts, of which ``active`` take part. ``matrices`` and ``vectors`` are the
     experts' parameters; those of ``last`` stand directly before the weighting. ``axes`` are the
     axes of a parameter that count experts, where it holds several of them. ``shared`` are the
-    parameters of experts that everything passes through, ``biases`` those of the router, ``noise``
-    those by which the router sets the size of noise that it adds to its numbers.
+    parameters of experts that everything passes through, ``beside`` those of the router beside its
+    matrix: biases, and those that set the size of noise that it adds to its numbers.
     ``averaged``: the weights sum to one, or to less; if not, their sum grows with ``active``.
     ``renormalized``: those of the active experts sum to one, whatever the router says. ``scaling``
     are the nodes of the model's own numbers that multiply what one expert adds.
@@ -56,8 +56,7 @@ class Mixture:
     active: int
     averaged: bool
     renormalized: bool = False
-    biases: frozenset[str] = frozenset()
-    noise: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
     vectors: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
@@ -143,8 +142,7 @@ def _mixture(
         active=min((w.numbers.picked for w in weightings if w.numbers.picked), default=total),
         averaged=mean or any(w.numbers.averaged for w in weightings),
         renormalized=any(w.numbers.renormalized for w in weightings),
-        biases=frozenset(biases),
-        noise=noise,
+        beside=noise | biases,
         matrices=frozenset(use.parameter for use in matrices),
         vectors=frozenset(use.parameter for use in vectors),
         last=frozenset(use.parameter for use in last | ends),
