@@ -14,7 +14,7 @@ from depthmup.planning.pair import Pair
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Multiplier, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of, patterns_of
+from depthmup.tracing import Facts, Hook, Residuals, Use, pattern_of, patterns_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,12 +71,12 @@ def _from_dataflow(
     comparison: Comparison, base_of: Mapping[str, str], declared: float | None
 ) -> Membership:
     facts, residuals = comparison.facts, comparison.facts.residuals
-    nest, base_nest = Nesting.of(facts), Nesting.of(comparison.base)
-    streams, branches = counterparts(nest, base_nest, base_of)
-    depths = _stream_depths(nest, base_nest, streams, declared)
+    base = comparison.base
+    streams, branches = counterparts(facts, base, base_of)
+    depths = _stream_depths(residuals, base.residuals, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in streams.items()}
-    standings = _standings(nest, base_nest, base_of, own, of_base, counted=declared is None)
+    standings = _standings(facts, base, base_of, own, of_base, counted=declared is None)
     inside: dict[str, Standing] = {}
     everywhere: list[str] = []  # serving all branches, and what is outside of them
     beside: list[str] = []  # serving some branches, and what is outside of them
@@ -101,81 +101,37 @@ def _from_dataflow(
         stacked=frozenset(
             name
             for name in standings
-            if len(residuals.streams[residuals.stream_of(nest.innermost(name))].branches) > 1
+            if len(residuals.streams[residuals.stream_of(facts.innermost(name))].branches) > 1
         ),
         notes=tuple(notes),
-        depths=tuple(d for i, d in enumerate(depths) if not nest.level(nest.first(i))),
+        depths=tuple(d for i, d in enumerate(depths) if not residuals.first(i).parents),
         beside=frozenset(beside),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nesting:
-    """The branches of one model: how they nest, and which of them use each parameter.
-
-    ``users``: parameter -> (branch, whether it only feeds that branch from the side).
-    """
-
-    facts: Facts
-    users: Mapping[str, list[tuple[int, bool]]]
-
-    @classmethod
-    def of(cls, facts: Facts) -> "Nesting":
-        users = {
-            name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
-            for name, uses in facts.uses.items()
-        }
-        return cls(facts=facts, users={name: pairs for name, pairs in users.items() if pairs})
-
-    @property
-    def residuals(self) -> Residuals:
-        return self.facts.residuals
-
-    def level(self, branch: int) -> int:
-        """How many branches this one lies inside."""
-        return len(self.residuals.branches[branch].parents)
-
-    def first(self, stream: int) -> int:
-        """The first branch that is added to a stream."""
-        return self.residuals.streams[stream].branches[0]
-
-    def chain(self, branch: int) -> tuple[Branch, ...]:
-        """The branches that this one lies inside, outermost first, and itself."""
-        branches = self.residuals.branches
-        outer = (branches[i] for i in branches[branch].parents)
-        return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
-
-    def innermost(self, name: str) -> int:
-        """The branch that says how deep a parameter lies; of several on one level the first."""
-        return max((b for b, _ in self.users[name]), key=lambda i: (self.level(i), -i))
-
-    def times(self, name: str, level: int) -> int:
-        """How many branches of one level use a parameter."""
-        return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
-
-
 def counterparts(
-    nest: Nesting, base: Nesting, base_of: Mapping[str, str]
+    facts: Facts, base: Facts, base_of: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Streams and branches with their counterparts in the base, by most votes of parameters."""
+    residuals, of_base = facts.residuals, base.residuals
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
-    for name, pairs in nest.users.items():
+    for name, pairs in facts.users.items():
         base_pairs = base.users.get(base_of[name], ())
         # What serves one stream alone says better which one it is than what serves several: one
         # such vote outweighs all others together.
-        alone = len({base.residuals.stream_of(other) for other, _ in base_pairs}) == 1
-        weight = len(nest.users) * len(nest.residuals.branches) if alone else 1
+        alone = len({of_base.stream_of(other) for other, _ in base_pairs}) == 1
+        weight = len(facts.users) * len(residuals.branches) if alone else 1
         for branch, _ in pairs:
             for other, _ in base_pairs:
-                if base.level(other) == nest.level(branch):
-                    stream = nest.residuals.stream_of(branch)
-                    votes.setdefault(stream, Counter())[base.residuals.stream_of(other)] += weight
+                if of_base.level(other) == residuals.level(branch):
+                    stream = residuals.stream_of(branch)
+                    votes.setdefault(stream, Counter())[of_base.stream_of(other)] += weight
                     alike.setdefault(branch, Counter())[other] += 1
     # A stream without votes shares no parameter with the base: its depth cannot be compared.
-    for index in range(len(nest.residuals.streams)):
+    for index in range(len(residuals.streams)):
         if index not in votes:
-            label = nest.residuals.branches[nest.first(index)].label
+            label = residuals.first(index).label
             raise UnrelatedModels(
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
@@ -185,16 +141,17 @@ def counterparts(
 
 
 def _stream_depths(
-    nest: Nesting, base: Nesting, counterparts: Mapping[int, int], declared: float | None
+    residuals: Residuals,
+    base: Residuals,
+    counterparts: Mapping[int, int],
+    declared: float | None,
 ) -> list[StreamDepth]:
     """The depth of every stream; a declared ratio is that of streams which lie in no branch."""
     depths = []
-    labels = [b.label for i in counterparts for b in [nest.residuals.branches[nest.first(i)]]]
-    patterns = Counter(map(pattern_of, labels))
-    for index, stream in enumerate(nest.residuals.streams):
-        base_depth = base.residuals.streams[counterparts[index]].depth
-        outer = not nest.level(nest.first(index))
-        label = nest.residuals.branches[nest.first(index)].label
+    patterns = Counter(pattern_of(residuals.first(i).label) for i in counterparts)
+    for index, stream in enumerate(residuals.streams):
+        base_depth = base.streams[counterparts[index]].depth
+        label, outer = residuals.first(index).label, not residuals.first(index).parents
         depths.append(
             StreamDepth(
                 # Stages of one pattern are told apart by where each begins.
@@ -208,8 +165,8 @@ def _stream_depths(
 
 
 def _standings(
-    nest: Nesting,
-    base: Nesting,
+    facts: Facts,
+    base: Facts,
     base_of: Mapping[str, str],
     ratios: Mapping[int, float],
     of_base: Mapping[int, float],
@@ -222,21 +179,21 @@ def _standings(
     ``ratios`` are the depth ratios of the branches, ``of_base`` those of the streams of the base;
     ``counted``: they are those of the additions.
     """
-    residuals = nest.residuals
+    residuals = facts.residuals
     copies = Counter(base_of.values())
     deeper = counted and len(residuals.branches) != len(base.residuals.branches)
-    starts = {nest.facts.usage.derived.get(b.stream) for b in residuals.branches}
+    starts = {facts.usage.derived.get(b.stream) for b in residuals.branches}
     standings: dict[str, tuple[Standing | None, bool]] = {}
-    for name in nest.users:
+    for name in facts.users:
         if name in starts:  # a learned token with which a stream begins
             continue
-        base_name, innermost = base_of[name], nest.innermost(name)
-        level, chain = nest.level(innermost), nest.chain(innermost)
+        base_name, innermost = base_of[name], facts.innermost(name)
+        level, chain = residuals.level(innermost), residuals.chain(innermost)
         labels = tuple(branch.label for branch in chain)
         ratio = math.prod(ratios[branch.index] for branch in chain)
         if deeper and ratio == 1 and copies[base_name] > 1:
             raise NotUnderstood(_unknown_depth(name, residuals, base.residuals))
-        times, base_times = nest.times(name, level), base.times(base_name, level)
+        times, base_times = facts.times(name, level), base.times(base_name, level)
         if not base_times:
             raise UnrelatedModels(
                 f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and "
@@ -256,19 +213,19 @@ def _standings(
                 f"of the base while depth grows {ratio:g}-fold. Expected as many, or a number that "
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
-        standings[name] = _several_times(nest, name, labels, times / base_times), False
+        standings[name] = _several_times(facts, name, labels, times / base_times), False
     return standings
 
 
 def _several_times(
-    nest: Nesting, name: str, labels: tuple[str, ...], ratio: float
+    facts: Facts, name: str, labels: tuple[str, ...], ratio: float
 ) -> Standing | None:
     """Where a parameter stands that more branches use than in the base."""
-    uses = nest.facts.uses[name]
+    uses = facts.uses[name]
     # A stack of layers in one parameter, or what a part of it is made for.
     if _one_slice_each(uses) or all(use.divided for use in uses):
         return labels, ratio, False
-    if all(feeds for _, feeds in nest.users[name]) and any(use.reads_stream for use in uses):
+    if all(feeds for _, feeds in facts.users[name]) and any(use.reads_stream for use in uses):
         return None  # the end of another stream: an encoder's last norm, read by all branches
     return labels, ratio, True
 

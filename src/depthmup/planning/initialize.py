@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ class PlanMismatch(ValueError):
     """A plan applied to a model it was not made for."""
 
 
-@dataclass(kw_only=True, slots=True)
 class _Initialized:
     """Remembers, on the model, that a plan rescaled it and whether a checkpoint came after.
 
@@ -28,7 +26,7 @@ class _Initialized:
     copy of the model and nothing is hidden on tensors.
     """
 
-    loaded: bool = False
+    loaded = False
 
     def __call__(self, module: nn.Module, incompatible_keys: Any) -> None:
         self.loaded = True

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from depthmup.planning.comparison import Comparison
-from depthmup.planning.depth import Nesting, counterparts
+from depthmup.planning.depth import counterparts
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.tracing import Facts, Residuals, Stream
 
@@ -27,7 +27,7 @@ def by_stage(comparison: Comparison, base_of: Mapping[str, str]) -> Comparison:
         return comparison
     parts, base_parts = _taken_apart(facts), _taken_apart(base)
     try:
-        match, _ = counterparts(Nesting.of(parts), Nesting.of(base_parts), base_of)
+        match, _ = counterparts(parts, base_parts, base_of)
     except UnrelatedModels:
         return comparison
     streams, base_streams = _whole(facts.residuals), _whole(base.residuals)

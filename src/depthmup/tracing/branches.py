@@ -73,6 +73,19 @@ class Residuals:
     def stream_of(self, branch: int) -> int:
         return next(i for i, s in enumerate(self.streams) if branch in s.branches)
 
+    def first(self, stream: int) -> Branch:
+        """The first branch that is added to a stream."""
+        return self.branches[self.streams[stream].branches[0]]
+
+    def level(self, branch: int) -> int:
+        """How many branches this one lies inside."""
+        return len(self.branches[branch].parents)
+
+    def chain(self, branch: int) -> tuple[Branch, ...]:
+        """The branches that this one lies inside, outermost first, and itself."""
+        outer = sorted(self.branches[branch].parents, key=self.level)
+        return tuple(self.branches[index] for index in (*outer, branch))
+
 
 def find_branches(graph: Graph, usage: Usage) -> Residuals:
     """Every residual addition of the traced model.

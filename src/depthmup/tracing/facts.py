@@ -6,7 +6,7 @@ shows in how it differs between a model and its base, so nothing here knows of a
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -75,6 +75,24 @@ class Facts:
     def runs(self) -> Mapping[str, int]:
         """How often each module is called."""
         return Counter(call.name for call in self.graph.calls)
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[tuple[int, bool]]]:
+        """The branches that use each parameter, and whether it only feeds one from the side."""
+        users = {
+            name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
+            for name, uses in self.uses.items()
+        }
+        return {name: pairs for name, pairs in users.items() if pairs}
+
+    def innermost(self, name: str) -> int:
+        """The branch that says how deep a parameter lies; of several on one level the first."""
+        level = self.residuals.level
+        return max((b for b, _ in self.users[name]), key=lambda branch: (level(branch), -branch))
+
+    def times(self, name: str, level: int) -> int:
+        """How many branches of one level use a parameter."""
+        return len({b for b, _ in self.users.get(name, ()) if self.residuals.level(b) == level})
 
     def on_parameters(self, names: Iterable[str]) -> tuple[Hook, ...]:
         """Hooks that multiply parameters in the eyes of what reads them; empty if one cannot be."""
