@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import imports
+
 ROOT = Path(__file__).parent.parent
 
 DRAWN = """
@@ -77,10 +79,19 @@ def run(*arguments, **options):
     )
 
 
-def test_tables_and_charts():
-    done = run("-c", DRAWN)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+@pytest.fixture
+def said(capsys):
+    """What code prints as JSON."""
+
+    def of(code):
+        exec(compile(code, "<code of a test>", "exec"), {"__name__": "code"})
+        return json.loads(capsys.readouterr().out)
+
+    return of
+
+
+def test_tables_and_charts(said):
+    found = said(DRAWN)
     table = "\n".join(found["engines"])
     assert "| native | 660 ±9% |" in table
     assert "| **native / plain loop, fused Adam** | 6.0 (6 wanted) | 6.0 (5 wanted) |" in table
@@ -102,10 +113,8 @@ def test_tables_and_charts():
     assert found["every core"] == 5.0  # 4 s of two cores are 2 s of the machine
 
 
-def test_predictions_against_measurements():
-    done = run("-c", PREDICTED)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_predictions_against_measurements(said):
+    found = said(PREDICTED)
     assert "| 0 −0.50 −1.00 | 0±0.10 −0.40±0.10 −0.60±0.10 |" in found["rows"][0]
     assert "not trained yet" in found["missing"]
     assert found["drifts"] == pytest.approx([-0.5, -0.3])
@@ -149,10 +158,8 @@ print(json.dumps({
 """
 
 
-def test_forecasts_of_the_large_part_of_a_table_from_its_small_part():
-    done = run("-c", FORECAST)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_forecasts_of_the_large_part_of_a_table_from_its_small_part(said):
+    found = said(FORECAST)
     assert found["asked"] == [[16, 32], [16, 64], [32, 64]]
     assert found["depths"] == [4, 8, 16, 32]
     assert found["fates"] == ["held", "missed"]
@@ -194,10 +201,8 @@ print(json.dumps({
 """
 
 
-def test_sharpness_of_decoders_is_set_beside_measured_optima():
-    done = run("-c", DECODERS)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_sharpness_of_decoders_is_set_beside_measured_optima(said):
+    found = said(DECODERS)
     assert len(found["curves"]) == 8
     title, axis, sizes, octaves = found["curves"][0]
     assert (title, axis, sizes) == ("SP = muP, RMSNorm", "depth", [2, 4, 8, 16])
@@ -214,11 +219,20 @@ def test_sharpness_of_decoders_is_set_beside_measured_optima():
 def test_the_command_runs_and_logs_nothing_when_quick():
     log = ROOT / "benchmarks" / "log.md"
     before = log.read_text()
-    done = run("-m", "benchmarks", "--quick", "engines", "imports")
+    done = run("-m", "benchmarks", "--quick", "engines")
     assert done.returncode == 0, done.stderr
     assert "native, share of sgemm" in done.stdout or "stacked torch" in done.stdout
-    assert "depthmup --help" in done.stdout
     assert log.read_text() == before
+
+
+def test_imports_are_timed_in_processes_of_their_own(monkeypatch):
+    asked = {"nothing": ("-c", ""), "help": ("-m", "depthmup", "--help")}
+    assert imports.COMMANDS["depthmup --help"] == asked["help"]
+    monkeypatch.setattr(imports, "COMMANDS", asked)
+    head, rule, nothing, shown = imports.table(rounds=1)
+    assert (head, rule) == ("| | seconds | median |", "| --- | --- | --- |")
+    assert [line.split("|")[1].strip() for line in (nothing, shown)] == ["nothing", "help"]
+    assert 0 < float(nothing.split("|")[2]) < float(shown.split("|")[2])
 
 
 def test_parts_that_do_not_exist_are_refused():
