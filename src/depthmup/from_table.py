@@ -13,14 +13,14 @@ from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import Columns, check_tolerance, checked, own_columns, texts
+from depthmup.tables.columns import Columns, check_tolerance, checked, listed, own_columns, texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.groups import (
     Question,
     Reading,
     cells_of,
     cleaned,
-    listed,
+    example,
     prediction,
     studies_of,
 )
@@ -217,7 +217,8 @@ def _asked(
 
     Axes that are not named are called as ``otherwise``.
     """
-    table = _runs_in(table)
+    path = str(table) if isinstance(table, str | Path) else ""
+    table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
     comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
     names = names_of(table)
@@ -239,17 +240,22 @@ def _asked(
         tolerance=TOLERANCE,
         reading=reading,
         where=listed(where),
+        table="example" if path == str(example()) else path,
+        command=command,
     )
     return table, comparisons, names, question
 
 
-def _runs_in(table: Any) -> Any:
-    """The runs of a folder or a store of ``depthmup.transfer``; any other table as it is."""
+def _runs_in(table: Any) -> tuple[Any, Any]:
+    """The runs of a folder or a store of ``depthmup.transfer`` with the command that made them; any
+    other table as it is.
+    """
     if not isinstance(table, str | Path):
-        return table
+        return table, ()
     path = Path(table)
     store = path / MAIN_STORE if path.is_dir() else path
     if store.suffix != ".sqlite" or not store.is_file():
-        return table
+        return table, ()
     with snapshot(store) as opened:
-        return load_report(opened).to_pandas("runs")
+        report = load_report(opened)
+    return report.to_pandas("runs"), report.study().config.get("command", ())

@@ -41,6 +41,8 @@ _ABOUT = ("environment", "code")
 def _without(value):
     if isinstance(value, dict):
         return {k: _without(v) for k, v in value.items() if k not in _ABOUT}
+    if isinstance(value, str):  # paths of the checkout
+        return value.replace(str(inputs.TABLES), "tables")
     return [_without(v) for v in value] if isinstance(value, list | tuple) else value
 
 

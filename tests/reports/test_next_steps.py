@@ -1,10 +1,17 @@
 """What a page says to do next: lines to paste, and the command that decides what is open."""
 
 import ast
+import contextlib
+import io
+import shlex
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import depthmup
+from depthmup.cli.main import main
 from depthmup.records import Verdict
 from depthmup.records.search import SearchStory
 from depthmup.reports import example_certificate, example_study, page
@@ -60,3 +67,57 @@ def test_a_table_has_no_command(study):
     [step] = next_steps([asked], [])
     assert not step.code
     assert "about" in step.lead
+
+
+def table(groups=("a b", "c"), column="my optimizer"):
+    """Runs whose best rate rises by 12% per doubling: with this scatter, undecided."""
+    rows = [
+        (group, d, w, 2.0**k, s, d * 10, 1 + 0.05 * (k + 8 - 0.16 * np.log2(d / 4)) ** 2 + 0.01 * s)
+        for group in groups
+        for d, w in ((4, 64), (8, 64), (16, 64), (4, 128))
+        for k in range(-11, -4)
+        for s in range(2)
+    ]
+    return pd.DataFrame(rows, columns=[column, "n_layers", "width", "lr", "seed", "epoch", "loss"])
+
+
+COLUMNS = {"axes": {"depth": "n_layers", "width": "width"}, "lr": "lr", "loss": "loss"}
+
+
+@pytest.mark.parametrize("by", [["my optimizer"], []])
+def test_an_undecided_table_has_a_command_that_runs(tmp_path, capsys, by):
+    path = tmp_path / "my runs.csv"
+    table().to_csv(path, index=False)
+    if not by:
+        table(groups=("c",)).to_csv(path, index=False)
+    report = depthmup.fit(path, **COLUMNS, seed="seed", by=by, tolerance=0.16)
+    assert report.verdict is Verdict.UNDECIDED
+    *_, step = next_steps(report.studies, ())
+    assert "add depth 32 (about 14 runs)" in step.lead
+    assert step.code in report.summary()
+    assert {"do": step.lead, "copy": step.code} in report.to_dict()["next"]
+    words = shlex.split(step.code)
+    assert words[:2] == ["depthmup", "next"]
+    assert main(words[1:]) == 0
+    asked = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert set(asked["n_layers"]) <= {4, 8, 16, 32}
+    assert set(asked["width"]) == {64}
+
+
+def test_an_undecided_frame_has_python_that_runs():
+    runs = table()
+    report = depthmup.fit(runs, **COLUMNS, seed="seed", by="my optimizer", tolerance=0.16)
+    *_, step = next_steps(report.studies, ())
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(step.code, {"depthmup": depthmup, "runs": runs})
+    assert "n_layers" in printed.getvalue()
+
+
+def test_a_filter_picks_the_rows_of_a_group_or_is_none():
+    from depthmup.tables.where import equalities, parse_filter
+
+    assert equalities([("a", "x"), ("b c", "d e")]) == 'a == x and `b c` == "d e"'
+    for value in ("", "it's", 'say "x"', "7", "ß"):
+        [one] = parse_filter(equalities([("my optimizer", value)]))
+        assert (one.column, one.values) == ("my optimizer", (value,))
+    assert equalities([("a", "\"'")]) == equalities([("`", "x")]) == ""

@@ -29,7 +29,8 @@ class Options:
     """
 
     source: Annotated[Path, tyro.conf.Positional]
-    """The --out folder of `depthmup transfer`, or a CSV, JSON lines or Parquet file."""
+    """The --out folder of `depthmup transfer`; a CSV, JSON lines or Parquet file; or the word
+    "example" for the table that ships with this package."""
 
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
@@ -62,12 +63,18 @@ class Options:
     ignore: tuple[str, ...] = ()
     """Of a table: columns to ignore, although runs of one size differ in them."""
 
+    where: tuple[str, ...] = ()
+    """Of a table: only rows that satisfy all of these, such as "optimizer == adamw"."""
+
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
-    rows, why = _of_table(options) if options.source.is_file() else _of_folder(options.source)
+    from depthmup.tables import example
+
+    source = example() if str(options.source) == "example" else options.source
+    rows, why = _of_table(source, options) if source.is_file() else _of_folder(source)
     if options.json:
         print_json({"runs": list(rows), "why": why})
         return 0
@@ -84,14 +91,14 @@ def run(options: Options) -> int:
     return 0
 
 
-def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
+def _of_table(source: Path, options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.tables import next_runs
 
     wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
     base = parse_pairs(options.base, option="--base", value="VALUE")
     cost = parse_pairs(options.cost, option="--cost", value="POWER")
     proposal = next_runs(
-        options.source,
+        source,
         **options.columns.named(lr="lr", loss="loss"),
         sizes={
             axis: tuple(_whole(n, "--sizes") for n in v.split(",")) for axis, v in wanted.items()
@@ -104,6 +111,7 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         seeds=options.seeds,
         precision=options.drift_precision,
         ignore=options.ignore,
+        where=options.where,
     )
     return proposal.rows, proposal.why
 

@@ -127,6 +127,8 @@ def deliver(
     from rich.console import Console
 
     from depthmup import reports
+    from depthmup.records.printable import printable
+    from depthmup.reports.next_steps import next_lines
 
     studies, certificates = report.studies, report.certificates
     if folder is not None and (export or not saved):
@@ -144,6 +146,8 @@ def deliver(
             print(reports.plain_table(study))
     for certificate in certificates:
         show(f"\n{reports.certificate_text(certificate)}")
+    if steps := "\n".join(next_lines(studies, certificates)):
+        print(f"\n{printable(steps)}")
     if folder is not None:
         print(f"\nThe page: {(folder / 'report.html').resolve()}")
 

@@ -1,9 +1,10 @@
 """What to do after a measurement: lines to paste, and the command that settles what is open."""
 
 import shlex
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 
-from depthmup.records import Study, Transfer, Verdict
+from depthmup.records import Optimum, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack, size_text
 from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, rate
@@ -23,6 +24,15 @@ def next_steps(studies: Sequence[Study], certificates: Sequence[Certificate]) ->
         Section(title="" if i else "Next", lead=lead, code=code)
         for i, (lead, code) in enumerate(steps)
     ]
+
+
+def next_lines(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
+    """The same as text."""
+    lines = []
+    for step in next_steps(studies, certificates):
+        lines += ["", *textwrap.wrap(f"{step.title or 'Then'}: {step.lead}", 100)]
+        lines += textwrap.indent(step.code, "    ").splitlines()
+    return lines[1:]
 
 
 _CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
@@ -55,7 +65,8 @@ def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> St
     for study in studies:
         for transfer in transfers(study):
             if transfer.verdict is Verdict.UNDECIDED:
-                return _more(study, transfer, f"Decide {transfer.title} along {study.axis}")
+                what = transfer.title if len(transfers(study)) > 1 else "the drift"
+                return _more(study, transfer, f"Decide {what} along {study.axis}")
     refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_SEEDS]
     if not refused:
         return None
@@ -64,6 +75,8 @@ def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> St
 
 def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     """The same command with its budget or its seeds doubled, or with one more size."""
+    if "table" in study.config and not study.config.get("command"):
+        return _ask(study, transfer, aim)
     runs, seeds = _runs(study), study.config.get("seeds")
     took = study.environment.get("seconds, all sessions")
     seconds = float(took) if isinstance(took, int | float) else 0.0
@@ -90,13 +103,82 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     return lead, f"{shlex.join(command)} {option}"
 
 
+def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
+    """The runs of one more size of a table's group, which ``next`` lists."""
+    config = study.config
+    axes, groups = _mapped(config, "axes"), _mapped(config, "groups")
+    optima = [transfer.optima[i] for i in max(transfer.slices, key=len, default=())]
+    along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
+    more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
+    lead = (
+        f"{aim}: add {study.axis} {more:.10g} (about {runs} runs). This lists the runs to make "
+        "first; it asks for fewer where they suffice."
+    )
+    if groups and transfer.scheme not in groups:  # no filter has its rows
+        return lead, ""
+    beside = _beside(study, optima)
+    values: dict[str, tuple[float, ...]] = {a: (beside[a],) for a in axes if a in beside}
+    values[study.axis] = (*along, more)
+    named = {what: str(config[what]) for what in ("lr", "loss", "seed") if config.get(what)}
+    if not study.tuned.is_learning_rate:
+        named["tuned"] = study.tuned.name
+    question: dict[str, object] = {
+        "axes": {axis: axes[axis] for axis in values},
+        **named,
+        "sizes": values,
+        "where": [*_listed(study, "where"), *([groups[transfer.scheme]] if groups else [])],
+        "ignore": [*_listed(study, "ignore"), *filter(None, [str(config.get("steps", ""))])],
+    }
+    table = str(config["table"])
+    return lead, _as_command(table, question) if table else _as_python(question)
+
+
+def _beside(study: Study, optima: Sequence[Optimum]) -> dict[str, float]:
+    """Sizes along the other axes, but for those that change with the study's own."""
+    curves = study.headline.curves
+    at = [o.size for o in optima] or [c.size for c in curves]
+    return {a: min(s[a] for s in at) for a in at[0] if len({s[a] for s in at}) == 1 or not optima}
+
+
+def _as_command(table: str, question: Mapping[str, object]) -> str:
+    words = ["depthmup", "next", table]
+    for name, value in question.items():
+        match value:
+            case Mapping():
+                words += [f"--{name}", *(f"{k}={_joined(v)}" for k, v in value.items())]
+            case list():
+                words += [f"--{name}", *value] if value else []
+            case _:
+                words += [f"--{name}", str(value)]
+    return shlex.join(words)
+
+
+def _joined(value: object) -> str:
+    numbers = value if isinstance(value, tuple) else ()
+    return ",".join(f"{n:.15g}" for n in numbers) or str(value)
+
+
+def _as_python(question: Mapping[str, object]) -> str:
+    arguments = (f"    {name}={value!r},\n" for name, value in question.items() if value)
+    return f"print(depthmup.next_runs(\n    runs,\n{''.join(arguments)}))\n"
+
+
+def _mapped(config: Mapping[str, object], name: str) -> Mapping[str, str]:
+    value = config.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
 def _listed(study: Study, name: str) -> list[str]:
     """A list of texts in the configuration; empty where it is none."""
     value = study.config.get(name, ())
     return [str(each) for each in value] if isinstance(value, list | tuple) else []
 
 
-def _runs(study: Study, size: float | None = None) -> int:
-    """Runs along the axis, of one size or of all."""
-    curves = study.headline.curves
-    return sum(p.seeds for c in curves if size in (None, size_of(study, c)) for p in c.points)
+def _runs(study: Study, size: float | None = None, scheme: str = "") -> int:
+    """Runs along the axis, of one size or of all, and of one scheme or of all."""
+    return sum(
+        p.seeds
+        for c in study.headline.curves
+        if size in (None, size_of(study, c)) and scheme in ("", c.scheme)
+        for p in c.points
+    )

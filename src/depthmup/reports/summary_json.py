@@ -9,6 +9,7 @@ from depthmup.records.codec import encode, strict
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
 from depthmup.reports.findings import ROWS
+from depthmup.reports.next_steps import next_steps
 from depthmup.reports.study_rows import size_of, transfers
 
 SCHEMA = 4
@@ -56,6 +57,10 @@ def summary(
         "config": strict(study.config),
         "environment": strict(study.environment),
         **({"search": _search(study.search, study.tuned.column)} if study.search else {}),
+        "next": [
+            {"do": step.lead, "copy": step.code}
+            for step in next_steps((study, *more), certificates)
+        ],
         **{name: strict(rows) for name, rows in beyond.items() if rows},
         **(encode(kept) if whole else {}),
     }

@@ -12,6 +12,7 @@ from depthmup.records.printable import printable
 from depthmup.records.text import ON_TERMINALS, TONES, aligned
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.findings import cost, law_sentence, span_sentence
+from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
@@ -71,7 +72,8 @@ def text(*studies: Study, certificates: Sequence[Certificate] = ()) -> str:
         parts.append(certificate_text(certificate))
         if span := span_sentence(certificate):
             parts.append("\n".join(textwrap.wrap(span, 100)))
-    return "\n".join(printable(line) for line in "\n\n".join(parts).split("\n"))
+    parts.append("\n".join(next_lines(studies, certificates)))
+    return "\n".join(printable(line) for line in "\n\n".join(filter(None, parts)).split("\n"))
 
 
 def _beyond(study: Study) -> list[str]:

@@ -33,7 +33,7 @@ class Cleaned:
 
     ``steps`` are those of each size, where a column of steps was named; ``settings`` are unnamed
     columns that look like settings, each as one code for every size. ``law`` is that of a random
-    design, whose runs stand at the sizes of cells.
+    design, whose runs stand at the sizes of cells. ``where`` is the filter of its rows.
     """
 
     runs: Runs
@@ -42,6 +42,7 @@ class Cleaned:
     steps: Array = field(default_factory=lambda: np.zeros(0))
     settings: Mapping[str, Array] = field(default_factory=dict)
     law: Pooled | None = None
+    where: str = ""
 
 
 def clean(
@@ -79,7 +80,7 @@ def clean(
     _enough(rows, curves, log2_rate, words, fewest)
     runs = Runs(
         name=name,
-        title=name or "All runs",
+        title=name[:1].upper() + name[1:] or "All runs",
         sizes=tuple(_named(rows.columns, values) for values in sizes),
         curves=curves,
         chance=chance,

@@ -212,6 +212,11 @@ def _listed(names: Sequence[str]) -> str:
     return shown + (f" and {more} more" if more > 0 else "")
 
 
+def listed(value: str | Sequence[str]) -> tuple[str, ...]:
+    """One text or several."""
+    return (value,) if isinstance(value, str) and value else tuple(value)
+
+
 def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
     """Names with their columns, all of them texts."""
     for name, column in named.items():

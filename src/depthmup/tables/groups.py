@@ -21,13 +21,13 @@ from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
-from depthmup.tables.columns import CHANCE, RATES, TITLE, Columns, propose
+from depthmup.tables.columns import CHANCE, RATES, TITLE, Columns, listed, propose
 from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
 from depthmup.tables.question import fixed_of, question_of
-from depthmup.tables.read import Table, read
+from depthmup.tables.read import Table
 from depthmup.tables.rows import Excluded
-from depthmup.tables.where import Comparison
+from depthmup.tables.where import Comparison, equalities, filtered, read_for
 
 MOST_GROUPS = 40
 VERSION = 2
@@ -88,6 +88,10 @@ class Question:
     where: tuple[str, ...] = ()
     fewest: int = 2
     """Sizes that a group needs: one, where nothing is asked of how the optimum moves."""
+    table: str = ""
+    """The path of its file, as it was given; empty for a frame."""
+    command: Sequence[str] = ()
+    """That made the runs, where they are those of a folder of this package."""
 
     @property
     def tuned(self) -> Tuned:
@@ -101,9 +105,13 @@ def cleaned(
     table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
 ) -> tuple[Table, Table, list[Cleaned]]:
     """A table, its rows that satisfy the filter, and the groups of these."""
-    source = _read(table, question.columns, comparisons, names)
-    rows = _filtered(source, comparisons)
-    return source, rows, [_group(part, n, question) for n, part in _groups(rows, question.columns)]
+    source = read_for(table, question.columns, comparisons, names)
+    rows = filtered(source, comparisons)
+    groups = [
+        replace(_group(part, name, question), where=where)
+        for name, where, part in _groups(rows, question.columns)
+    ]
+    return source, rows, groups
 
 
 def studies_of(
@@ -127,7 +135,7 @@ def studies_of(
         replace(
             study,
             title=question.reading.title or f"Fit of {source.title}",
-            config=_config(question, rows=len(rows), excluded=excluded),
+            config=_config(question, groups, rows=len(rows), excluded=excluded),
             environment={"depthmup": __version__, "fit": VERSION},
             # What is said of all axes stands in the first.
             laws=() if i else tuple(law for law, _ in laws if law is not None),
@@ -137,22 +145,28 @@ def studies_of(
     )
 
 
-def _config(question: Question, *, rows: int, excluded: int) -> dict[str, object]:
+def _config(
+    question: Question, groups: Sequence[Cleaned], *, rows: int, excluded: int
+) -> dict[str, object]:
     columns, scheme = question.columns, question.scheme
     return {
+        "table": question.table,
         "axes": dict(columns.axes),
         "lr": columns.lr,
         "loss": columns.loss,
         "seed": columns.seed,
         "steps": columns.steps,
         "by": list(columns.by),
+        "groups": {group.runs.name: group.where for group in groups if group.where},
         "where": list(question.where),
+        "ignore": list(columns.ignore),
         "keep": sorted(listed(question.reading.keep)),
         "rows": rows,
         "excluded": excluded,
         "scheme": "" if scheme is None else scheme.title,
         "target": dict(question.target or {}),
         "tolerance": question.tolerance,
+        **({"command": list(question.command)} if question.command else {}),
     }
 
 
@@ -326,39 +340,11 @@ def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> C
     return certificate
 
 
-def _read(
-    table: Any, columns: Columns, comparisons: Sequence[Comparison], names: Sequence[str]
-) -> Table:
-    wanted = [c.column for c in comparisons]
-    for column in wanted:
-        if column not in names:
-            raise ValueError(
-                f"Expected the column {printable(repr(column))} of a filter in the table; it has "
-                f"{printable(', '.join(map(str, names[:20])))}."
-            )
-    labels = (*columns.labels, *(c for c in wanted if c not in columns.numbers))
-    return read(table, numbers=columns.numbers, labels=tuple(dict.fromkeys(labels)))
-
-
-def _filtered(table: Table, comparisons: Sequence[Comparison]) -> Table:
-    keep = np.ones(len(table), bool)
-    for comparison in comparisons:
-        name = comparison.column
-        if name in table.numbers:
-            values, codes = np.unique(table.numbers[name], return_inverse=True)
-            texts = [repr(float(v)) for v in values]
-        else:
-            codes, texts = table.codes[name], table.names[name]
-        keep &= comparison.of(texts)[codes]
-    if not keep.any():
-        raise ValueError("Expected rows that satisfy the filter; none does.")
-    return table.where(keep)
-
-
-def _groups(table: Table, columns: Columns) -> list[tuple[str, Table]]:
+def _groups(table: Table, columns: Columns) -> list[tuple[str, str, Table]]:
+    """The name of each group, the filter that its rows satisfy, and these."""
     by = columns.by
     if not by:
-        return [("", table)]
+        return [("", "", table)]
     keys = np.column_stack([table.codes[column] for column in by])
     distinct, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     if len(distinct) > MOST_GROUPS:
@@ -367,18 +353,16 @@ def _groups(table: Table, columns: Columns) -> list[tuple[str, Table]]:
             f"{len(distinct):,}. Pick some with a filter."
         )
     number = number.reshape(-1)
-    if columns.own:  # variants in their order, by their own names
-        order = np.argsort(first)
-        names = [table.names[by[0]][int(distinct[i, 0])] for i in order]
-        return [(name, table.where(number == i)) for name, i in zip(names, order, strict=True)]
-    named = []
-    for i, key in enumerate(distinct):
-        name = ", ".join(
-            f"{column} {table.names[column][code] or '(none)'}"
-            for column, code in zip(by, key, strict=True)
-        )
-        named.append((printable(name), table.where(number == i)))
-    return sorted(named, key=lambda pair: pair[0])
+    # Variants of this package stand in their order, by their own names.
+    order = np.argsort(first) if columns.own else range(len(distinct))
+    groups = []
+    for i in order:
+        values = [table.names[c][code] for c, code in zip(by, distinct[i], strict=True)]
+        pairs = list(zip(by, values, strict=True))
+        name = ", ".join(f"{column} {value or '(none)'}" for column, value in pairs)
+        name = values[0] if columns.own else printable(name)
+        groups.append((name, equalities(pairs), table.where(number == i)))
+    return groups if columns.own else sorted(groups, key=lambda group: group[0])
 
 
 def cells_of(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
@@ -417,11 +401,6 @@ def _notes(
         )
         notes.append(Note(text=text))
     return notes
-
-
-def listed(value: str | Sequence[str]) -> tuple[str, ...]:
-    """One text or several."""
-    return (value,) if isinstance(value, str) and value else tuple(value)
 
 
 def example() -> Path:

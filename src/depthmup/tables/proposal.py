@@ -14,11 +14,12 @@ from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.intervals import Index
-from depthmup.tables.columns import Columns, check_tolerance, checked, texts
+from depthmup.tables.columns import Columns, check_tolerance, checked, listed, texts
 from depthmup.tables.formats import names_of
-from depthmup.tables.read import Table, read
+from depthmup.tables.read import Table
 from depthmup.tables.rows import Rows
 from depthmup.tables.settings import settings_of
+from depthmup.tables.where import filtered, parse_filter, read_for
 
 DIGITS = 6
 """Significant digits of a proposed rate: far more than rates are told apart by."""
@@ -61,6 +62,7 @@ def next_runs(
     precision: float | None = None,
     chance: float = math.inf,
     ignore: str | Sequence[str] = (),
+    where: str | Sequence[str] = (),
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
@@ -87,6 +89,7 @@ def next_runs(
             instead of a verdict.
         chance: the loss of guessing, from which no optimum is taken.
         ignore: columns in which runs of one size may differ without meaning anything.
+        where: filters such as ``"optimizer == adamw"``, as ``fit`` has them; all must hold.
 
     Returns:
         The runs, and why.
@@ -104,12 +107,13 @@ def next_runs(
         [0.000244141, 0.000488281, 0.000976562]
     """
     what = worded(tuned)
-    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignored)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=listed(ignore))
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
-    checked(columns, names_of(table))
-    source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
+    names = names_of(table)
+    checked(columns, names)
+    comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
+    source = filtered(read_for(table, columns, comparisons, names, empty=True), comparisons)
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)
     points = _points(source, columns, begin)

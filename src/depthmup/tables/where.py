@@ -9,7 +9,7 @@ value      = a number, a word, or any text in quotes.
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Flags
+from depthmup.tables.columns import Columns
+from depthmup.tables.read import Table, read
 
 LONGEST = 2000
 """Characters of a filter."""
@@ -96,6 +98,55 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
         if kind == "word" and word != "and":
             raise _bad(text, word, "'and' or the end")
     return tuple(comparisons)
+
+
+def read_for(
+    source: Any,
+    columns: Columns,
+    comparisons: Sequence[Comparison],
+    names: Sequence[str],
+    *,
+    empty: bool = False,
+) -> Table:
+    """A table with its columns and those of a filter."""
+    wanted = [c.column for c in comparisons]
+    for column in wanted:
+        if column not in names:
+            raise ValueError(
+                f"Expected the column {printable(repr(column))} of a filter in the table; it has "
+                f"{printable(', '.join(map(str, names[:20])))}."
+            )
+    labels = (*columns.labels, *(c for c in wanted if c not in columns.numbers))
+    return read(source, numbers=columns.numbers, labels=tuple(dict.fromkeys(labels)), empty=empty)
+
+
+def filtered(table: Table, comparisons: Sequence[Comparison]) -> Table:
+    """The rows that satisfy all comparisons."""
+    keep = np.ones(len(table), bool)
+    for comparison in comparisons:
+        name = comparison.column
+        if name in table.numbers:
+            values, codes = np.unique(table.numbers[name], return_inverse=True)
+            texts = [repr(float(v)) for v in values]
+        else:
+            codes, texts = table.codes[name], table.names[name]
+        keep &= comparison.of(texts)[codes]
+    if len(table) and not keep.any():
+        raise ValueError("Expected rows that satisfy the filter; none does.")
+    return table.where(keep)
+
+
+def equalities(pairs: Sequence[tuple[str, str]]) -> str:
+    """A filter of the rows with these values of columns; empty where its grammar has none."""
+    if any("`" in column or {'"', "'"} <= {*value} for column, value in pairs):
+        return ""
+    texts = []
+    for column, value in pairs:
+        name = column if re.fullmatch(r"[\w.]+", column) else f"`{column}`"
+        sign = "'" if '"' in value else '"'
+        plain = re.fullmatch(r"[\w.-]+", value)
+        texts.append(f"{name} == {value if plain else sign + value + sign}")
+    return " and ".join(texts)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
