@@ -19,6 +19,7 @@ from depthmup.training import Weights, engine_for, train, train_group, train_nat
 from depthmup.training.native import BuildError, build, compiler, library, load, supports
 from depthmup.training.native import train as train_module
 from depthmup.training.native.build import FLAGS, SOURCE
+from depthmup.training.native.library import _attempt
 from depthmup.training.native.member import Member
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
@@ -419,25 +420,42 @@ def said(process):
     return out.strip()
 
 
-def test_without_a_compiler_the_stacked_engine_is_used(tmp_path):
-    out = said(python(TRAIN_ONE, tmp_path, PATH=""))
+@pytest.fixture
+def begun(monkeypatch):
+    """What ``TRAIN_ONE`` prints, from here: the kernel is looked for as in a new process."""
+
+    def trained(folder, **environment):
+        monkeypatch.delenv("DEPTHMUP_ENGINE", raising=False)
+        for name, value in {"XDG_CACHE_HOME": str(folder), **environment}.items():
+            monkeypatch.setenv(name, value)
+        _attempt.cache_clear()
+        statuses = [record.status for record in train_group([cell(steps=3)])]
+        return "|".join(map(str, (engine_for(), *statuses)))
+
+    yield trained
+    _attempt.cache_clear()
+
+
+def test_without_a_compiler_the_stacked_engine_is_used(tmp_path, begun):
+    out = begun(tmp_path, PATH="")
     assert out.startswith("stacked: There is no C compiler")
     assert out.endswith("|finished")
 
 
-def test_with_a_broken_compiler_too(tmp_path):
+def test_with_a_broken_compiler_too(tmp_path, begun):
     broken = tmp_path / "bin" / "cc"
     broken.parent.mkdir()
     broken.write_text(
         '#!/bin/sh\n[ "$1" = --version ] || { echo error: no headers >&2; exit 1; }\n'
     )
     broken.chmod(0o755)
-    out = said(python(TRAIN_ONE, tmp_path, PATH=str(broken.parent)))
+    out = begun(tmp_path, PATH=str(broken.parent))
     assert out.startswith("stacked: The C compiler")
     assert "error: no headers" in out
     assert not list(tmp_path.glob("depthmup/*"))
 
 
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))" + TRAIN_ONE
 BROKEN = {
     "garbage": "while [ $1 != -o ]; do shift; done; echo garbage > $2",
     "messages without end": "yes error: no headers >&2; exit 1",
@@ -445,30 +463,30 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_with_a_compiler_that_writes_nonsense_too(how, tmp_path):
+def test_with_a_compiler_that_writes_nonsense_too(how, tmp_path, begun):
     broken = tmp_path / "bin" / "cc"
     broken.parent.mkdir()
     broken.write_text(f"#!/bin/sh\n[ $1 = --version ] || {{ {BROKEN[how]}; }}\n")
     broken.chmod(0o755)
     path = os.pathsep.join([str(broken.parent), os.environ["PATH"]])
-    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))" + TRAIN_ONE
-    out = said(python(code, tmp_path, PATH=path))
+    endless = how == "messages without end"  # which must not fill the memory
+    out = said(python(LIMITED, tmp_path, PATH=path)) if endless else begun(tmp_path, PATH=path)
     assert out.startswith("stacked: The ")
     assert not list(tmp_path.glob("depthmup/*"))
 
 
-def test_with_a_cache_that_cannot_be_written_too(tmp_path):
+def test_with_a_cache_that_cannot_be_written_too(tmp_path, begun):
     taken = tmp_path / "file"
     taken.touch()
-    out = said(python(TRAIN_ONE, taken))
+    out = begun(taken)
     assert out.startswith("stacked: The cache folder")
 
 
-def test_a_damaged_build_is_built_anew(tmp_path):
+def test_a_damaged_build_is_built_anew(tmp_path, begun):
     built = build(folder=tmp_path / "depthmup")
     whole = built.read_bytes()
     built.write_bytes(whole[:1000])
-    assert said(python(TRAIN_ONE, tmp_path)).startswith("native: ")
+    assert begun(tmp_path).startswith("native: ")
     assert built.read_bytes() == whole
 
 
