@@ -341,8 +341,13 @@ def test_rates_in_plain_numbers():
     def rates(*words):
         return asked(parse(["transfer", *words]))[1].log2_values
 
-    assert rates("--lrs", "0.0625", "0.125") == (-4.0, -3.0)
+    assert rates("--lrs", "0.0625", "0.125") == rates("--log2-lrs=-4", "-3") == (-4.0, -3.0)
+    of_another = ("--tune", "multiplier", "--lr", "0.1")
+    assert rates(*of_another, "--log2-values", "0", "1") == rates(*of_another, "--values", "1", "2")
     for words, match in (
+        (["--lrs", "1e-3", "--log2-lrs=-3"], "not both"),
+        (["--log2-lrs", "nan"], "Expected learning rates from 2"),
+        (["--log2-lrs", "0", "-1"], "strictly increasing"),
         (["--lrs=-3"], "Expected lrs to be positive"),
         (["--lrs", "1e-3", "--tune", "multiplier", "--lr", "0.1"], "give --values"),
     ):

@@ -1,7 +1,7 @@
 """``depthmup transfer``: measure whether the best learning rate transfers to larger sizes."""
 
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -154,6 +154,9 @@ class Options:
     """Learning rates at the base, increasing, such as 1e-3 3e-3 1e-2, for a grid of all sizes. By
     default they are found as the sweep goes, and training ends when the verdict is decided."""
 
+    log2_lrs: tuple[float, ...] | None = None
+    """The same, given as their log2."""
+
     tune: str = "lr"
     """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
     the weights inside branches), one_minus_beta2 or cooldown (of your own script). The search
@@ -165,6 +168,9 @@ class Options:
     values: tuple[float, ...] | None = None
     """Values at the base of the hyperparameter of --tune, increasing, for a grid of all sizes. By
     default they are found as the sweep goes."""
+
+    log2_values: tuple[float, ...] | None = None
+    """The same, given as their log2."""
 
     start: float | None = None
     """First value to try at the base; by default a usual one."""
@@ -291,6 +297,8 @@ def run(options: Options) -> int:
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe."""
+    for name in ("lrs", "values"):
+        options = _in_plain_numbers(options, name)
     if options.custom.model or options.custom.train or options.custom.command:
         _refuse_others(options.networks, "the built-in networks", "leave out --model")
         return _custom(options), _design(options, base=None)
@@ -395,6 +403,20 @@ def _design(
         steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,
         window=options.window,
     )
+
+
+def _in_plain_numbers(options: Options, name: str) -> Options:
+    """The options with a grid's values as numbers, where they were given as their log2."""
+    if (log2_values := getattr(options, f"log2_{name}")) is None:
+        return options
+    if getattr(options, name) is not None:
+        raise ValueError(f"Expected --{name} or --log2-{name}, not both.")
+    from depthmup.records import tuned
+    from depthmup.sweep.design import check_octaves
+
+    check_octaves(log2_values, tuned(options.tune))
+    plain: dict[str, Any] = {name: tuple(2.0**k for k in log2_values), f"log2_{name}": None}
+    return replace(options, **plain)
 
 
 def _tuned(options: Options) -> dict[str, Any]:

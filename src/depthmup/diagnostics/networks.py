@@ -48,6 +48,14 @@ class TrainedNetwork:
     second: Observation
     losses: tuple[float, ...] = ()
 
+    @property
+    def width(self) -> int:
+        return self.size["width"]
+
+    @property
+    def depth(self) -> int:
+        return self.size["depth"]
+
 
 def train(
     own: Functions,

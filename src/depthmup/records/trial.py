@@ -88,6 +88,22 @@ class Trial:
     def depth(self) -> int:
         return self.size["depth"]
 
+    @property
+    def base_width(self) -> int:
+        return self.base["width"]
+
+    @property
+    def base_depth(self) -> int:
+        return self.base["depth"]
+
+    @property
+    def width_ratio(self) -> float:
+        return self.ratio("width")
+
+    @property
+    def depth_ratio(self) -> float:
+        return self.ratio("depth")
+
     def ratio(self, axis: str) -> float:
         """A size as a multiple of the base's.
 
