@@ -12,7 +12,7 @@ import depthmup
 from depthmup.cli import main
 from depthmup.records import Certificate, Estimate
 from depthmup.records.score import Fate
-from depthmup.reports import certificate_text
+from depthmup.reports import certificate_text, score_page
 from depthmup.reports.result import _sealed
 
 COLUMNS = {"lr": "lr", "loss": "loss", "seed": "seed"}
@@ -81,6 +81,9 @@ def test_a_forecast_that_is_wrong_is_missed(octaves):
     )
     score = depthmup.score(replace(right, predicted=moved), table, **COLUMNS)
     assert (score.value, score.bound) == (Fate.MISSED, Fate.MISSED)
+    page = score_page(score)
+    assert "<h1>0 of 2 held.</h1>" in page
+    assert page.count("</span> Missed</span>") == 2
     # By how the runs were made; the optimum of three seeds is known to 0.05 octaves.
     assert score.excess.value == pytest.approx(math.expm1(0.02 * (moved.value + 6) ** 2), rel=0.1)
 
@@ -137,10 +140,16 @@ def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith(f"Forecast of {certificate.date} for depth 64: learning rate 0.0")
     assert "\nHeld: the best one there is 0.0" in said
-    assert main([*words, "--json"]) == 0
+    page = tmp_path / "score.html"
+    assert main([*words, "--json", "--out", str(page)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["value"], told["bound"], told["data"]) == ("held", "held", certificate.data)
     assert told["measured"]["low"] < 2.0**-6 < told["measured"]["high"]
+    shown = page.read_text()
+    assert "<h1>2 of 2 held.</h1>" in shown
+    assert shown.count("</span> Held</span>") == 2
+    assert f"of {certificate.date} for depth 64" in shown
+    assert main([*words, "--out", str(page.with_suffix(".txt"))]) == 2
 
 
 def test_a_cost_that_may_be_above_the_bound_has_not_held_it():

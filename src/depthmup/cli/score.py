@@ -1,5 +1,6 @@
 """``depthmup score``: did the forecast hold?"""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -33,13 +34,23 @@ class Options:
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
     by: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
+
+    out: Path | None = None
+    """File for a page, .html."""
+
     json: bool = False
 
 
 def run(options: Options) -> int:
+    from depthmup.cli.folders import prepare_file
     from depthmup.from_table import score
     from depthmup.records.codec import strict
+    from depthmup.reports import score_page, write_text
 
+    if options.out is not None:
+        if options.out.suffix != ".html":
+            raise ValueError(f"Expected --out to end in .html; got {options.out.name!r}.")
+        prepare_file(options.out, option="--out")
     result = score(
         options.certificate,
         options.table,
@@ -51,4 +62,8 @@ def run(options: Options) -> int:
         print_json(strict(result.to_dict()))
     else:
         show(result.summary())
+    if options.out is not None:
+        write_text(options.out, score_page(result, command=["depthmup", *sys.argv[1:]]))
+        if not options.json:
+            print(f"\nThe page: {options.out.resolve()}")
     return 0

@@ -32,6 +32,7 @@ from depthmup.reports.recorded import (
     example_study,
 )
 from depthmup.reports.result import FORMATS, export, notebook, write_result
+from depthmup.reports.score_page import score_page
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import SCHEMA, summary
@@ -86,6 +87,7 @@ __all__ = [
     "rate_panel",
     "render",
     "save_chart",
+    "score_page",
     "script_json",
     "strict",
     "study_figure",

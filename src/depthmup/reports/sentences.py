@@ -212,4 +212,4 @@ def _join(names: list[str]) -> str:
 
 def folded(title: str, columns: int = 16) -> str:
     """A title in lines for a label of a chart, which is cut where it is longer than its room."""
-    return "\n".join(textwrap.wrap(title, columns)) or title
+    return "\n".join(textwrap.wrap(title, columns, break_on_hyphens=False)) or title

@@ -1,0 +1,79 @@
+"""What became of a forecast, as one page."""
+
+from collections.abc import Sequence
+
+from depthmup.records import Estimate, Fate, Score
+from depthmup.records.certificate import size_text
+from depthmup.reports.certificate import percent
+from depthmup.reports.page import Card, Page, Section, Table
+from depthmup.reports.sentences import rate
+
+_SIGNS = {Fate.HELD: "✓", Fate.MISSED: "✗", Fate.UNDECIDED: "?"}
+
+
+def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
+    """A certificate against the runs that were made at its target.
+
+    Args:
+        score: of the certificate.
+        command: that made it.
+
+    Returns:
+        HTML that opens offline.
+
+    Example:
+        >>> score = depthmup.score("certificate.json", "runs/large")  # doctest: +SKIP
+        >>> score_page(score).startswith("<!doctype html>")  # doctest: +SKIP
+        True
+    """
+    forecast, name = score.certificate, score.certificate.tuned.name
+    fates = (score.value, score.bound)
+    held = sum(fate is Fate.HELD for fate in fates)
+    about, *found = score.summary().splitlines()
+    found += ["Undecided: the best value lies at the edge of the runs."][len(found) - 1 :]
+    cards = [
+        Card(title=title, verdict=fate.value.capitalize(), symbol=_SIGNS[fate], text=[_said(line)])
+        for title, fate, line in zip(
+            (f"The {name}", "The bound on its cost"), fates, found, strict=True
+        )
+    ]
+    rows = [
+        {
+            "promise": f"best {name}",
+            "forecast": _rates(forecast.value),
+            "measured": _rates(score.measured),
+        },
+        {
+            "promise": "excess loss of the forecast's value",
+            "forecast": f"at most {percent(forecast.penalty.high)}",
+            "measured": _percents(score.excess),
+        },
+    ]
+    return Page(
+        title=f"A forecast for {size_text(forecast.target)}",
+        tab=f"{score.value.capitalize()}: {size_text(forecast.target)}",
+        headline=f"{held} of {len(fates)} held.",
+        lead=[about],
+        sections=[
+            Section(cards=cards),
+            Section(title="The numbers", table=Table(rows=rows, name="Forecast and runs")),
+        ],
+        facts={"": {"rates at the target": score.rates, "seeds there": score.seeds}},
+        command=command,
+    ).html()
+
+
+def _said(line: str) -> str:
+    """A sentence of the summary without its verdict, which the card has."""
+    said = line.partition(": ")[2]
+    return said[:1].upper() + said[1:]
+
+
+def _rates(value: Estimate) -> str:
+    return f"{rate(value.value)} ({rate(value.low)} to {rate(value.high)})"
+
+
+def _percents(value: Estimate) -> str:
+    if not value.known:
+        return percent(value.value)
+    return f"{percent(value.value)} ({percent(value.low)} to {percent(value.high)})"
