@@ -6,7 +6,7 @@ the entries it makes of the quantiles, so scales, clamps and logarithms need no 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -161,7 +161,7 @@ def common(laws: Sequence[Law | None], *, in_order: bool) -> Law | None:
     if first is None or any(law is None for law in laws):
         return None
     if all(law is first for law in laws):
-        return first if in_order else Law(values=first.values, rms=first.rms, settled=first.settled)
+        return first if in_order else replace(first, draw=None)
     settled = all(law.settled for law in laws if law is not None)
     sizes = {law.size for law in laws if law is not None}
     if len(sizes) == 1 and None not in sizes:

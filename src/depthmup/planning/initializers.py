@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 from unittest import mock
 
@@ -130,8 +130,7 @@ class Recorder:
     def write(self, tensor: Tensor, law: Law | None) -> None:
         """Remember that a tensor now holds entries of this law; None: of an unknown one."""
         if law is not None and law.values is not None and law.draw is None and not law.settled:
-            draw = (object(), tensor.numel())
-            law = Law(values=law.values, rms=law.rms, settled=law.settled, draw=draw)
+            law = replace(law, draw=(object(), tensor.numel()))
         if is_traceable_wrapper_subclass(tensor):
             return
         piece = place_of(tensor, law)
@@ -279,7 +278,8 @@ class _Operations(TorchDispatchMode):
         if pieces is None or len(pieces) < 2 or not all(written.covers(p) for p in pieces):
             return None
         others = [self._recorder.law(a) if isinstance(a, Tensor) else a for a in args[1:]]
-        return [p.holding(entrywise(plain, args, kwargs, [p.law, *others])) for p in pieces]
+        laws = (entrywise(plain, args, kwargs, [p.law, *others]) for p in pieces)
+        return [replace(p, law=law) for p, law in zip(pieces, laws, strict=True)]
 
     def _new(self, name: str, result: Any, law: Law | None, args: Sequence[Any]) -> None:
         outputs = [r for r in tree_flatten(result)[0] if isinstance(r, Tensor)]

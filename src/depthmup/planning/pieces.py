@@ -24,10 +24,6 @@ class Piece:
     stride: tuple[int, ...]
     law: Law | None
 
-    def holding(self, law: Law | None) -> "Piece":
-        """The same place, with what is there now."""
-        return Piece(offset=self.offset, shape=self.shape, stride=self.stride, law=law)
-
     @property
     def entries(self) -> int:
         return math.prod(self.shape)

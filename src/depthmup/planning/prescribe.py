@@ -14,12 +14,10 @@ from depthmup.rules import (
     Family,
     Kind,
     Laws,
-    Part,
     Power,
     Ratios,
     Scheme,
     fold,
-    sized_as_router,
 )
 
 
@@ -132,13 +130,10 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
     concerned = served in _BY_LONGER_SIDE and scheme.follows_width
-    router = parameter.role.part is Part.ROUTER and scheme.experts is not None
-    if not concerned or ratios.fan_in == ratios.fan_out * (ratios.experts if router else 1.0):
+    out = scheme.sized(Power(fan_out=Fraction(1)), parameter.role)
+    if not concerned or ratios.fan_in == out.at(ratios):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
-    out = Power(fan_out=Fraction(1))
-    if router:
-        out = sized_as_router(out)
     grow = [out, Power(fan_in=Fraction(1))]
     if rows != rows_before * out.at(ratios):  # stored as (in, out)
         grow.reverse()
@@ -154,9 +149,7 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     else:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
-    size = served.response.size(Kind.HIDDEN)
-    if router:
-        size = sized_as_router(size)
+    size = scheme.sized(served.response.size(Kind.HIDDEN), parameter.role)
     taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
     lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)

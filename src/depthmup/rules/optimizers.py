@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from depthmup.rules.family import Family
 
@@ -148,36 +149,42 @@ OPTIMIZERS: Mapping[str, Family] = MappingProxyType({n: k.family for n, k in _KN
 ``RESPONSES``; Signum, Sophia, AdEMAMix, atan2: normalized entry by entry, as Adam.
 """
 
-EPSILON: Mapping[str, float] = MappingProxyType(
-    {n: k.epsilon for n, k in _KNOWN.items() if k.epsilon is not None}
-)
+
+def _told(name: str) -> Mapping[str, Any]:
+    """What is known of optimizers, by their names, where it is."""
+    every = {**_KNOWN, **_BY_CLASS}
+    return MappingProxyType({n: value for n, k in every.items() if (value := getattr(k, name))})
+
+
+EPSILON: Mapping[str, float] = _told("epsilon")
 """The epsilon of torch.optim where none is given (of Muon, that of the AdamW beside it). Families
 named directly have none known."""
 
-BETAS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {n: k.betas for n, k in _KNOWN.items() if k.betas is not None}
-)
+BETAS: Mapping[str, tuple[float, float]] = _told("betas")
 """The decay rates of both averages where none are given, likewise."""
 
-DECAYS: Mapping[str, Decay] = MappingProxyType(
-    {n: k.decay for n, k in {**_KNOWN, **_BY_CLASS}.items() if k.decay is not None}
-)
+DECAYS: Mapping[str, Decay] = _told("decay")
 """How optimizers apply weight_decay, where that is known."""
 
-STEPS: Mapping[str, float] = MappingProxyType(
-    {n: k.step for n, k in _KNOWN.items() if k.step is not None}
-)
+STEPS: Mapping[str, float] = _told("step")
 """Root mean square of a step's entries at learning rate 1, of optimizers that step entry by entry.
 
 *Source:* Liu et al. 2025 (arXiv 2502.16982, Section 2.2) for Adam's 0.2. Where the gradient is
 noise alone it is ((1 - beta1) / (1 + beta1))^1/2 = 0.23 at beta1 = 0.9.
 """
 
-CAVEATS: Mapping[str, str] = MappingProxyType(
-    {n: k.caveat for n, k in {**_KNOWN, **_BY_CLASS}.items() if k.caveat}
-)
+CAVEATS: Mapping[str, str] = _told("caveat")
 """What a person should know before trusting a rule, by optimizer; plans show it as a note."""
 
+_ONE_RATE = (
+    "{name} estimates one learning rate for all parameters, and its implementations refuse "
+    "groups with different ones; a width x depth rule needs them to differ. Let it find the "
+    "rate of the base, then train with AdamW under a plan."
+)
+_LOW_RANK = (
+    "{name} projects gradients to a low rank, and no scaling rule is known for how its "
+    "steps depend on width at a fixed rank. Use AdamW or Muon."
+)
 _REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "adafactor": (
@@ -187,12 +194,12 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
             "every entry steps alike: optimizer='entrywise'. Say which, or pass the class "
             "torch.optim.Adafactor."
         ),
-        "prodigy": "_one_rate",
-        "dadaptadam": "_one_rate",
-        "dadaptsgd": "_one_rate",
-        "dadaptlion": "_one_rate",
-        "dadaptadagrad": "_one_rate",
-        "dadaptation": "_one_rate",
+        "prodigy": _ONE_RATE,
+        "dadaptadam": _ONE_RATE,
+        "dadaptsgd": _ONE_RATE,
+        "dadaptlion": _ONE_RATE,
+        "dadaptadagrad": _ONE_RATE,
+        "dadaptation": _ONE_RATE,
         "adadelta": (
             "Adadelta sets the size of its steps from the size of earlier ones, and no scaling "
             "rule is known for that. Use AdamW, or transfer nothing."
@@ -205,21 +212,10 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
             "AdaLomo factors its second moments and steps in proportion to the weight: "
             "optimizer='relative' if yours does, 'entrywise' if its scaling by the weight is off."
         ),
-        "galore": "_low_rank",
-        "apollo": "_low_rank",
+        "galore": _LOW_RANK,
+        "apollo": _LOW_RANK,
     }
 )
-_REASONS = {
-    "_one_rate": (
-        "{name} estimates one learning rate for all parameters, and its implementations refuse "
-        "groups with different ones; a width x depth rule needs them to differ. Let it find the "
-        "rate of the base, then train with AdamW under a plan."
-    ),
-    "_low_rank": (
-        "{name} projects gradients to a low rank, and no scaling rule is known for how its "
-        "steps depend on width at a fixed rank. Use AdamW or Muon."
-    ),
-}
 # What says how an optimizer is computed and not what it computes, in Trainer's names and in
 # classes': adamw_torch_fused, paged_lion_8bit, AdamW8bit, DeepSpeedCPUAdam.
 _IMPLEMENTATION = re.compile(
@@ -342,4 +338,4 @@ def _refuse(plain: str, given: object) -> None:
     start = plain.split("-")[0]
     reason = _REFUSED.get(plain) or _REFUSED.get(start)
     if reason is not None:
-        raise ValueError(_REASONS.get(reason, reason).format(name=given))
+        raise ValueError(reason.format(name=given))

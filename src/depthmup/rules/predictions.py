@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from depthmup.rules.experts import sized_as_router
 from depthmup.rules.family import Family
 from depthmup.rules.power import Power
 from depthmup.rules.role import Kind, Part, Role
@@ -86,16 +85,10 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     """
     served = family.serving(role.kind)
     laws = scheme.laws(role, served)
-    width = scheme.scales(role)
-    gradient, size = width.gradient, served.response.size(role.kind)
-    if role.part is Part.ROUTER and scheme.experts is not None:
-        size = sized_as_router(size)
-    if role.in_branch:
-        summed = role.shared and scheme.follows_depth
-        gradient = gradient * Power(depth=int(summed) - scheme.alpha)
     response = served.response
-    total = laws.lr / scheme.run.lr * gradient**response.gradient * laws.forward
-    total = total * width.init**response.weight * size
+    total = laws.lr / scheme.run.lr * scheme.gradient(role) ** response.gradient * laws.forward
+    total = total * scheme.scales(role).init ** response.weight
+    total = total * scheme.sized(response.size(role.kind), role)
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
 
 

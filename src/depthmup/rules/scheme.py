@@ -183,6 +183,19 @@ class Scheme:
         form = Readout.MULTIPLIER if role.tied else self.readout
         return law or self.width.law(role.kind, form)
 
+    def gradient(self, role: Role) -> Power:
+        """The size of one entry of a parameter's gradient."""
+        gradient = self.scales(role).gradient
+        if not role.in_branch:
+            return gradient
+        summed = role.shared and self.follows_depth
+        return gradient * Power(depth=int(summed) - self.alpha)
+
+    def sized(self, size: Power, role: Role) -> Power:
+        """A power of a matrix's area under this scheme; a router's rows are its experts."""
+        router = role.part is Part.ROUTER and self.experts is not None
+        return sized_as_router(size) if router else size
+
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
         return _laws(self, role, family)
@@ -193,15 +206,9 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
     """See ``Scheme.laws``; models ask for few different ones, many times."""
     family = family.serving(role.kind)
     response = family.response
-    width = scheme.scales(role)
-    size, epsilon = response.size(role.kind), response.epsilon
-    if role.part is Part.ROUTER and scheme.experts is not None:
-        size, epsilon = sized_as_router(size), sized_as_router(epsilon)
-    gradient, update = width.gradient, width.update
-    if role.in_branch:
-        summed = role.shared and scheme.follows_depth
-        gradient = gradient * Power(depth=int(summed) - scheme.alpha)
-        update = update * Power(depth=-scheme.gamma)
+    width, gradient = scheme.scales(role), scheme.gradient(role)
+    update = width.update * Power(depth=-scheme.gamma) if role.in_branch else width.update
+    size = scheme.sized(response.size(role.kind), role)
     # Without a theory of width, nothing is known that a learning rate would have to undo.
     own = width.init**response.weight * size if scheme.follows_width else ONE
     lr = update / (gradient**response.gradient * own)
@@ -210,7 +217,7 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
         "init": width.init,
         "forward": width.forward,
         "lr": lr,
-        "epsilon": gradient**response.epsilon_degree * epsilon,
+        "epsilon": gradient**response.epsilon_degree * scheme.sized(response.epsilon, role),
         "decay": ONE if keeps_decay else ONE / lr,
     }
     for departure in scheme.departures:

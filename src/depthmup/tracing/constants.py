@@ -243,8 +243,7 @@ def _terms(
             product, steps = where[joint]
             numbers = frozenset(product.behind[steps + 1 :]) & product.between
             if use.how is How.MATRIX and use.activation is not None:
-                reads = next(r for r in graph.nodes[use.node].inputs if r.node == use.activation)
-                numbers |= scaling_before(graph, usage, reads)
+                numbers |= scaling_before(graph, usage, graph.nodes[use.node].reads(use.activation))
             terms[name, use.node] = numbers
     return terms
 

@@ -161,7 +161,9 @@ def read(
         residuals=residuals,
         tied=_tied(graph, usage),
         carriers=tuple(
-            carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
+            carriers_of(
+                graph, usage, graph.nodes[b.addition].reads(b.output), b.addition, after=b.origin
+            )
             for b in residuals.branches
         ),
         products=products,
@@ -229,17 +231,15 @@ def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
     """For weights that are looked up and multiplied: what carries a multiplier of the product."""
     tied = {}
     for name, uses in usage.uses.items():
-        products = [use for use in uses if use.how is How.MATRIX and use.activation is not None]
+        products = [
+            (graph.nodes[use.node], use.activation)
+            for use in uses
+            if use.how is How.MATRIX and use.activation is not None
+        ]
         if len(products) == 1 and any(use.how is How.LOOKUP for use in uses):
-            node = graph.nodes[products[0].node]
-            ref = next(ref for ref in node.inputs if ref.node == products[0].activation)
-            tied[name] = carriers_of(graph, usage, ref, node.index)
+            [(node, activation)] = products
+            tied[name] = carriers_of(graph, usage, node.reads(activation), node.index)
     return tied
-
-
-def _output(graph: Graph, branch: Branch) -> Ref:
-    """What is added: which output of the node that makes it."""
-    return next(ref for ref in graph.nodes[branch.addition].inputs if ref.node == branch.output)
 
 
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:

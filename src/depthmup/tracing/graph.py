@@ -41,6 +41,10 @@ class Node:
     def shape(self) -> tuple[int, ...]:
         return self.shapes[0] if self.shapes else ()
 
+    def reads(self, node: int) -> Ref:
+        """Which output of another node this one reads, first of all."""
+        return next(ref for ref in self.inputs if ref.node == node)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModuleCall:

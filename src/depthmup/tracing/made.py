@@ -73,7 +73,7 @@ def made_from_one(
 
 def resolved(node: Node, source: int, tensor: Made) -> tuple[tuple[int, int], ...]:
     """The slices of which a node reads: which of ``unbind``'s outputs, only its reader says."""
-    output = next(ref.output for ref in node.inputs if ref.node == source)
+    output = node.reads(source).output
     return tuple((axis, output if index < 0 else index) for axis, index in tensor.slices)
 
 
