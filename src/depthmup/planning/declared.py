@@ -7,7 +7,7 @@ from typing import TypeAlias
 from torch import nn
 
 from depthmup.rules import Kind
-from depthmup.tracing import filled, inner, matches, pattern_of, plain_name
+from depthmup.tracing import filled, inner, matches, named_by, pattern_of, plain_name
 
 
 class Branch(nn.Sequential):
@@ -83,14 +83,11 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
         more = hints if isinstance(hints, Mapping) else dict.fromkeys(hints, ())
         for pattern, others in more.items():
             others = (others,) if isinstance(others, str) else others
-            matching = {name: match for name in modules if (match := matches(pattern, name))}
-            if not matching:
-                raise ValueError(
-                    f"No module matches the branch pattern {pattern!r}. Patterns are names of "
-                    "modules with * for one segment, e.g. 'layers.*.attention'; this model has "
-                    f"{', '.join(list(dict.fromkeys(map(pattern_of, modules)))[1:9])}, ..."
-                )
-            for name, match in matching.items():
+            problem = (
+                f"No module matches the branch pattern {pattern!r}. Patterns are names of "
+                "modules with * for one segment, e.g. 'layers.*.attention'"
+            )
+            for name, match in named_by(pattern, modules, problem).items():
                 chosen[name] = (pattern, [filled(o, match.groups()) for o in others])
     names = [plain_name(name) for name, _ in model.named_parameters()]
     result = []
@@ -124,14 +121,11 @@ def declared_roles(hints: RoleHints | None, names: Iterable[str]) -> dict[str, D
     names = list(names)
     roles: dict[str, DeclaredRole] = {}
     for pattern, role in (hints or {}).items():
-        matching = [name for name in names if matches(pattern, name)]
-        if not matching:
-            raise ValueError(
-                f"No parameter matches {pattern!r} of roles. Patterns are names of parameters with "
-                "* for one segment, e.g. 'layers.*.mlp.weight'; this model has "
-                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
-            )
-        for name in matching:
+        problem = (
+            f"No parameter matches {pattern!r} of roles. Patterns are names of parameters with "
+            "* for one segment, e.g. 'layers.*.mlp.weight'"
+        )
+        for name in named_by(pattern, names, problem):
             roles.setdefault(
                 name, role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
             )

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from depthmup.planning.measured import FEW, Measured, Sizes, pooled
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
-from depthmup.tracing import matches, pattern_of
+from depthmup.tracing import matches, named_by, pattern_of
 
 OwnInit: TypeAlias = str | Power | Mapping[str, str | Power]
 
@@ -264,7 +264,14 @@ def _declared(
     """The laws that the caller declared, by name of parameter, checked against the values."""
     if own_init is None:
         return {}
-    _check_patterns(own_init, [p.name for p in prescriptions])
+    # The pattern '*' alone is for all the rest.
+    patterns = [*own_init] if isinstance(own_init, Mapping) else []
+    for pattern in (key for key in patterns if key != "*"):
+        problem = (
+            f"No parameter matches {pattern!r} of own_init. Patterns are names of parameters "
+            "with * for one segment, and '*' alone for all the rest"
+        )
+        named_by(pattern, (p.name for p in prescriptions), problem)
     fans = _fan_in_beside(prescriptions)
     result = {}
     for p in prescriptions:
@@ -334,19 +341,6 @@ def _check_declared(p: Prescription, law: OwnLaw, measured: Measured, base: Meas
             "its code does, or leave it out of own_init to have it measured. If a checkpoint was "
             "loaded, the model needs no initialization: plan.attach(model) is enough."
         )
-
-
-def _check_patterns(own_init: OwnInit, names: Sequence[str]) -> None:
-    """Refuse patterns of ``own_init`` that name no parameter."""
-    if not isinstance(own_init, Mapping):
-        return
-    for pattern in own_init:
-        if not any(_means(pattern, name) for name in names):
-            raise ValueError(
-                f"No parameter matches {pattern!r} of own_init. Patterns are names of parameters "
-                "with * for one segment, and '*' alone for all the rest; this model has "
-                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
-            )
 
 
 def _means(pattern: str, name: str) -> bool:

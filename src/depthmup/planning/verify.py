@@ -148,34 +148,31 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
             before, first = bases.setdefault(key, (base, p.name))
             if not math.isclose(base, before, rel_tol=TOLERANCE, abs_tol=1e-30):
                 told.add(name)
-                yield _RATIO_LOST[name].format(
-                    first=first,
-                    name=p.name,
-                    before=before,
-                    base=base,
-                    value=float(value),
+                settings, advice = _RATIO_LOST[name]
+                yield (
+                    f"the {settings} do not have the plan's ratios: divided by their factors, that "
+                    f"of {first} is {before:.4g} and that of {p.name} {base:.4g} (it is "
+                    f"{float(value):.4g}). {advice}"
                 )
 
 
 _RATIO_LOST = {
     "lr": (
-        "the learning rates do not have the plan's ratios: divided by their factors, that of "
-        "{first} is {before:.4g} and that of {name} {base:.4g} (it is {value:.4g}). A schedule "
-        "that sets absolute rates erases the factors: give OneCycleLR and CyclicLR a list of one "
-        "max_lr per group, give floors (eta_min, min_lr) as a fraction, and multiply in a loop "
-        "of your own: group['lr'] = rate * group['lr_factor']."
+        "learning rates",
+        "A schedule that sets absolute rates erases the factors: give OneCycleLR and CyclicLR a "
+        "list of one max_lr per group, give floors (eta_min, min_lr) as a fraction, and multiply "
+        "in a loop of your own: group['lr'] = rate * group['lr_factor'].",
     ),
     "weight_decay": (
-        "the weight decays do not have the plan's ratios: divided by their factors, that of "
-        "{first} is {before:.4g} and that of {name} {base:.4g} (it is {value:.4g}). Pass the "
-        "base's weight_decay to plan.param_groups, or let plan.rescale split the groups."
+        "weight decays",
+        "Pass the base's weight_decay to plan.param_groups, or let plan.rescale split the groups.",
     ),
     "eps": (
-        "the epsilons do not have the plan's ratios: divided by their factors, that of {first} is "
-        "{before:.4g} and that of {name} {base:.4g} (it is {value:.4g}). Pass the base's eps to "
-        "plan.param_groups, or let plan.rescale split the groups."
+        "epsilons",
+        "Pass the base's eps to plan.param_groups, or let plan.rescale split the groups.",
     ),
 }
+"""Settings of groups that have the plan's ratios: in words, and what to do where they have not."""
 
 
 def _of_defaults(plan: PlanContent, optimizer: torch.optim.Optimizer) -> Iterator[str]:

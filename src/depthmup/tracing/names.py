@@ -92,6 +92,15 @@ def matches(pattern: str, name: str) -> re.Match[str] | None:
     return re.fullmatch(regex, name)
 
 
+def named_by(pattern: str, names: Iterable[str], problem: str) -> dict[str, re.Match[str]]:
+    """The names that a person's pattern matches; where it matches none, the problem is raised."""
+    names = list(names)
+    if found := {name: match for name in names if (match := matches(pattern, name))}:
+        return found
+    listed = list(dict.fromkeys(pattern_of(name) for name in names if name))[:8]
+    raise ValueError(f"{problem}; this model has {', '.join(listed)}, ...")
+
+
 def filled(pattern: str, groups: tuple[str, ...]) -> str:
     """The pattern with each ``*`` replaced by what it stood for elsewhere, in order."""
     for group in groups:
