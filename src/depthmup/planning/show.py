@@ -17,7 +17,6 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.sites import Multiplier
 from depthmup.rules import Family, Power
 from depthmup.tracing import pattern_of
 
@@ -104,21 +103,26 @@ def page(plan: PlanContent, width: int = _WIDEST) -> Group | Text:
 
 def natural_width(plan: PlanContent) -> int:
     """The columns that the table takes if nothing in it is folded."""
-    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, force_jupyter=False)
+    console = _console()
     return Measurement.get(console, console.options, table(plan)).maximum
 
 
-def text(plan: PlanContent, width: int | None = None) -> str:
-    """The plan as plain text, in which no column is ever dropped."""
-    if width is not None and natural_width(plan) > width:
-        return narrow_text(plan, width)
-    console = Console(
+def _console() -> Console:
+    """One that writes plain text to memory."""
+    return Console(
         file=io.StringIO(),
         width=_WIDEST,
         color_system=None,
         highlight=False,
         force_jupyter=False,
     )
+
+
+def text(plan: PlanContent, width: int | None = None) -> str:
+    """The plan as plain text, in which no column is ever dropped."""
+    if width is not None and natural_width(plan) > width:
+        return narrow_text(plan, width)
+    console = _console()
     console.width = natural_width(plan)
     console.print(page(plan))
     output = console.file.getvalue()  # type: ignore[attr-defined]
@@ -237,14 +241,9 @@ def letter(p: Prescription, sign: int) -> str:
     return "" if power == 0 else "A" if power == 1 else f"A^{power}"
 
 
-def carried_by(plan: PlanContent, p: Prescription) -> list[Multiplier]:
-    return [m for m in plan.multipliers if p.name in m.folds]
-
-
 def forward(plan: PlanContent, p: Prescription) -> list[str]:
     """The multiplier that the parameter carries, or that hooks apply to its branch or output."""
-    carried = carried_by(plan, p)
-    if carried:
+    if carried := [m for m in plan.multipliers if p.name in m.folds]:
         laws = " ".join(str(m.law) for m in carried)
         return [f"A = {number(p.folded)}", f"{laws}, folded"]
     explicit = [
