@@ -14,6 +14,8 @@ class Options:
 
     If two stores hold different results of the same run, no store changes. Stores of different
     measurements can be joined; the page shows the measurement that was joined last.
+
+        depthmup merge runs/shards --out runs/joined
     """
 
     stores: Annotated[tuple[Path, ...], tyro.conf.Positional]

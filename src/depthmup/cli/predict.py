@@ -17,6 +17,8 @@ class Options:
     at initialization, in about ten passes per size. The best learning rate is predicted to be
     inversely proportional to the sharpness. This rule is for SGD only; docs/studies/predict.md has
     its errors.
+
+        depthmup predict --model mine.py:make --base 64x4 --depths 8 16
     """
 
     API: ClassVar = ("diagnostics.prediction:predict",)

@@ -17,6 +17,8 @@ class Options:
     In a clone of the repository: they are its folder reproduction, not in the installed package.
     Finished runs are stored in OUT/results.sqlite, shared between claims and never repeated: the
     same command resumes. Writes OUT/evidence.html and OUT/evidence.json.
+
+        depthmup reproduce fig10 claim7.1 --out runs/evidence
     """
 
     claims: Annotated[tuple[str, ...], tyro.conf.Positional] = ()

@@ -44,6 +44,9 @@ from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
 from depthmup.reports.theme import PAGE, sign
 
+_SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
+"""Settings that other parts of a page have: groups, whose filters stand in the next command."""
+
 
 def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
     """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
@@ -90,7 +93,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     use, found = advice(*studies) or _by_axis(studies), " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     command: Any = study.config.get("command", "")
-    settings = {k: v for k, v in study.config.items() if k not in ("command", "question", "tuned")}
+    settings = {k: v for k, v in study.config.items() if k not in _SHOWN_ELSEWHERE}
     return Page(
         title=study.title,
         tab=f"{verdict.capitalize()}: {study.title}",
