@@ -374,7 +374,8 @@ def test_what_a_begun_sweep_refuses_leaves_no_session(folder, report):
 def test_sp_drifts_and_depth_mup_does_not():
     """A planted wrong rule: the default initialization and one learning rate for all sizes."""
     found = transfer(base=(32, 2), depths=(2, 8, 32), widths=(32, 64, 128), steps=60, seeds=3,
-                     lrs=[2.0 ** (k / 2) for k in range(-19, -7)], settings=None)  # fmt: skip
+                     lrs=[2.0 ** (k / 2) for k in range(-19, -7)], settings=None,
+                     engine="stacked")  # fmt: skip
     for axis in ("depth", "width"):
         assert abs(found.finding("depth-mup", axis).drift.value) < 0.15
         assert found.finding("depth-mup", axis).verdict is not Verdict.DRIFTS
