@@ -13,6 +13,7 @@ import depthmup
 from depthmup.planning import NotUnderstood, UnrelatedModels, Where, anatomy
 from depthmup.planning.matching import Match
 from depthmup.rules import Kind
+from depthmup.tracing.trace import trace
 
 HEADS = 2
 
@@ -149,11 +150,12 @@ def test_a_sum_of_ever_more_coordinates_is_a_note(end, noted):
 
 
 class Reversible(nn.Module):
-    """Two streams, each of which the other's branches read."""
+    """Two streams, each of which the other's branches read; put together in one of three ways."""
 
-    def __init__(self, width, depth):
+    def __init__(self, width, depth, end):
         super().__init__()
-        self.inp, self.head = nn.Linear(6, 2 * width), nn.Linear(2 * width, 3)
+        self.inp, self.head = nn.Linear(6, 2 * width), nn.Linear((1 + (end == "cat")) * width, 3)
+        self.end = end
         self.f, self.g = (
             nn.ModuleList(
                 nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU())
@@ -167,16 +169,40 @@ class Reversible(nn.Module):
         for f, g in zip(self.f, self.g, strict=True):
             one = one + f(two)
             two = two + g(one)
-        return self.head(torch.cat([one, two], -1))
+            if self.end == "chunk":
+                one, two = torch.cat([one, two], -1).chunk(2, -1)
+            if self.end == "slice":
+                both = torch.cat([one, two], -1)
+                one, two = both[..., : one.shape[-1]], both[..., one.shape[-1] :]
+        return self.head(torch.cat([one, two], -1) if self.end == "cat" else one + two)
 
 
-def test_reversible_streams_are_as_deep_as_their_layers():
+@pytest.mark.parametrize("end", ["cat", "sum", "chunk", "slice"])
+def test_reversible_streams_are_as_deep_as_their_layers(end):
     plan = depthmup.plan(
-        Reversible(64, 8), base=Reversible(16, 2), example_inputs=vectors(), scheme="depth-mup"
+        Reversible(64, 8, end),
+        base=Reversible(16, 2, end),
+        example_inputs=vectors(),
+        scheme="depth-mup",
     )
     for name in ("f.0.1.weight", "g.0.1.weight", "f.7.1.weight", "g.7.1.weight"):
         assert (plan[name].role.in_branch, plan[name].ratios.depth) == (True, 4), name
         assert plan[name].folded == approx(1 / 2), name
+    assert not any("post-norm" in note for note in plan.notes)
+
+
+def test_a_cut_that_takes_out_something_else_is_an_operation_of_its_own():
+    """Every second coordinate has the shape of a part, and is none."""
+
+    class Interleaved(Reversible):
+        def forward(self, x):
+            one, two = self.inp(x).chunk(2, -1)
+            return self.head(torch.cat([one, two], -1)[..., ::2])
+
+    graph = trace(Interleaved(16, 1, "sum"), vectors())
+    assert "cat" in {
+        graph.nodes[ref.node].op for n in graph.nodes if n.op == "slice" for ref in n.inputs
+    }
 
 
 class Mixed(nn.Module):

@@ -184,6 +184,8 @@ class _Finder:
                         return None
                     if stream not in streams and self._reads(origin, path, streams):
                         break
+                    if self._of_another(output, path | {origin}, streams):
+                        break
                     return Branch(
                         index=len(streams),
                         addition=addition.index,
@@ -253,6 +255,15 @@ class _Finder:
             stream not in path | {origin} and self.graph.descends(source, stream)
             for stream in joins
         )
+
+    def _of_another(self, output: int, path: set[int], streams: Mapping[int, int]) -> bool:
+        """Whether an output is itself a stream, which comes from elsewhere: two streams in a sum.
+
+        At the end of a reversible network, whose streams are added to each other's branches.
+        """
+        while output in streams and output in path:
+            output = streams[output]
+        return output not in path
 
     def gains_only(self, path: Iterable[int]) -> bool:
         """Whether nothing happens along a path but multiplication by gains and numbers."""

@@ -110,9 +110,9 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
         readers = {
             n
             for n in graph.consumers[ref.node]
-            # A stack that was written out as a sum is read no more.
+            # What was put together and taken out again, or summed, is read no more.
             if ref in graph.nodes[n].inputs
-            and (graph.nodes[n].op != "stack" or graph.consumers[n] or n in outputs)
+            and (graph.nodes[n].op not in ("stack", "cat") or graph.consumers[n] or n in outputs)
         }
         if not readers <= ({reader} if ref == top else nodes):
             return False

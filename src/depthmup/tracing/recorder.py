@@ -141,6 +141,10 @@ class Recorder(TorchDispatchMode):
         schema = func._schema
         name = func.overloadpacket.__name__
         op = name.rstrip("_") or name
+        if (parts := self._taken_out(op, as_refs[0], outputs)) is not None:
+            for tensor, part in zip(outputs, parts, strict=True):
+                self.bind(tensor, part)
+            return result
         if name == "add" and not kwargs and not any(type(a) is float for a in args):
             # The sum of a list that grows is made anew for each layer: it is one stream.
             same = self._sums.setdefault(as_refs[0], Ref(len(self.nodes)))
@@ -166,6 +170,37 @@ class Recorder(TorchDispatchMode):
                     for tensor in _operands(value):
                         self._mutated[_storage(tensor)] = index
         return result
+
+    def _taken_out(
+        self, op: str, args: tuple[Any, ...], outputs: Sequence[Tensor]
+    ) -> Sequence[Ref] | None:
+        """What tensors were put side by side, of a cut that takes them out again as they were."""
+        if op not in _CUTS or self.nodes[args[0].node].op != "cat" or args[4:] not in ((), (1,)):
+            return None
+        whole = self.nodes[args[0].node]
+        size, axis, cut = (
+            len(whole.shape),
+            whole.args[1] if len(whole.args) > 1 else 0,
+            args[_CUTS[op]] if len(args) > _CUTS[op] else 0,
+        )
+        if axis % size != cut % size:
+            return None
+        starts, at = {}, 0
+        for part in whole.args[0]:
+            starts[at] = part
+            at += self._shape(part)[axis]
+        at = (args[2] or 0) % at if op == "slice" and len(args) > 2 else 0
+        taken = []
+        for tensor in outputs:
+            part = starts.get(at)
+            if part is None or self._shape(part) != tuple(tensor.shape):
+                return None
+            taken.append(part)
+            at += tensor.shape[axis]
+        return taken
+
+    def _shape(self, ref: Ref) -> tuple[int, ...]:
+        return self.nodes[ref.node].shapes[ref.output]
 
     def _forget(self, first: int) -> None:
         """Take back what was written down since a node."""
@@ -261,6 +296,8 @@ def _plain_operations(operator: HigherOrderOperator) -> Callable[..., Any]:
     raise NotImplementedError(f"{operator} takes functions, and cannot be followed")
 
 
+# Operations that cut a tensor along a dimension, and where that stands among their arguments.
+_CUTS = {"slice": 1, "split": 2, "split_with_sizes": 2}
 # Longer stacks are sequences rather than branches.
 _LARGEST_SUM = 16
 # Where a tensor of one value has that value among its arguments; "ones" has none.
