@@ -246,3 +246,83 @@ def test_twice_the_depth_is_twice_the_branches(make):
 def test_a_branch_without_modules_is_true():
     """``if self.branch:`` must not skip what marks an addition."""
     assert depthmup.Branch()
+
+
+class Widening(nn.Module):
+    """A residual block whose shortcut has no weights: fewer places, more channels."""
+
+    def __init__(self, into, out, shortcut):
+        super().__init__()
+        stride = 1 + (into != out)
+        self.one = nn.Conv2d(into, out, 3, stride, 1, bias=False)
+        self.two = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.shortcut = shortcut if into != out else None
+
+    def forward(self, x):
+        kept = x if self.shortcut is None else self.shortcut(x)
+        return kept + self.two(self.one(x).relu())
+
+
+def padded(x):
+    return F.pad(x, (0, 0, 0, 0, 0, x.shape[1]))
+
+
+def beside_zeros(x):
+    x = F.avg_pool2d(x, 2)
+    return torch.cat([x, torch.zeros_like(x)], 1)
+
+
+SHORTCUTS = {
+    "every second place": lambda x: padded(x[:, :, ::2, ::2]),
+    "mean of places": lambda x: padded(F.avg_pool2d(x, 2)),
+    "largest of places": lambda x: padded(F.max_pool2d(x, 2)),
+    "beside zeros": beside_zeros,
+}
+
+
+@pytest.mark.parametrize("shortcut", SHORTCUTS.values(), ids=SHORTCUTS)
+def test_a_shortcut_without_weights_is_the_stream(shortcut):
+    """Residual networks for CIFAR: three times the blocks are three times the depth."""
+
+    def make(width, depth):
+        sizes = [width] * depth + [2 * width] * depth
+        pairs = zip([width, *sizes], sizes, strict=False)
+        blocks = nn.Sequential(*(Widening(*pair, shortcut) for pair in pairs))
+        ends = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 3)
+        return nn.Sequential(nn.Conv2d(3, width, 3, 1, 1), blocks, *ends)
+
+    plan = depthmup.plan(make(32, 6), base=make(8, 2), example_inputs=images(), scheme="depth-mup")
+    blocks = [p for p in plan.prescriptions if p.name.startswith("1.")]
+    assert {(p.role.in_branch, p.ratios.depth) for p in blocks} == {(True, 3)}
+
+
+class MixedValues(nn.Module):
+    """Values, cut out of one matrix with keys, drawn towards those of the first layer by a gate."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.kv, self.gate = nn.Linear(width, 2 * width), nn.Linear(width, 1)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x, first):
+        keys, values = self.kv(x).chunk(2, -1)
+        if first is not None:
+            values = values.lerp(first, self.gate(x).sigmoid())
+        return x + self.out(keys.softmax(-1) * values), values if first is None else first
+
+
+def test_the_values_of_the_first_layer_are_no_stream():
+    class Mixing(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.blocks = nn.ModuleList(MixedValues(8) for _ in range(depth))
+
+        def forward(self, x):
+            first = None
+            for block in self.blocks:
+                x, first = block(x, first)
+            return x
+
+    _, _, result = read(Mixing(4), torch.zeros(2, 8))
+    assert [b.label for b in result.branches] == [f"blocks.{i}" for i in range(4)]
+    assert [s.depth for s in result.streams] == [4]

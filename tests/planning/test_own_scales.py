@@ -347,6 +347,29 @@ def test_a_constant_on_the_stream_that_follows_depth_is_a_note():
     assert not scales("stream", "completep", target=(64, 2)).notes
 
 
+class ChannelNorm(nn.Module):
+    """A norm over channels by a length, between two convolutions and a shift of its own."""
+
+    def __init__(self, width, depth, root):
+        super().__init__()
+        self.inp, self.out = nn.Conv1d(6, width, 1), nn.Conv1d(width, 3, 1)
+        self.gain, self.root = nn.Parameter(torch.ones(1, width, 1)), root
+
+    def forward(self, x):
+        x = F.normalize(self.inp(x[..., None]), dim=1) * self.gain * 2.0
+        x = x * x.shape[1] ** 0.5 if self.root else x * x.shape[1]
+        return self.out((x * (x.detach().sigmoid() + 1)).relu())[..., 0]
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_a_length_and_the_root_that_undoes_it_are_one_number(root):
+    """x / |x| * sqrt(n) has entries of order one at every n; x / |x| * n has not, and no rule."""
+    plan = depthmup.plan(
+        ChannelNorm(64, 1, root), base=ChannelNorm(16, 1, root), example_inputs=vectors()
+    )
+    assert any("follows its size" in note for note in plan.notes) is not root
+
+
 class Uniform(MLPBlock):
     """Constants that are held in every entry of a tensor."""
 

@@ -754,10 +754,10 @@ def of_further() -> Iterator[Case]:
 
 
 def of_fresh() -> Iterator[Case]:
-    """Those of them that were planned once, afterwards."""
-    from tests.zoo.further import further
+    """Of packages that were chosen before any result, and planned afterwards: ``zoo.fresh``."""
+    from tests.zoo.fresh import fresh
 
-    return further(fresh=True)
+    return fresh()
 
 
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {

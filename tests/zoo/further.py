@@ -1,9 +1,7 @@
-"""Further architectures of the zoo, chosen before any result was seen.
+"""Further architectures, chosen before any result was seen and tried while the zoo was mended.
 
-Sixty-six were tried while the library was mended, those of FRESH afterwards, once: how many of
-these are planned says what a person with a model of their own may expect. Packages: vit-pytorch
-(1.26.11), x-transformers (2.31.10), rtdl-revisiting-models (0.0.2), mambapy (1.2.0) and others of
-one model each; transformers and timm as in ``architectures``.
+Packages: vit-pytorch (1.26.11), x-transformers (2.31.10), rtdl-revisiting-models (0.0.2), mambapy
+(1.2.0) and others of one model each; transformers and timm as in ``architectures``.
 """
 
 import importlib
@@ -311,27 +309,11 @@ _OTHERS: dict[str, tuple[str, Callable[[int, int], nn.Module], tuple[torch.Tenso
     ),
 }  # fmt: skip
 
-FRESH = """
-vit_with_keel_post_ln; simple_vit_attn_residual; simple_vit_orthog_residual_update;
-simple_vit_with_relative_proj_pos_bias; simple_vit_with_sparse_gating; vit_detpool;
-simple_vit_with_specialized_cls; vit_with_decorr; vit_5; simple_flash_attn_vit; Glm4Moe; MiniMax;
-HunYuanMoEV1; GraniteMoeHybrid; Ernie4_5_Moe; Yoso; LayoutLM; FSMT; PegasusX; NesT; TinyViT; DLA;
-ScaleNorm; adaptive gates; residual attention; resiDual; layer scale; forgetting;
-hyper connections; value residual
-"""
-"""Thirty that were planned once, after all others."""
 
-
-def further(*, fresh: bool = False) -> Iterator[Case]:
-    """The architectures that were tried while the library was mended, or thirty fresh ones."""
-    names = {name.strip() for name in FRESH.split(";")}
-    every = [
-        *map(_vit, _VIT),
-        *map(_x, _X),
-        *map(_of_transformers, _TRANSFORMERS),
-        *(
-            Case(package=package, name=name, make=make, inputs=inputs)
-            for name, (package, make, inputs) in _OTHERS.items()
-        ),
-    ]
-    yield from (a for a in every if (a.name in names) == fresh)
+def further() -> Iterator[Case]:
+    """The architectures that were tried while the library was mended."""
+    yield from map(_vit, _VIT)
+    yield from map(_x, _X)
+    yield from map(_of_transformers, _TRANSFORMERS)
+    for name, (package, make, inputs) in _OTHERS.items():
+        yield Case(package=package, name=name, make=make, inputs=inputs)

@@ -73,6 +73,7 @@ def _from_dataflow(
     facts, residuals = comparison.facts, comparison.facts.residuals
     base = comparison.base
     streams, branches = counterparts(facts, base, base_of)
+    _same_evaluations(residuals, base.residuals, branches)
     depths = _stream_depths(residuals, base.residuals, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in streams.items()}
@@ -127,7 +128,9 @@ def counterparts(
                 if of_base.level(other) == residuals.level(branch):
                     stream = residuals.stream_of(branch)
                     votes.setdefault(stream, Counter())[of_base.stream_of(other)] += weight
-                    alike.setdefault(branch, Counter())[other] += 1
+                    # Of the evaluations of a step, which all use the same, the same one.
+                    same = residuals.branches[branch].nth == of_base.branches[other].nth
+                    alike.setdefault(branch, Counter())[other] += 1 + same
     # A stream without votes shares no parameter with the base: its depth cannot be compared.
     for index in range(len(residuals.streams)):
         if index not in votes:
@@ -138,6 +141,21 @@ def counterparts(
             )
     streams = {index: votes[index].most_common(1)[0][0] for index in sorted(votes)}
     return streams, {branch: others.most_common(1)[0][0] for branch, others in alike.items()}
+
+
+def _same_evaluations(
+    residuals: Residuals, base: Residuals, counterparts: Mapping[int, int]
+) -> None:
+    """Refuse steps that evaluate their function more often than those of the base."""
+    for here, there in counterparts.items():
+        ours, theirs = residuals.branches[here], base.branches[there]
+        points, base_points = (1 + len(b.evaluations) for b in (ours, theirs))
+        if points != base_points:
+            raise NotUnderstood(
+                f"A step at {ours.label} evaluates its function at {points} points, and at "
+                f"{base_points} in the base: no rule covers their number. Use the same number in "
+                "both, and more steps for a deeper model."
+            )
 
 
 def _stream_depths(

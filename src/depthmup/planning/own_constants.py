@@ -57,15 +57,27 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
     uses = {key: scale * product(constants.before[key]) for key, scale in uses.items()}
     taken.update(*constants.before.values())
     # A vector of length one that no matrix reads is compared by its direction, or is an output.
+    # Numbers behind it make a norm of it: they and the size of its entries are one number.
+    free = constants.lengths - taken
     taken |= constants.lengths
     experts = {}
     for mixture in facts.mixtures:
         numbers = [facts.graph.factors[n] for n in mixture.scaling if n not in taken]
         experts[mixture.router] = math.prod(numbers)
     taken.update(*(mixture.scaling for mixture in facts.mixtures))
-    rest = [n for n in factors if n not in taken]
-    others = tuple((facts.graph.nodes[n].module, factors[n]) for n in rest)
-    return OwnConstants(branches=tuple(branches), uses=uses, others=others, experts=experts)
+    others: dict[int, float] = {}
+    for node in (n for n in factors if n not in taken):
+        length = constants.normed.get(node)
+        if length not in free:
+            others[node] = factors[node]
+        else:
+            others[length] = others.get(length, factors[length]) * factors[node]
+    return OwnConstants(
+        branches=tuple(branches),
+        uses=uses,
+        others=tuple((facts.graph.nodes[n].module, f) for n, f in others.items()),
+        experts=experts,
+    )
 
 
 def counterparts(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:

@@ -11,7 +11,7 @@ from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
 from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import ONE, Power, Ratios
-from depthmup.tracing import Facts, Hook, Placement, pattern_of
+from depthmup.tracing import Carriers, Facts, Hook, Placement, pattern_of
 
 
 class Where(StrEnum):
@@ -57,8 +57,16 @@ def branch_sites(
     facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
 ) -> tuple[Multiplier, ...]:
     """One site for every branch; one for all that end in the same weights, tied across depth."""
-    growths = {i: (depth[i], own[i]) for i in depth}
-    folds, hooks = _folds(facts, growths), _hooks(facts, growths)
+    # Equal up to single precision, in which solvers compute their steps.
+    growths = {i: (depth[i], float(f"{own[i]:.5g}")) for i in depth}
+    # The evaluations of a step read each other: what carries one multiplier carries all of them.
+    carriers = {
+        b.index: facts.carriers[b.index]
+        if all(growths[i] == growths[b.index] for i in b.evaluations)
+        else Carriers()
+        for b in facts.residuals.branches
+    }
+    folds, hooks = _folds(facts, carriers, growths), _hooks(facts, carriers, growths)
     distinct: dict[object, Multiplier] = {}
     for branch in facts.residuals.branches:
         i = branch.index
@@ -79,13 +87,15 @@ def branch_sites(
 Growths: TypeAlias = Mapping[int, tuple[float, float]]
 
 
-def _folds(facts: Facts, growths: Growths) -> dict[int, frozenset[str]]:
+def _folds(
+    facts: Facts, carriers: Mapping[int, Carriers], growths: Growths
+) -> dict[int, frozenset[str]]:
     """For each branch the parameters that can carry its multiplier.
 
     A parameter can when all its uses are last in branches with the same multiplier.
     """
     uses = {name: {(name, use.reader) for use in same} for name, same in facts.uses.items()}
-    candidates = {i: carriers.parameters for i, carriers in enumerate(facts.carriers)}
+    candidates = {i: those.parameters for i, those in carriers.items()}
     chosen: dict[int, Placement] = {}
     for index, placements in candidates.items():
         for placement in placements:
@@ -95,20 +105,22 @@ def _folds(facts: Facts, growths: Growths) -> dict[int, frozenset[str]]:
     # Layers tied across depth: the same parameters are last in every branch.
     rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
     for index, placement in rest.items():
-        alike = [p for i, p in rest.items() if growths[i] == growths[index]]
+        alike = [p for i, p in (rest | chosen).items() if growths[i] == growths[index]]
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
     return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
 
 
-def _hooks(facts: Facts, growths: Growths) -> dict[int, tuple[Hook, ...]]:
+def _hooks(
+    facts: Facts, carriers: Mapping[int, Carriers], growths: Growths
+) -> dict[int, tuple[Hook, ...]]:
     """For each branch the outputs of modules to multiply.
 
     A module that runs several times can carry a multiplier if it is the same each time. Where none
     gives the branch's output, one that returns the stream with the branch added will do.
     """
-    explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
+    explicit = {i: those.modules for i, those in carriers.items()}
     hooked: dict[object, set[int]] = {}
     for index, placement in explicit.items():
         for call, _ in placement.calls if placement is not None else ():

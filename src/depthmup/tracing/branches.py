@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from itertools import islice
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
+from depthmup.tracing.operations import CUTS, NONLINEAR, NORMALIZING, POOLED, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage
 
 _SUMS = frozenset({"add", "sub"})
@@ -26,6 +26,8 @@ class Branch:
     ``scale`` is the number by which the stream is multiplied between ``origin`` and the addition:
     ``scale * x + f(x)`` is ``scale`` times what a branch with the multiplier ``1 / scale`` gives.
     ``forgets``: it takes away from the stream what it replaces, as in x + t (f(x) - x).
+    ``evaluations`` are the branches that evaluate the same function for the same step, at other
+    points (Runge-Kutta): they are multiplied alike, and lie in none of each other.
     """
 
     index: int
@@ -37,8 +39,14 @@ class Branch:
     path: frozenset[int] = field(default=frozenset(), repr=False)
     feeders: frozenset[int] = field(default=frozenset(), repr=False)
     parents: tuple[int, ...] = ()
+    evaluations: tuple[int, ...] = ()
     scale: float = 1.0
     forgets: bool = False
+
+    @property
+    def nth(self) -> int:
+        """Which evaluation of its step this is, from 0."""
+        return sum(other < self.index for other in self.evaluations)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,10 +257,10 @@ class _Finder:
         The values of the first layer, which later layers add to their own, are no stream: what
         they gave to it is only one term of what later values are made of.
         """
-        source = self.graph.origin(origin)
+        *_, source = self.graph.back(origin, TRANSPARENT | CUTS)
         joins = (streams[a] for a in path & streams.keys())
-        return bool(self._is_matrix(source)) and any(
-            stream not in path | {origin} and self.graph.descends(source, stream)
+        return bool(self._is_matrix(source.index)) and any(
+            stream not in path | {origin} and self.graph.descends(source.index, stream)
             for stream in joins
         )
 
@@ -361,8 +369,12 @@ class _Finder:
 def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
     """What a tensor was before a number multiplied it, or its place alone changed; and by what."""
     this = graph.nodes[node]
-    if this.op in TRANSPARENT and this.inputs:
+    thinned = this.op == "slice" and len(this.args) > 4 and this.args[4] != 1
+    if (thinned or this.op in TRANSPARENT | POOLED) and this.inputs:
         return 1.0, this.inputs[0].node
+    if this.op == "cat":  # beside zeros
+        tensors = [r for r in this.inputs if graph.nodes[graph.origin(r.node)].op not in ZEROS]
+        return 1.0, tensors[0].node if len(tensors) == 1 else None
     tensors = [a for a in this.args[:2] if isinstance(a, Ref) and graph.number(a) is None]
     if node in graph.factors:
         return graph.factors[node], tensors[0].node
@@ -377,6 +389,15 @@ def _assemble(graph: Graph, usage: Usage, additions: list[Branch]) -> Residuals:
     inside = [
         tuple(b.index for b in additions if b is not a and _nested(a, b, additions))
         for a in additions
+    ]
+    # Points at which a step evaluates its function again are no streams inside the step.
+    points = [
+        {j for j in around if _evaluates(usage, additions[i], additions[j], additions)}
+        for i, around in enumerate(inside)
+    ]
+    inside = [tuple(j for j in around if j not in points[i]) for i, around in enumerate(inside)]
+    steps = [
+        of | {j for j, other in enumerate(points) if i in other} for i, of in enumerate(points)
     ]
     # What another stream gives a branch to read is not the branch's own.
     paths = []
@@ -402,6 +423,7 @@ def _assemble(graph: Graph, usage: Usage, additions: list[Branch]) -> Residuals:
                 path=path,
                 feeders=frozenset({node.index for node in feeding} - path),
                 parents=parents,
+                evaluations=tuple(sorted(steps[branch.index])),
             )
         )
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
@@ -452,6 +474,21 @@ def _nested(inner: Branch, outer: Branch, additions: Iterable[Branch]) -> bool:
         for a in additions
     )
     return begins and not goes_on
+
+
+def _evaluates(usage: Usage, inner: Branch, outer: Branch, additions: Sequence[Branch]) -> bool:
+    """Whether ``inner`` adds up the point at which a step's function is evaluated once more.
+
+    Both leave the same point of the stream, with the same weights, and no stream goes on from
+    the inner one: y + h f(y + h/2 f(y)).
+    """
+
+    def weights(nodes: frozenset[int]) -> set[str]:
+        return {u.parameter for uses in usage.uses.values() for u in uses if u.node in nodes}
+
+    if inner.origin != outer.origin or any(a.stream == inner.addition for a in additions):
+        return False
+    return weights(inner.path) <= weights(outer.path - inner.path)
 
 
 def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str:
@@ -508,16 +545,16 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
         before = [ends[node.index] for node in reached if node.index in ends]
         normalized = any(node.op in NORMALIZING for node in reached if node.index not in ends)
         depth[branch.index] = 1 + max((depth[i] for i in before), default=0)
+        # Evaluations for one step are on its stream, wherever that begins.
+        joined = [*before, *(i for i in branch.evaluations if i in group)]
+        group[branch.index] = group[joined[0]] if joined else branch.index
+        for i in joined[1:]:
+            merged, merged_into = group[i], group[branch.index]
+            group.update({k: merged_into for k, v in group.items() if v == merged})
+            if merged != merged_into:
+                links[merged_into] = links.get(merged_into, {}) | links.pop(merged, {})
         if before:
-            group[branch.index] = group[before[0]]
-            for i in before[1:]:
-                merged, merged_into = group[i], group[branch.index]
-                group.update({k: merged_into for k, v in group.items() if v == merged})
-                if merged != merged_into:
-                    links[merged_into] = links.get(merged_into, {}) | links.pop(merged, {})
             links.setdefault(group[branch.index], {})[tuple(before)] = normalized
-        else:
-            group[branch.index] = branch.index
     members: dict[int, list[int]] = {}
     for index, root in group.items():
         members.setdefault(root, []).append(index)

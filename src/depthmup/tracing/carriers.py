@@ -6,7 +6,7 @@ is folded into them) or at outputs of modules (a hook multiplies them). The walk
 fails: it never passes a nonlinearity or a norm, and nothing else may read a scaled tensor.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import TypeAlias
@@ -81,26 +81,54 @@ class Carriers:
 
 
 def carriers_of(
-    graph: Graph, usage: Usage, tensor: Ref, reader: int, *, after: int = -1
+    graph: Graph,
+    usage: Usage,
+    tensor: Ref,
+    reader: int,
+    *,
+    after: int = -1,
+    beside: Container[int] = (),
 ) -> Carriers:
-    """What can multiply ``tensor``, as read by ``reader`` alone, made past the node ``after``."""
+    """What can multiply ``tensor``, as read by ``reader`` alone, made past the node ``after``.
+
+    ``beside`` may read it as well: they are multiplied alike.
+    """
     into = islice(_Walk(graph, usage, reader, after).parameters(tensor), _TRIES)
+    onto = onto_modules(graph, usage, tensor, reader, after=after, beside=beside)
     return Carriers(
-        parameters=tuple(p for p in into if _exclusive(graph, p, tensor, reader)),
-        modules=next(onto_modules(graph, usage, tensor, reader, after=after), None),
+        parameters=tuple(p for p in into if _exclusive(graph, p, tensor, reader, beside)),
+        modules=next(onto, None),
     )
 
 
 def onto_modules(
-    graph: Graph, usage: Usage, tensor: Ref, reader: int, *, after: int = -1
+    graph: Graph,
+    usage: Usage,
+    tensor: Ref,
+    reader: int,
+    *,
+    after: int = -1,
+    beside: Container[int] = (),
 ) -> Iterator[Placement]:
     """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
     for placement in islice(_Walk(graph, usage, reader, after).modules(tensor), _TRIES):
-        if _exclusive(graph, placement, tensor, reader):
+        if _exclusive(graph, placement, tensor, reader, beside):
             yield placement
 
 
-def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> bool:
+def combined(graph: Graph, node: int) -> Iterator[int]:
+    """The node and those before it that numbers alone combine: (k1 + 2 k2) h / 6."""
+
+    def before(this: Node) -> Iterator[int]:
+        if this.op in ("add", "sub") or this.index in graph.factors:
+            yield from (ref.node for ref in this.inputs)
+
+    return (made.index for made in graph.back(node, before))
+
+
+def _exclusive(
+    graph: Graph, placement: Placement, top: Ref, reader: int, beside: Container[int] = ()
+) -> bool:
     """Whether nothing but the walk itself reads what is scaled, and no product is scaled twice."""
     if graph.nodes[reader].inputs.count(top) != 1:  # one tensor as query and as key
         return False
@@ -114,7 +142,8 @@ def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> boo
             if ref in graph.nodes[n].inputs
             and (graph.nodes[n].op not in ("stack", "cat") or graph.consumers[n] or n in outputs)
         }
-        if not readers <= ({reader} if ref == top else nodes):
+        within = {reader} if ref == top else nodes
+        if any(n not in within and n not in beside for n in readers):
             return False
     for index in nodes:
         node = graph.nodes[index]

@@ -44,7 +44,7 @@ class Constants:
     each use of a parameter, by its name and node.
     ``terms`` are the uses that are added to a product of activations, with the nodes of numbers
     that multiply both. ``lengths`` are the nodes that normalize to length one: the number is the
-    size of an entry.
+    size of an entry. ``normed`` are numbers that multiply what was so normalized, each with it.
     """
 
     factors: Mapping[int, float]
@@ -55,6 +55,7 @@ class Constants:
     stream: frozenset[int] = frozenset()
     terms: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     lengths: frozenset[int] = frozenset()
+    normed: Mapping[int, int] = field(default_factory=dict)
 
 
 def scaled_behind(graph: Graph, node: int) -> list[int]:
@@ -114,6 +115,13 @@ def find_constants(
         before=_before_uses(graph, usage, factors, before),
         terms=_terms(graph, usage, products),
         lengths=frozenset(lengths),
+        normed={
+            node: length
+            for node in factors
+            if node not in lengths
+            for length in (made.index for made in graph.back(node, before))
+            if length in lengths
+        },
     )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from torch import nn
 
 from depthmup.tracing.branches import Branch, Residuals, find_branches
-from depthmup.tracing.carriers import Carriers, carriers_of
+from depthmup.tracing.carriers import Carriers, carriers_of, combined
 from depthmup.tracing.constants import Constants, find_constants, scaled_behind
 from depthmup.tracing.divided import is_divided, sizes_cut
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
@@ -162,7 +162,12 @@ def read(
         tied=_tied(graph, usage),
         carriers=tuple(
             carriers_of(
-                graph, usage, graph.nodes[b.addition].reads(b.output), b.addition, after=b.origin
+                graph,
+                usage,
+                graph.nodes[b.addition].reads(b.output),
+                b.addition,
+                after=b.origin,
+                beside=_of_the_step(graph, residuals, b),
             )
             for b in residuals.branches
         ),
@@ -240,6 +245,13 @@ def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
             [(node, activation)] = products
             tied[name] = carriers_of(graph, usage, node.reads(activation), node.index)
     return tied
+
+
+def _of_the_step(graph: Graph, residuals: Residuals, branch: Branch) -> frozenset[int]:
+    """What the other evaluations of a step read of this one: their sums, and what is added."""
+    others = [residuals.branches[i] for i in branch.evaluations]
+    read = (node for other in others for node in combined(graph, other.output))
+    return frozenset(read) | {other.addition for other in others}
 
 
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:

@@ -18,6 +18,12 @@ TRANSPARENT = (
 )
 """What does not change the values of a stream, only where they lie."""
 
+CUTS = _names("select slice split split_with_sizes chunk narrow unbind")
+"""A part of a tensor."""
+
+POOLED = _names("avg_pool1d avg_pool2d avg_pool3d max_pool2d_with_indices constant_pad_nd")
+"""A stream that a stage takes over without a matrix: at fewer places, with zeros beside it."""
+
 MAPS = _names(
     """neg exp log sigmoid tanh softplus relu silu gelu abs sqrt rsqrt reciprocal pow square clamp
     sin cos log1p expm1 _softmax softmax"""

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
-from depthmup.tracing.operations import MATRIX_PRODUCTS, RESHAPES, SAME
+from depthmup.tracing.operations import CUTS, MATRIX_PRODUCTS, RESHAPES, SAME
 from depthmup.tracing.parameter_uses import Usage
 
 _MOVES = (
     SAME
     | RESHAPES
+    | CUTS
     | frozenset({"t", "transpose", "permute", "unsqueeze", "squeeze", "expand"})
-    | frozenset({"select", "slice", "split", "split_with_sizes", "chunk", "narrow", "unbind"})
 )
 # Larger example inputs are not worth the memory of their coordinates' numbers.
 _LARGEST = 1 << 26

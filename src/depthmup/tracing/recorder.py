@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_flatten
 
 from depthmup.tracing.graph import ModuleCall, Node, Ref
-from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
+from depthmup.tracing.operations import RANDOM, RESHAPES, SAME, SCALAR_MAPS
 
 
 class Recorder(TorchDispatchMode):
@@ -38,6 +38,7 @@ class Recorder(TorchDispatchMode):
         self._alive: list[Tensor] = []  # an id is only unique among living tensors
         self.absent: set[int] = set()  # constants whose values are not at hand
         self.overwriting: set[int] = set()
+        self._varying: set[int] = set()  # made from inputs, parameters or noise
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
         self._sums: dict[tuple[Any, ...], Ref] = {}  # of tensors -> where it was made
         self._stacked: dict[int, Sequence[Tensor]] = {}  # node -> what it put together
@@ -105,6 +106,9 @@ class Recorder(TorchDispatchMode):
             value=value,
         )
         self.nodes.append(node)
+        made_from = any(ref.node in self._varying for ref in inputs)
+        if made_from or op in RANDOM or op in ("input", "parameter"):
+            self._varying.add(node.index)
         return node.index
 
     def __torch_dispatch__(
@@ -151,16 +155,23 @@ class Recorder(TorchDispatchMode):
             if same.node < len(self.nodes):
                 self.bind(outputs[0], same)
                 return result
+        value = self._result(func, op, *as_refs) if inputs else _filled(op, args, kwargs)
+        if value is None and len(outputs) == 1 and inputs:
+            value = self._read(inputs, outputs[0])
         index = self._append(
             op,
             as_refs[0],
             as_refs[1],
             inputs,
             tuple(tuple(t.shape) for t in outputs),
-            value=self._result(func, op, *as_refs) if inputs else _filled(op, args, kwargs),
+            value=value,
         )
         for output, tensor in enumerate(outputs):
-            self.bind(tensor, Ref(index, output))
+            value = self._read(inputs, tensor) if len(outputs) > 1 else None
+            if value is None:
+                self.bind(tensor, Ref(index, output))
+            else:  # several numbers
+                self.leaf(tensor, "constant", value=value)
         if op == "stack":
             self._stacked[index] = args[0]
         if schema.is_mutable:
@@ -175,6 +186,8 @@ class Recorder(TorchDispatchMode):
         self, op: str, args: tuple[Any, ...], outputs: Sequence[Tensor]
     ) -> Sequence[Ref] | None:
         """What tensors were put side by side, of a cut that takes them out again as they were."""
+        if op == "cat" and len(args[0]) == 1:
+            return tuple(args[0])
         if op not in _CUTS or self.nodes[args[0].node].op != "cat" or args[4:] not in ((), (1,)):
             return None
         whole = self.nodes[args[0].node]
@@ -209,6 +222,7 @@ class Recorder(TorchDispatchMode):
         self._sums = {key: ref for key, ref in self._sums.items() if ref.node < first}
         self._stacked = {n: parts for n, parts in self._stacked.items() if n < first}
         self._mutated = {key: n for key, n in self._mutated.items() if n < first}
+        self._varying = {n for n in self._varying if n < first}
 
     def _written_out(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -249,6 +263,15 @@ class Recorder(TorchDispatchMode):
                     reached.add(before.node)
                     todo.append(before.node)
         return False
+
+    def _read(self, inputs: Sequence[Ref], tensor: Tensor) -> float | None:
+        """The one entry of a tensor made from constants alone, where the model runs on values.
+
+        Such as the length of a solver's step.
+        """
+        if tensor.numel() != 1 or any(ref.node in self._varying for ref in inputs):
+            return None
+        return number_of(tensor)
 
     def _result(
         self, func: Any, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]

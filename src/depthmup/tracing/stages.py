@@ -73,7 +73,8 @@ def _stages(
         direct = before - networks
         depth[branch.index] = 1
         if branch.index in networks or not before:
-            stage_of[branch.index] = branch.index
+            same = (stage_of[i] for i in branch.evaluations if i in stage_of)
+            stage_of[branch.index] = next(same, branch.index)
         elif not direct:
             stage_of[branch.index] = behind.setdefault(frozenset(before), branch.index)
         else:
