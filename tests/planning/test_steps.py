@@ -135,3 +135,33 @@ def test_the_length_of_a_step_counts_once(step):
 
     assert branches("completep") == []
     assert branches("depth-mup") == [approx(2)]
+
+
+def across(x, y):
+    u = torch.nn.functional.normalize(x, dim=-1)
+    return y - (y * u).sum(-1, keepdim=True) * u
+
+
+def across_by_squares(x, y):
+    return y - (y * x).sum(-1, keepdim=True) / ((x * x).sum(-1, keepdim=True) + 1e-6) * x
+
+
+@pytest.mark.parametrize("part", [across, across_by_squares])
+def test_what_a_block_adds_across_the_stream_is_of_one_size(part):
+    """(y . u) u is as large as y at every width: no factor beside that of the branch."""
+
+    def make(width, depth):
+        return Solver(width, depth, lambda f, x, h: x + h * part(x, f(x)))
+
+    p = plan(make)
+    assert {m.where for m in p.multipliers} == {Where.BRANCH}
+    assert p["fields.7.3.weight"].folded == approx(1 / 2)
+
+
+def test_a_product_along_a_vector_that_something_else_is_multiplied_with_takes_its_factor():
+    def other(f, x, h):
+        u = torch.nn.functional.normalize(x, dim=-1)
+        return x + (f(x) * u).sum(-1, keepdim=True) * torch.tanh(x)
+
+    p = plan(lambda width, depth: Solver(width, depth, other))
+    assert Where.LOGITS in {m.where for m in p.multipliers}

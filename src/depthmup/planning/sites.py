@@ -161,7 +161,7 @@ def product_sites(comparison: Comparison) -> Iterator[Multiplier]:
             if ratio != 1
             else product.constant / counterpart.constant
         )
-        skipped = product.weighted or product.distance or product.total
+        skipped = product.weighted or product.distance or product.total or product.projection
         if skipped or (ratio == 1 and equal(own, 1)):
             continue
         carriers = [

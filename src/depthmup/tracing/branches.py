@@ -486,7 +486,7 @@ def _evaluates(usage: Usage, inner: Branch, outer: Branch, additions: Sequence[B
     def weights(nodes: frozenset[int]) -> set[str]:
         return {u.parameter for uses in usage.uses.values() for u in uses if u.node in nodes}
 
-    if inner.origin != outer.origin or any(a.stream == inner.addition for a in additions):
+    if inner.stream != outer.stream or any(a.stream == inner.addition for a in additions):
         return False
     return weights(inner.path) <= weights(outer.path - inner.path)
 

@@ -35,7 +35,7 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
         return None
     for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
         norm = _norm(graph, length, inverse=node.op == "mul")
-        if norm is not None and _source(graph, norm.of) == _source(graph, whole):
+        if norm is not None and source_of(graph, norm.of) == source_of(graph, whole):
             return UnitLength(of=whole, factor=norm.factor)
     return None
 
@@ -97,7 +97,7 @@ def size_along(graph: Graph, ref: Ref, dims: Any) -> int:
     return math.prod(shape[d] for d in ([chosen] if isinstance(chosen, int) else chosen))
 
 
-def _source(graph: Graph, ref: Ref) -> Ref:
+def source_of(graph: Graph, ref: Ref) -> Ref:
     """The tensor before copies and changes of type."""
     while graph.nodes[ref.node].op in SAME | RESHAPES and graph.nodes[ref.node].inputs:
         ref = graph.nodes[ref.node].inputs[0]

@@ -13,7 +13,7 @@ from itertools import islice
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
-from depthmup.tracing.lengths import size_along, squared, unit_length
+from depthmup.tracing.lengths import size_along, source_of, squared, unit_length
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
@@ -43,6 +43,7 @@ class Product:
     multiply the result (a learned temperature). ``softmax``: it feeds one. ``weighted``: an
     operand is itself a softmax, so that the sum is a mean. ``distance``: it is no product, but a
     distance. ``total``: it is a sum of the coordinates of one activation, and no product.
+    ``projection``: it multiplies the direction that it was taken along, (y . u) u with |u| = 1.
     ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts`` which
     part of a module's output either is. ``behind`` are the nodes from the product to the next
     operation that mixes or bends, in order.
@@ -59,6 +60,7 @@ class Product:
     weighted: bool = False
     distance: bool = False
     total: bool = False
+    projection: bool = False
     carriers: tuple[Carriers, Carriers] = field(default=(Carriers(), Carriers()), repr=False)
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
     behind: tuple[int, ...] = field(default=(), repr=False)
@@ -98,6 +100,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             softmax=product.softmax or node.op.startswith(_FUSED),
             weighted=any(_is_softmax(graph, ref) for ref in operands),
             distance=node.op in _DISTANCES,
+            projection=any(_projects(graph, ref, product.behind) for ref in operands),
             carriers=(query, key),
             parts=(parts[0], parts[1]),
         )
@@ -144,6 +147,26 @@ def _is_statistic(graph: Graph, node: Node) -> bool:
             return False
         index = on[0]
     return False
+
+
+def _projects(graph: Graph, along: Ref, path: tuple[int, ...]) -> bool:
+    """Whether a product along a vector is multiplied with it again, and with it by no length.
+
+    As (y . u) u of a vector of length one, or (y . x) x / (x . x).
+    """
+    source = source_of(graph, along)
+
+    def reads(node: Node) -> int:
+        return sum(source_of(graph, ref) == source for ref in node.inputs)
+
+    def of_square(ref: Ref) -> bool:
+        made = graph.back(ref.node, TRANSPARENT | {"add", "clamp_min", "sum"})
+        return any(node.op == "mul" and reads(node) == 2 for node in made)
+
+    nodes = [graph.nodes[n] for n in path]
+    again = any(node.op == "mul" and reads(node) == 1 for node in nodes)
+    divided = any(node.op == "div" and of_square(node.inputs[-1]) for node in nodes)
+    return again and (divided or unit_length(graph, graph.nodes[source.node]) is not None)
 
 
 def _operands(graph: Graph, node: Node) -> tuple[Ref, Ref] | None:
