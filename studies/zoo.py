@@ -123,8 +123,7 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
     alpha, gamma, multiplier = _READING[scheme]
     into, out, r = p.ratios.fan_in, p.ratios.fan_out, p.ratios.depth
     raw, spectral = p.family is Family.RAW, p.family.matrices_only
-    # Where no forward pass is known to use a readout, its multiplier is moved into the weight.
-    kind, forward = p.role.kind, (multiplier or p.role.tied) and p.laws.forward != ONE
+    kind, forward = p.role.kind, multiplier or p.role.tied
     if spectral and (kind is not Kind.HIDDEN or into != out):
         return None
     # Initial scale, gradient and wanted update of each kind, as powers of the width.
@@ -144,7 +143,10 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
     if scheme == "completep" and not (raw or spectral):  # its table is AdamW's
         epsilon = gradient if p.role.in_branch else 1.0
         decay = into if kind is Kind.HIDDEN else 1.0
-    carried, step = p.folded, p.folded**2 if raw else p.folded
+    # Where no forward pass is known to use a readout, its multiplier is moved into the weight.
+    moved = kind is Kind.READOUT and forward and p.laws.forward == ONE
+    carried = p.folded / into if moved else p.folded
+    step = carried**2 if raw else carried
     if spectral:  # its epsilon stands beside the norm of the whole gradient
         epsilon = gradient * math.sqrt(into * out)
     return Factors(init=init * carried, lr=lr * step, epsilon=epsilon / carried, decay=decay / step)
@@ -234,10 +236,11 @@ def table(names: Sequence[str] = (), packages: Sequence[str] = tuple(PACKAGES)) 
     ]
     statuses: dict[str, Counter[str]] = {}
     total, started = 0, time.process_time()
-    for architecture in architectures(tuple(packages)):
+    chosen = ((package, one) for package in packages for one in architectures((package,)))
+    for package, architecture in chosen:
         if names and architecture.name not in names:
             continue
-        of_package = statuses.setdefault(architecture.package, Counter())
+        of_package = statuses.setdefault(package, Counter())
         if not built(architecture):
             of_package["not built"] += 1
             continue

@@ -7,7 +7,7 @@ from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where
+from depthmup.planning import NotUnderstood, UnrelatedModels, Where
 
 
 def heun(f, x, h):
@@ -165,3 +165,13 @@ def test_a_product_along_a_vector_that_something_else_is_multiplied_with_takes_i
 
     p = plan(lambda width, depth: Solver(width, depth, other))
     assert Where.LOGITS in {m.where for m in p.multipliers}
+
+
+def test_blocks_beside_each_other_are_refused_for_what_they_are():
+    class Averaged(Solver):
+        def forward(self, x):
+            x = self.inp(x)
+            return self.head(torch.stack([x + field(x) for field in self.fields]).mean(0))
+
+    with pytest.raises(UnrelatedModels, match="Blocks beside each other"):
+        plan(lambda width, depth: Averaged(width, depth, None), depth=4)

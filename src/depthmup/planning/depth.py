@@ -110,6 +110,16 @@ def _from_dataflow(
     )
 
 
+_BESIDE = (
+    "branches that nest in another way. Blocks beside each other, whose outputs are averaged or "
+    "summed, are no depth, and no rule covers their number: use as many as in the base."
+)
+
+
+def _streams_of(residuals: Residuals, pairs: Sequence[tuple[int, bool]]) -> Iterator[int]:
+    return (residuals.stream_of(branch) for branch, _ in pairs)
+
+
 def counterparts(
     facts: Facts, base: Facts, base_of: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
@@ -134,10 +144,12 @@ def counterparts(
     # A stream without votes shares no parameter with the base: its depth cannot be compared.
     for index in range(len(residuals.streams)):
         if index not in votes:
-            label = residuals.first(index).label
+            served = (n for n, of in facts.users.items() if index in {*_streams_of(residuals, of)})
+            nested = any(base_of[name] in base.users for name in served)
             raise UnrelatedModels(
-                f"The residual branch {label} of the model has no counterpart in the base, where "
-                "the same parameters lie in no branch. Use a base with at least one such block."
+                f"The residual branch {residuals.first(index).label} of the model has no "
+                "counterpart in the base, where the same parameters lie in "
+                + (_BESIDE if nested else "no branch. Use a base with at least one such block.")
             )
     streams = {index: votes[index].most_common(1)[0][0] for index in sorted(votes)}
     return streams, {branch: others.most_common(1)[0][0] for branch, others in alike.items()}
