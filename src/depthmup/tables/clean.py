@@ -50,6 +50,7 @@ def clean(
     columns: Columns,
     *,
     name: str,
+    title: str,
     tuned: Tuned,
     chance: float,
     keep: frozenset[Defect],
@@ -80,7 +81,7 @@ def clean(
     _enough(rows, curves, log2_rate, words, fewest)
     runs = Runs(
         name=name,
-        title=name[:1].upper() + name[1:] or "All runs",
+        title=title,
         sizes=tuple(_named(rows.columns, values) for values in sizes),
         curves=curves,
         chance=chance,

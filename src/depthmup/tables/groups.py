@@ -27,7 +27,7 @@ from depthmup.tables.predict import checked_target, predict
 from depthmup.tables.question import fixed_of, question_of
 from depthmup.tables.read import Table
 from depthmup.tables.rows import Excluded
-from depthmup.tables.where import Comparison, equalities, filtered, read_for
+from depthmup.tables.where import Comparison, equalities, filtered, is_number, read_for
 
 MOST_GROUPS = 40
 VERSION = 2
@@ -173,13 +173,14 @@ def _config(
 def _group(part: Table, name: str, question: Question) -> Cleaned:
     """One group, or why it cannot be fitted."""
     columns, reading = question.columns, question.reading
+    title = _first(part, TITLE) if columns.own else _title(name, columns.by)
     try:
         if columns.own:
             group = own_runs(
                 part,
                 columns,
                 name=name,
-                title=_first(part, TITLE),
+                title=title,
                 chance=float(part.numbers[CHANCE][0]),
                 rates=_first(part, RATES),
             )
@@ -188,17 +189,26 @@ def _group(part: Table, name: str, question: Question) -> Cleaned:
                 part,
                 columns,
                 name=name,
+                title=title,
                 tuned=question.tuned,
                 chance=reading.chance,
                 keep=reading.kept_defects,
                 fewest=question.fewest,
             )
     except ValueError as error:
-        title, none = name or "All runs", Curves.none()
-        runs = Runs(name=name, title=title, sizes=(), curves=none, problem=str(error))
+        runs = Runs(name=name, title=title, sizes=(), curves=Curves.none(), problem=str(error))
         return Cleaned(runs=runs, notes=())
     asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
     return replace(group, runs=replace(group.runs, question=asked))
+
+
+def _title(name: str, by: Sequence[str]) -> str:
+    """A group in a sentence: a word says by itself what it is, a number does not."""
+    if len(by) == 1:
+        value = name.removeprefix(f"{printable(by[0])} ")
+        if value[:1].isalpha() and not is_number(value):
+            return value
+    return name[:1].upper() + name[1:] or "All runs"
 
 
 def _first(table: Table, column: str) -> str:

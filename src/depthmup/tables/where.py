@@ -172,6 +172,11 @@ def _bad(text: str, got: str, expected: str) -> ValueError:
     )
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is read as a number, such as nan."""
+    return _number(text) is not None
+
+
 def _number(text: str) -> float | None:
     try:
         return float(text)
