@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from depthmup.model import Model
+    from depthmup.models import Transformer
     from depthmup.statistics import Array
-    from reproduction.decoder import Transformer
     from reproduction.text import Text
 
 SETTINGS = {"schedule": "linear", "warmup": 0.1}
@@ -29,7 +29,7 @@ COST = 240.0
 
 def network(width: int, depth: int, **options: Any) -> "Transformer":
     """A decoder of ``depth`` layers, that is 2 depth branches, with heads of 16."""
-    from reproduction.decoder import Transformer, TransformerConfig
+    from depthmup.models import Transformer, TransformerConfig
 
     config = TransformerConfig(vocabulary=256, width=width, depth=depth, head_size=16, **options)
     return Transformer(config)

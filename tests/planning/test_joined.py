@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import depthmup
-from depthmup.models import ResidualMLP
+from depthmup.models import ResidualMLP, Transformer, TransformerConfig
 from depthmup.planning import JoinedOptimizer, PlanMismatch
-from reproduction.decoder import Transformer, TransformerConfig
 
 
 def make(width, depth):

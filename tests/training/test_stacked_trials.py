@@ -10,10 +10,10 @@ from torch import nn
 
 from depthmup import Design, Execution, transfer
 from depthmup.model import Model
+from depthmup.models import Transformer, TransformerConfig
 from depthmup.records import Status, Trial
 from depthmup.sweep import InProcess, Store, run, together
 from depthmup.training.trial import run_together, run_trial
-from reproduction.decoder import Transformer, TransformerConfig
 
 TRIAL = Trial(
     model="small", code="1", size={"width": 16, "depth": 2}, base={"width": 8, "depth": 1},

@@ -12,9 +12,10 @@ from pytest import approx
 
 import depthmup
 from depthmup import tracing
+from depthmup.models import Transformer, TransformerConfig
 from depthmup.planning import Where, recorded
 from depthmup.rules import CATALOGUE, Kind, Role
-from reproduction.decoder import Transformer, TransformerConfig, rotate, rotation
+from depthmup.training.built_in.transformer import rotate, rotation
 
 ROOT = Path(__file__).parents[2]
 CHOICES = {
