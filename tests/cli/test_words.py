@@ -44,7 +44,8 @@ def helped(verb):
 
 def owners(options):
     """A verb's options, and the groups of them, that take texts from the API."""
-    return {owner for owner, *_ in options_of(options) if getattr(owner, "API", ())}
+    # A dict keeps the order, in which every worker must collect the same tests.
+    return dict.fromkeys(o for o, *_ in options_of(options) if getattr(o, "API", ()))
 
 
 APIS = [(v, owner) for v in VERBS for owner in owners(module_of(v).Options)]

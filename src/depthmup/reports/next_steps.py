@@ -110,9 +110,10 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
     optima = [transfer.optima[i] for i in max(transfer.slices, key=len, default=())]
     along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
     more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
+    price = f" (about {runs} runs)" if runs else ""  # a group may have none that counts
     lead = (
-        f"{aim}: add {study.axis} {more:.10g} (about {runs} runs). This lists the runs to make "
-        "first; it asks for fewer where they suffice."
+        f"{aim}: add {study.axis} {more:.10g}{price}. This lists the runs to make first; it asks "
+        "for fewer where they suffice."
     )
     if groups and transfer.scheme not in groups:  # no filter has its rows
         return lead, ""
