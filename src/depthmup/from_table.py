@@ -12,8 +12,9 @@ from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
+from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import Columns, check_tolerance, checked, listed, own_columns, texts
+from depthmup.tables.columns import Columns, checked, listed, own_columns, texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.groups import (
     Question,

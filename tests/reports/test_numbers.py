@@ -17,7 +17,7 @@ from depthmup.reports.sentences import best_rate, headline, rate, regret_sentenc
 
 def test_summary_has_exactly_the_published_keys(study):
     found = summary(study)
-    assert list(found) == ["schema", "schemes", "config", "environment"]
+    assert list(found) == ["schema", "schemes", "config", "environment", "next"]
     for scheme in found["schemes"]:
         assert set(scheme) == {
             "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "bend",

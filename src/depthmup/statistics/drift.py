@@ -32,6 +32,18 @@ TOLERANCE = 0.15
 
 EXCESS_UNIT = "nats of training loss"
 
+LARGEST_TOLERANCE = 100.0
+"""Octaves per doubling, which no optimum moves; as a factor it must be a number."""
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Refuse a tolerance that no drift can be compared with."""
+    if not (isinstance(tolerance, int | float) and 0 < tolerance <= LARGEST_TOLERANCE):
+        raise ValueError(
+            "Expected a positive tolerance in octaves per doubling, at most "
+            f"{LARGEST_TOLERANCE:g}; got {tolerance}."
+        )
+
 
 def drift_unit(axis: Axis, tuned: Tuned = LEARNING_RATE) -> str:
     """The unit of a drift.

@@ -1,7 +1,6 @@
 """Resolution: the sweep that a design asks for, with all that it leaves open filled in."""
 
 import difflib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from functools import partial
 from depthmup.model import Command, Model, check_axes, check_names, names_of, resolved
 from depthmup.rules import DEPTH_MUP, SP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
+from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import built_in
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn
@@ -181,8 +181,7 @@ def _target(design: Design, target: Size) -> Size:
 def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
     """Refuse a sweep that can have no verdict, or a target without a certificate."""
     design = sweep.design
-    if not 0 < tolerance < math.inf:
-        raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
+    check_tolerance(tolerance)
     if len(design.all_sizes) < 2:
         raise ValueError(
             f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "

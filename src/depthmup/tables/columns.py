@@ -1,7 +1,6 @@
 """Which column of a table stands for what: the person says it; likely ones are only proposed."""
 
 import difflib
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -226,9 +225,3 @@ def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
                 f"{{'depth': 'n_layers'}}; got {printable(repr(name))}: {printable(repr(column))}."
             )
     return dict(named)
-
-
-def check_tolerance(tolerance: float) -> None:
-    """Refuse a tolerance that is no positive number."""
-    if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
-        raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")

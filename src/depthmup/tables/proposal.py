@@ -13,8 +13,9 @@ from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
+from depthmup.statistics.drift import check_tolerance
 from depthmup.statistics.intervals import Index
-from depthmup.tables.columns import Columns, check_tolerance, checked, listed, texts
+from depthmup.tables.columns import Columns, checked, listed, texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.read import Table
 from depthmup.tables.rows import Rows
