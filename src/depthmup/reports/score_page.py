@@ -22,8 +22,15 @@ def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
         HTML that opens offline.
 
     Example:
-        >>> score = depthmup.score("certificate.json", "runs/large")  # doctest: +SKIP
-        >>> score_page(score).startswith("<!doctype html>")  # doctest: +SKIP
+        >>> import depthmup, pandas as pd
+        >>> runs = pd.DataFrame(
+        ...     [(d, 2.0**k, s, 2 + 0.1 * (k + 4.1 + 0.01 * s) ** 2 + 0.001 * s)
+        ...      for d in (4, 8, 16, 32, 64) for s in range(3) for k in range(-9, 0)],
+        ...     columns=["depth", "lr", "seed", "loss"])
+        >>> columns = dict(axes=["depth"], lr="lr", loss="loss", seed="seed")
+        >>> report = depthmup.fit(runs[runs.depth < 64], **columns, target={"depth": 64})
+        >>> score = depthmup.score(report.certificates[0], runs, **columns)
+        >>> score_page(score).startswith("<!doctype html>")
         True
     """
     forecast, name = score.certificate, score.certificate.tuned.name
