@@ -116,7 +116,7 @@ def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys
         (["--log", "neptune:x"], "tensorboard:FOLDER"),
         (["--shard", "3/2"], "a shard i/k"),
         (["--workers", "-1"], "Expected workers"),
-        (["--tolerance", "0"], "tolerance to be positive"),
+        (["--tolerance", "0"], "a positive tolerance"),
     ],
 )
 def test_bad_input_is_refused(folder, wrong, message, capsys):
