@@ -334,7 +334,7 @@ class TestLog:
         ({"multipliers": 0.0}, "multipliers to be positive"),
         ({"weight_decays": -1.0}, "finite and not negative"),
         ({"weight_decays": 0.1, "optimizers": "rmsprop"}, "cannot|no factor makes it transfer"),
-        ({"tolerance": 0.0}, "tolerance to be positive"),
+        ({"tolerance": 0.0}, "a positive tolerance"),
         ({"target": (64, 0)}, "depth of the target"),
         ({"target": (64, 8), "lrs": [0.01]}, "at least two learning rates"),
         ({"schemes": replace(DEPTH_MUP, alpha=Fraction(2))}, "'depth-mup' is another scheme there"),
