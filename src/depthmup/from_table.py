@@ -17,6 +17,7 @@ from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import Columns, checked, listed, own_columns, texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.groups import (
+    EXAMPLE,
     Question,
     Reading,
     cells_of,
@@ -27,7 +28,7 @@ from depthmup.tables.groups import (
 )
 from depthmup.tables.predict import checked_target
 from depthmup.tables.score import scored
-from depthmup.tables.where import Comparison, parse_filter
+from depthmup.tables.where import Comparison, parse_filters
 
 LARGEST_CERTIFICATE = 2**24
 """Bytes."""
@@ -221,7 +222,7 @@ def _asked(
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
-    comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
+    comparisons = parse_filters(where)
     names = names_of(table)
     own = None if sizes or lr or loss else own_columns(names)
     columns = own or Columns(
@@ -241,7 +242,7 @@ def _asked(
         tolerance=TOLERANCE,
         reading=reading,
         where=listed(where),
-        table="example" if path == str(example()) else path,
+        table=EXAMPLE if path == str(example()) else path,
         command=command,
     )
     return table, comparisons, names, question

@@ -23,19 +23,8 @@ from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError, Sweep
 
 TINY = [
-    *(
-        "--depths",
-        "2",
-        "4",
-        "--base",
-        "16x2",
-        "--lrs",
-        "0.001953125",
-        "0.0078125",
-        "0.03125",
-        "0.125",
-        "0.5",
-    ),
+    *("--depths", "2", "4", "--base", "16x2"),
+    *("--lrs", "0.001953125", "0.0078125", "0.03125", "0.125", "0.5"),
     *("--seeds", "2", "--steps", "20", "--window", "10", "--workers", "1"),
     *("--schemes", "depth-mup", "3/4,1/4"),
 ]

@@ -9,18 +9,8 @@ from published import write_cifar10, write_mnist
 from depthmup.cli import main
 
 TINY = [
-    *(
-        "transfer",
-        "--depths",
-        "2",
-        "4",
-        "--base",
-        "16x2",
-        "--lrs",
-        "0.00048828125",
-        "0.001953125",
-        "0.0078125",
-    ),
+    *("transfer", "--depths", "2", "4", "--base", "16x2"),
+    *("--lrs", "0.00048828125", "0.001953125", "0.0078125"),
     *("--seeds", "2", "--steps", "10", "--window", "5", "--workers", "1"),
     *("--schemes", "depth-mup", "--order", "epochs", "--json"),
 ]

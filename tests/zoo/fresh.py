@@ -1,4 +1,4 @@
-"""Sixty architectures of packages that the library was never tried on, chosen before any result.
+"""Seventy architectures of packages that the library was never tried on, chosen before any result.
 
     pip install --no-deps litgpt lightning monai pytorchcv open_clip_torch neuraloperator tensorly \
         tensorly-torch torchdiffeq ncps fair-esm torch_geometric denoising_diffusion_pytorch \
@@ -60,6 +60,27 @@ def _cv(module: str, kind: str, stages: int = 4, growth: int = 2, **more: Any) -
         )  # fmt: skip
 
     return make
+
+
+def _vision(**more: Any) -> _Make:
+    """A vision transformer of open_clip."""
+
+    def make(w: int, d: int) -> nn.Module:
+        return _of("open_clip.transformer.VisionTransformer")(
+            image_size=32, patch_size=8, width=w, layers=d, heads=w // HEAD, mlp_ratio=2.0,
+            output_dim=10, **more,
+        )  # fmt: skip
+
+    return make
+
+
+def _planes(kind: str, sizes: Callable[[int, int], dict[str, Any]]) -> tuple[_Make, _Inputs]:
+    """A network of monai from one plane to two."""
+
+    def make(w: int, d: int) -> nn.Module:
+        return _of(f"{_MONAI}.{kind}")(spatial_dims=2, in_channels=1, out_channels=2, **sizes(w, d))
+
+    return make, (_PLANES,)
 
 
 class Between(nn.Module):
@@ -157,31 +178,9 @@ _TABLES: dict[str, dict[str, tuple[_Make, _Inputs]]] = {
         ),
     },
     "open_clip": {
-        "VisionTransformer": (
-            lambda w, d: _of("open_clip.transformer.VisionTransformer")(
-                image_size=32,
-                patch_size=8,
-                width=w,
-                layers=d,
-                heads=w // HEAD,
-                mlp_ratio=2.0,
-                output_dim=10,
-            ),
-            (_IMAGES,),
-        ),
+        "VisionTransformer": (_vision(), (_IMAGES,)),
         "attentional pool": (
-            lambda w, d: _of("open_clip.transformer.VisionTransformer")(
-                image_size=32,
-                patch_size=8,
-                width=w,
-                layers=d,
-                heads=w // HEAD,
-                mlp_ratio=2.0,
-                output_dim=10,
-                attentional_pool=True,
-                attn_pooler_queries=4,
-                attn_pooler_heads=2,
-            ),
+            _vision(attentional_pool=True, attn_pooler_queries=4, attn_pooler_heads=2),
             (_IMAGES,),
         ),
         "TextTransformer": (
@@ -206,64 +205,28 @@ _TABLES: dict[str, dict[str, tuple[_Make, _Inputs]]] = {
             ),
             (_IMAGES,),
         ),
-        "SegResNet": (
-            lambda w, d: _of(f"{_MONAI}.SegResNet")(
-                spatial_dims=2,
-                init_filters=w,
-                in_channels=1,
-                out_channels=2,
-                blocks_down=(d, d, d),
-                blocks_up=(1, 1),
-            ),
-            (_PLANES,),
+        "SegResNet": _planes(
+            "SegResNet",
+            lambda w, d: {"init_filters": w, "blocks_down": (d, d, d), "blocks_up": (1, 1)},
         ),
-        "SegResNet, up": (
-            lambda w, d: _of(f"{_MONAI}.SegResNet")(
-                spatial_dims=2,
-                init_filters=w,
-                in_channels=1,
-                out_channels=2,
-                blocks_down=(d, d, d),
-                blocks_up=(d, d),
-            ),
-            (_PLANES,),
+        "SegResNet, up": _planes(
+            "SegResNet",
+            lambda w, d: {"init_filters": w, "blocks_down": (d, d, d), "blocks_up": (d, d)},
         ),
-        "UNet": (
-            lambda w, d: _of(f"{_MONAI}.UNet")(
-                spatial_dims=2,
-                in_channels=1,
-                out_channels=2,
-                channels=(w, 2 * w, 4 * w),
-                strides=(2, 2),
-                num_res_units=2,
-            ),
-            (_PLANES,),
+        "UNet": _planes(
+            "UNet",
+            lambda w, d: {"channels": (w, 2 * w, 4 * w), "strides": (2, 2), "num_res_units": 2},
         ),
-        "AttentionUnet": (
-            lambda w, d: _of(f"{_MONAI}.AttentionUnet")(
-                spatial_dims=2,
-                in_channels=1,
-                out_channels=2,
-                channels=(w, 2 * w, 4 * w),
-                strides=(2, 2),
-            ),
-            (_PLANES,),
+        "AttentionUnet": _planes(
+            "AttentionUnet", lambda w, d: {"channels": (w, 2 * w, 4 * w), "strides": (2, 2)}
         ),
-        "BasicUNet": (
-            lambda w, d: _of(f"{_MONAI}.BasicUNet")(
-                spatial_dims=2,
-                in_channels=1,
-                out_channels=2,
-                features=(w, w, 2 * w, 4 * w, 8 * w, w),
-            ),
-            (_PLANES,),
+        "BasicUNet": _planes(
+            "BasicUNet", lambda w, d: {"features": (w, w, 2 * w, 4 * w, 8 * w, w)}
         ),
-        "HighResNet": (
-            lambda w, d: _of(f"{_MONAI}.HighResNet")(
-                spatial_dims=2,
-                in_channels=1,
-                out_channels=2,
-                layer_params=(
+        "HighResNet": _planes(
+            "HighResNet",
+            lambda w, d: {
+                "layer_params": (
                     {"name": "conv_0", "n_features": w, "kernel_size": 3},
                     *(
                         {"name": f"res_{i}", "n_features": w * 2**i, "kernels": (3, 3), "repeat": d}
@@ -272,21 +235,17 @@ _TABLES: dict[str, dict[str, tuple[_Make, _Inputs]]] = {
                     {"name": "conv_1", "n_features": 4 * w, "kernel_size": 1},
                     {"name": "conv_2", "kernel_size": 1},
                 ),
-            ),
-            (_PLANES,),
+            },
         ),
-        "UNETR": (
-            lambda w, d: _of(f"{_MONAI}.UNETR")(
-                in_channels=1,
-                out_channels=2,
-                img_size=(32, 32),
-                feature_size=w // 2,
-                hidden_size=w,
-                mlp_dim=2 * w,
-                num_heads=w // HEAD,
-                spatial_dims=2,
-            ),
-            (_PLANES,),
+        "UNETR": _planes(
+            "UNETR",
+            lambda w, d: {
+                "img_size": (32, 32),
+                "feature_size": w // 2,
+                "hidden_size": w,
+                "mlp_dim": 2 * w,
+                "num_heads": w // HEAD,
+            },
         ),
         "SwinUNETR": (
             lambda w, d: _of(f"{_MONAI}.SwinUNETR")(
@@ -598,7 +557,7 @@ _TABLES: dict[str, dict[str, tuple[_Make, _Inputs]]] = {
 
 
 def fresh() -> Iterator[Case]:
-    """The sixty, in the order of their packages."""
+    """All of them, in the order of their packages."""
     for package, models in _TABLES.items():
         for name, (make, inputs) in models.items():
             yield Case(package=package, name=name, make=make, inputs=inputs)

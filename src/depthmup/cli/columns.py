@@ -1,6 +1,7 @@
 """The columns of a table of runs, for every verb that reads one."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from depthmup.cli.sizes import parse_pairs
@@ -27,3 +28,10 @@ class RunColumns:
         axes = parse_pairs(self.axes, option="--axes", value="COLUMN", alone=True)
         given = {"lr": self.lr, "loss": self.loss, "seed": self.seed}
         return {"axes": axes, **{what: name or usual.get(what, "") for what, name in given.items()}}
+
+
+def table_named(path: Path) -> Path:
+    """A table's path; of the word "example" that of the table that ships with this package."""
+    from depthmup.tables.groups import EXAMPLE, example
+
+    return example() if str(path) == EXAMPLE else path

@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from depthmup.cli.columns import RunColumns
+from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
 
@@ -63,17 +63,15 @@ def run(options: Options) -> int:
     from depthmup.records.printable import printable
     from depthmup.report import FILES
     from depthmup.reports.files import CHART_FORMATS
-    from depthmup.tables import Reading, example
+    from depthmup.tables import Reading
 
     if options.plot is not None and options.plot.suffix.lower() not in CHART_FORMATS:
         raise ValueError(
             f"Expected --plot to end in {', '.join(CHART_FORMATS)}; got {options.plot.name!r}."
         )
-    table: Any = options.table
-    if str(table) == "example":
-        table = example()
-        if not (options.columns.axes or options.columns.lr or options.columns.loss):
-            options = replace(options, columns=_EXAMPLE, by=("scheme",))
+    table, named = table_named(options.table), options.columns
+    if table != options.table and not (named.axes or named.lr or named.loss):
+        options = replace(options, columns=_EXAMPLE, by=("scheme",))
     report = fit(
         table,
         **options.columns.named(),

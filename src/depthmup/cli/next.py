@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from depthmup.cli.columns import RunColumns
+from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_pairs
 from depthmup.records.printable import printable
@@ -71,9 +71,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.tables import example
-
-    source = example() if str(options.source) == "example" else options.source
+    source = table_named(options.source)
     rows, why = _of_table(source, options) if source.is_file() else _of_folder(source)
     if options.json:
         print_json({"runs": list(rows), "why": why})

@@ -248,9 +248,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="GQA-muP",
-        exponents=MappingProxyType(
-            {"repetition": Stated(value=Fraction("0.29"), low=Fraction(1, 4), high=Fraction(1, 2))}
-        ),
+        exponents=_stated(repetition=("0.29", "1/4", "1/2")),
         setting="Adam's rate of keys and values alone: (1 + r^1/2)/2 with r query heads to a key "
         "head, decay by its inverse; the exponent is that from r = 1 to 4",
         reach="as r grows; it keeps the spectral norm of an update over that of the weight",

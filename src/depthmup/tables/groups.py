@@ -413,6 +413,10 @@ def _notes(
     return notes
 
 
+EXAMPLE = "example"
+"""The word for the table that ships with this package, where a path goes."""
+
+
 def example() -> Path:
     """The table that ships with this package: 5 depths of residual MLPs under three schemes."""
     return Path(__file__).parent / "runs.csv"

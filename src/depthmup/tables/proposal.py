@@ -20,7 +20,7 @@ from depthmup.tables.formats import names_of
 from depthmup.tables.read import Table
 from depthmup.tables.rows import Rows
 from depthmup.tables.settings import settings_of
-from depthmup.tables.where import filtered, parse_filter, read_for
+from depthmup.tables.where import filtered, parse_filters, read_for
 
 DIGITS = 6
 """Significant digits of a proposed rate: far more than rates are told apart by."""
@@ -113,7 +113,7 @@ def next_runs(
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     names = names_of(table)
     checked(columns, names)
-    comparisons = tuple(c for text in listed(where) for c in parse_filter(text))
+    comparisons = parse_filters(where)
     source = filtered(read_for(table, columns, comparisons, names, empty=True), comparisons)
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)

@@ -17,7 +17,7 @@ import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Flags
-from depthmup.tables.columns import Columns
+from depthmup.tables.columns import Columns, listed
 from depthmup.tables.read import Table, read
 
 LONGEST = 2000
@@ -62,6 +62,11 @@ class Comparison:
         amounts = {n for n in numbers if n is not None}
         same = np.array([text in wanted or _number(text) in amounts for text in texts], bool)
         return ~same if self.operator == "!=" else same
+
+
+def parse_filters(where: str | Sequence[str]) -> tuple[Comparison, ...]:
+    """The comparisons of one filter or several, which all must hold."""
+    return tuple(comparison for text in listed(where) for comparison in parse_filter(text))
 
 
 def parse_filter(text: str) -> tuple[Comparison, ...]:
