@@ -12,7 +12,10 @@ import pytest
 
 import depthmup
 from depthmup.cli.main import main
-from depthmup.records import Verdict
+from depthmup.cli.spelling import as_meant
+from depthmup.cli.transfer import Options, asked
+from depthmup.cli.verbs import parse
+from depthmup.records import Place, Verdict
 from depthmup.records.search import SearchStory
 from depthmup.reports import example_certificate, example_study, page
 from depthmup.reports.next_steps import next_steps
@@ -59,6 +62,26 @@ def test_what_is_open_has_a_command_and_its_price(study, ended, option, runs):
     [step] = next_steps([opened(study, ended)], [])
     assert step.code == f"depthmup transfer --preset small --out runs/demo {option}"
     assert f"about {runs} runs" in step.lead
+
+
+@pytest.mark.parametrize("spelled", [[], ["--lrs", "1e-3"], ["--log2-lrs=-9,-8"]])
+@pytest.mark.parametrize("place", [Place.LOW_EDGE, Place.HIGH_EDGE])
+def test_an_optimum_at_an_edge_of_the_grid_asks_for_a_wider_one(study, place, spelled):
+    """Seeds would not decide it, and asked for again and again it would never end."""
+    open_study = opened(study)
+    first, *others = open_study.headline.transfers
+    at_edge = replace(first, optima=(replace(first.optima[0], place=place), *first.optima[1:]))
+    window = replace(open_study.headline, transfers=(at_edge, *others))
+    config = {**open_study.config, "command": [*COMMAND, *spelled]}
+    [step] = next_steps([replace(open_study, windows=(window,), config=config)], [])
+    grid = sorted({p.log2_lr for c in study.headline.curves for p in c.points})
+    words = shlex.split(step.code)[1:]
+    design = asked(parse([words[0], *as_meant(words[1:], Options)]))[1]
+    low, high = design.log2_values[0], design.log2_values[-1]
+    steps = {Place.LOW_EDGE: (2, 0), Place.HIGH_EDGE: (0, 2)}[place]
+    assert (grid[0] - low, high - grid[-1]) == pytest.approx(steps)
+    assert design.log2_values[slice(2 * (steps[0] > 0), None)][: len(grid)] == pytest.approx(grid)
+    assert f"about {RUNS * 2 // len(grid)} runs" in step.lead
 
 
 def test_a_table_has_no_command(study):

@@ -4,8 +4,9 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from depthmup.records import Optimum, Study, Transfer, Verdict
+from depthmup.records import Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack, size_text
+from depthmup.records.trial import written
 from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, rate
 from depthmup.reports.study_rows import size_of, sizes, transfers
@@ -74,7 +75,7 @@ def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> St
 
 
 def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
-    """The same command with its budget or its seeds doubled, or with one more size."""
+    """The same command with its budget or its seeds doubled, a wider grid, or one more size."""
     if "table" in study.config and not study.config.get("command"):
         return _ask(study, transfer, aim)
     runs, seeds = _runs(study), study.config.get("seeds")
@@ -83,6 +84,10 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     ended = study.search.ended.get(transfer.scheme, "") if study.search else ""
     if "budget" in ended:
         words, option = "twice the budget", f"--budget {2 * runs}"
+    elif study.search is None and (wider := _wider(study, transfer)):
+        # No seeds would tell where an optimum lies that is beyond the grid.
+        option, more = wider
+        words, runs, seconds = "a wider grid", round(runs * more), seconds * more
     elif study.search is None and isinstance(seeds, int):
         words, option = "twice the seeds", f"--seeds {2 * seeds}"
     elif study.axis in ("depth", "width"):
@@ -101,6 +106,29 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
     return lead, f"{shlex.join(command)} {option}"
+
+
+def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
+    """The grid with two more values beyond each edge at which an optimum lies, and its added part.
+
+    None where no optimum lies at an edge.
+    """
+    places = {optimum.place for optimum in transfer.optima}
+    curves = (curve for curve in study.headline.curves if curve.scheme == transfer.scheme)
+    grid = sorted({point.log2_lr for curve in curves for point in curve.points})
+    if len(grid) < 2 or not places & {Place.LOW_EDGE, Place.HIGH_EDGE}:
+        return None
+    wide = list(grid)
+    if Place.LOW_EDGE in places:
+        wide = [grid[0] - n * (grid[1] - grid[0]) for n in (2, 1)] + wide
+    if Place.HIGH_EDGE in places:
+        wide += [grid[-1] + n * (grid[-1] - grid[-2]) for n in (1, 2)]
+    name = "lrs" if study.tuned.is_learning_rate else "values"
+    if any(word.startswith(f"--log2-{name}") for word in _listed(study, "command")):
+        option = f"--log2-{name}={','.join(f'{k:.9g}' for k in wide)}"
+    else:
+        option = f"--{name} {','.join(repr(written(2.0 ** round(k, 9))) for k in wide)}"
+    return option, (len(wide) - len(grid)) / len(grid)
 
 
 def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
