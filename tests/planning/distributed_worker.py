@@ -15,6 +15,13 @@ from torch.nn.parallel import DistributedDataParallel
 import depthmup
 
 BASE, TARGET, STEPS = (16, 2), (32, 8), 5
+# Planned before or after it is wrapped; tied with hooks, and untied with folded multipliers.
+WRAPPED = [(how, order) for how in ("ddp", "fsdp") for order in ("before", "after")]
+FORMS = [(True, False), (False, True)]
+
+
+def label(how, order, form):
+    return f"{how} planned {order}, tied and folding {form}"
 
 
 def make(size, tied):
@@ -65,11 +72,12 @@ def losses(how, order, tied=True, folding=False):
 
 
 if __name__ == "__main__":
-    how, order, out = sys.argv[1:4]
+    [out] = sys.argv[1:]
     dist.init_process_group("gloo")
     result = {
-        f"{tied},{folding}": losses(how, order, tied, folding)
-        for tied, folding in ((True, False), (False, True))
+        label(how, order, form): losses(how, order, *form)
+        for how, order in WRAPPED
+        for form in FORMS
     }
     if dist.get_rank() == 0:
         with open(out, "w", encoding="utf-8") as file:

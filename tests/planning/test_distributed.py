@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import BASE, TARGET, losses
+from distributed_worker import BASE, FORMS, TARGET, WRAPPED, label, losses
 from planning_zoo import ResidualMLP, Transformer, batches, tokens, train, vectors
 from pytest import approx
 
@@ -25,19 +25,15 @@ def free_port():
         return s.getsockname()[1]
 
 
-def two_processes(how, order, out):
-    port = str(free_port())
+@pytest.mark.long
+def test_two_processes_equal_one(tmp_path):
+    """Explicit hooks on a tied model, and a folded one: losses and unfolded gradient norms."""
+    out, port = tmp_path / "losses.json", str(free_port())
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     processes = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), how, order, str(out)],
-            env=os.environ
-            | {
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": "localhost",
-                "MASTER_PORT": port,
-                "OMP_NUM_THREADS": "1",
-            },
+            [sys.executable, str(WORKER), str(out)],
+            env=os.environ | together | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -45,20 +41,15 @@ def two_processes(how, order, out):
     ]
     errors = [process.communicate(timeout=300)[1] for process in processes]
     assert all(process.returncode == 0 for process in processes), "\n".join(errors)
-    return json.loads(out.read_text())
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_two_processes_equal_one(how, order, tmp_path):
-    """Explicit hooks on a tied model, and a folded one: losses and unfolded gradient norms."""
-    result = two_processes(how, order, tmp_path / "losses.json")
-    for (tied, folding), key in (((True, False), "True,False"), ((False, True), "False,True")):
-        expected = losses("one", "before", tied, folding)
-        # Sums in another order, in float32, over five steps of Adam.
-        for got, want in zip(result[key], expected, strict=True):
-            assert got == approx(want, rel=2e-4)
+    result = json.loads(out.read_text())
+    expected = {form: losses("one", "before", *form) for form in FORMS}
+    assert len(result) == len(WRAPPED) * len(FORMS)
+    for how, order in WRAPPED:
+        for form in FORMS:
+            name = label(how, order, form)
+            # Sums in another order, in float32, over five steps of Adam.
+            for got, want in zip(result[name], expected[form], strict=True):
+                assert got == approx(want, rel=2e-4), name
 
 
 @pytest.mark.long

@@ -71,8 +71,8 @@ def optimizers(plan, model, name):
     return [*muon, torch.optim.AdamW(groups.adamw)]
 
 
-# Six steps: moments, momentum and decay have all acted on a gradient that they changed before.
-def run(name, optimizer, scheme, *, folding, steps=6, mutate=None):
+# Three steps: moments, momentum and decay have all acted on a gradient that they changed before.
+def run(name, optimizer, scheme, *, folding, steps=3, mutate=None):
     make, x = MODELS[name]
     torch.manual_seed(0)
     base, model = make(*BASE).double(), make(*TARGET).double()

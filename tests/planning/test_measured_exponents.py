@@ -5,6 +5,8 @@ residual stream scales as L^(1 - alpha - gamma), and what an update of a branch'
 to its own pre-activations as L^-gamma. Only in-branch weights train; the data are fixed.
 """
 
+from functools import cache
+
 import pytest
 import torch
 from planning_zoo import slope
@@ -12,6 +14,7 @@ from pytest import approx
 from torch import nn
 
 import depthmup
+from depthmup import tracing
 from depthmup.rules import scheme as scheme_named
 
 WIDTH = 128
@@ -56,6 +59,17 @@ class Network(nn.Module):
 
     def forward(self, x):
         return self.out(self.blocks(self.inp(x)))
+
+
+@cache
+def facts(make, depth):
+    """What a network of a depth is: the same for every scheme and optimizer."""
+    model, inputs = make(depth)
+    return tracing.read(model, inputs)
+
+
+def options(make, depth):
+    return depthmup.PlanOptions(facts=(facts(make, depth), facts(make, DEPTHS[0])))
 
 
 def rms(x):
@@ -110,16 +124,26 @@ def changes(model, stream_at, inner, loss, optimizer, steps=3):
     return rms(after["stream"] - before["stream"]), sum(moved) / len(moved)
 
 
+X = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
+
+
+@cache
+def networks(block):
+    def make(depth):
+        return Network(block, depth), X
+
+    return make
+
+
 def mlp_slopes(block, scheme, optimizer, *, spoil=lambda r: 1.0):
-    generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(2, 16, generator=generator), torch.ones(2, 1)
+    x, y, make = X, torch.ones(2, 1), networks(block)
     stream, inner = [], []
     for depth in DEPTHS:
         torch.manual_seed(1)
-        base, model = Network(block, DEPTHS[0]), Network(block, depth)
+        (base, _), (model, _) = make(DEPTHS[0]), make(depth)
         plan = depthmup.plan(
             model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=x,
-            own_init="fixed", folding=False,
+            own_init="fixed", folding=False, options=options(make, depth),
         )  # fmt: skip
         plan.initialize(model)
         model.inp.requires_grad_(False)
@@ -164,29 +188,29 @@ def test_a_wrong_rule_is_caught(optimizer):
     assert result != approx(predicted("depth-mup"), abs=TOLERANCE)
 
 
+def llama(depth):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=8, hidden_size=32, intermediate_size=64, num_hidden_layers=depth,
+        num_attention_heads=4, num_key_value_heads=2, use_cache=False, initializer_range=0.1,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    nn.init.normal_(model.model.embed_tokens.weight)
+    return model, {"input_ids": torch.arange(8)[None] % 7}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("scheme", ["depth-mup", "completep"])
 def test_small_llama(scheme, optimizer):
-    transformers = pytest.importorskip("transformers")
-    depths, stream, inner = (4, 16, 64), [], []
-    ids = torch.arange(8)[None] % 7
-
-    def make(depth):
-        torch.manual_seed(1)
-        config = transformers.LlamaConfig(
-            vocab_size=8, hidden_size=32, intermediate_size=64, num_hidden_layers=depth,
-            num_attention_heads=4, num_key_value_heads=2, use_cache=False, initializer_range=0.1,
-        )  # fmt: skip
-        model = transformers.LlamaForCausalLM(config)
-        nn.init.normal_(model.model.embed_tokens.weight)
-        return model
-
+    depths, stream, inner = DEPTHS[:3], [], []
     for depth in depths:
-        model = make(depth)
+        (model, inputs), (base, _) = llama(depth), llama(depths[0])
+        ids = inputs["input_ids"]
         plan = depthmup.plan(
-            model, base=make(depths[0]), scheme=scheme, optimizer=optimizer, own_init="fixed",
-            example_inputs={"input_ids": ids}, folding=False,
+            model, base=base, scheme=scheme, optimizer=optimizer, own_init="fixed",
+            example_inputs=inputs, folding=False, options=options(llama, depth),
         )  # fmt: skip
         plan.initialize(model)
         for part in (model.model.embed_tokens, model.model.norm, model.lm_head):
@@ -195,7 +219,7 @@ def test_small_llama(scheme, optimizer):
             model,
             model.model.norm,
             [layer.mlp.up_proj for layer in model.model.layers],
-            lambda model=model: model(input_ids=ids, labels=ids).loss,
+            lambda model=model, ids=ids: model(input_ids=ids, labels=ids).loss,
             optimizers(plan, model, optimizer, RATES[optimizer], 1.0),
         )
         stream.append(moved[0])
