@@ -214,11 +214,10 @@ def spectral_norm(matrix: Tensor, *, iterations: int = 12) -> float:
     """
     # One matrix at a time stays in the cache: as one batch they take up to fifteen times as long.
     generator = torch.Generator().manual_seed(0)
-    v, norm = torch.randn(matrix.shape[1], generator=generator).to(matrix), torch.zeros(())
+    u = v = torch.randn(matrix.shape[1], generator=generator).to(matrix)
     smallest = torch.finfo(matrix.dtype).tiny  # of a matrix of zeros, all lengths are zero
     for _ in range(iterations):
-        u = matrix @ v
+        u = matrix @ (v / torch.linalg.vector_norm(v).clamp(min=smallest))
         v = u @ matrix
-        length, size = torch.linalg.vector_norm(u), torch.linalg.vector_norm(v)
-        norm, v = size / length.clamp(min=smallest), v / size.clamp(min=smallest)
-    return float(norm)
+    length, size = torch.linalg.vector_norm(u), torch.linalg.vector_norm(v)
+    return float(size / length.clamp(min=smallest))

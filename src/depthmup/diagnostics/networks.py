@@ -76,10 +76,9 @@ def train(
         NonFinite, width=size["width"], depth=size["depth"], seed=seed, along=further(size)
     )
     optimizers = prepare(model, plan, lr)
-    module = first_nonfinite(model, inputs)
-    if module is not None:
-        return broken(module=module, step=0)
     first = observe(model, inputs, points, plan, applied=applied)
+    if not first.finite and (module := first_nonfinite(model, inputs)):
+        return broken(module=module, step=0)
     # Before training: a schedule of its own may move the rates.
     labels = labels_by(model, plan)
     for name, decay in decays(model, optimizers).items():
@@ -98,9 +97,6 @@ def train(
             optimizer.step()
         paths.step()
         losses.append(float(loss.detach()))
-    module = first_nonfinite(model, inputs)
-    if module is not None:
-        return broken(module=module, step=steps)
     second = observe(
         model,
         inputs,
@@ -111,6 +107,8 @@ def train(
         weights=weights,
         paths=paths.lengths,
     )
+    if not second.finite and (module := first_nonfinite(model, inputs)):
+        return broken(module=module, step=steps)
     return TrainedNetwork(
         model=model,
         inputs=inputs,

@@ -195,11 +195,13 @@ class Observation:
         values: root mean squares.
         samples: tensors to be compared with later ones, by key and batch.
         roles: of the parameters that keys stand for.
+        finite: whether all activations are.
     """
 
     values: dict[Key, float] = field(default_factory=dict)
     samples: dict[tuple[Key, int], Tensor] = field(default_factory=dict)
     roles: dict[Key, Role] = field(default_factory=dict)
+    finite: bool = True
 
 
 class Paths:
@@ -293,7 +295,8 @@ class Collector:
             if key.observable in _AT_THE_END and len(self.readouts) == 1 and self.readouts[0]:
                 # A factor on the logits, if the model's own code or a hook has one.
                 values[key] *= math.sqrt(self.logits / self.readouts[0])
-        return Observation(values=values, samples=self.samples, roles=self.roles)
+        finite = all(math.isfinite(sum(squares)) for squares in self.squares.values())
+        return Observation(values=values, samples=self.samples, roles=self.roles, finite=finite)
 
 
 def sample(value: Tensor) -> Tensor:
