@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import io
+import re
 import shlex
 from dataclasses import replace
 
@@ -43,11 +44,13 @@ def opened(study, ended=None):
 def test_a_value_is_lines_to_paste(certificates, lr, where):
     [step] = next_steps([example_study()], certificates)
     ast.parse(step.code)
-    assert f"lr={lr}), lr={lr})" in step.code
+    assert f"lr={lr})\noptimizer" in step.code
+    assert step.code.endswith(f"lr={lr})\n")
     assert 'scheme="depth-mup", optimizer="adam"' in step.code
     assert where in step.lead
     shown = page(example_study(), certificates=certificates)
-    assert shown.index("plan.initialize(model)") < shown.index("Where the minima line up")
+    assert shown.index("plan.initialize(model)") < shown.index("</span> transfers</span>")
+    assert lr in re.search("<h1>(.*?)</h1>", shown)[1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from depthmup.records import UNKNOWN, Place
+from depthmup.records import UNKNOWN, Place, Verdict
 from depthmup.reports import comparison_page, page
 from depthmup.reports.sentences import best_rate, headline, significant
 
@@ -125,7 +125,15 @@ def test_odd_studies_have_pages(study, odd_study):
 def test_reports_stand_side_by_side(study):
     other = replace(study, axis="depth", title="another")
     text = comparison_page({"before": [study], "after": [other]})
-    assert text.index("before: Depth-muP") < text.index("after: Depth-muP")
+    words = re.sub("<.*?>", "", text)
+    assert words.index("before: Depth-muP") < words.index("after: Depth-muP")
     assert ">0%</td>" in text  # the same values
+    assert "<h1>All verdicts along depth agree.</h1>" in text
+    first, *rest = study.headline.transfers
+    drifting = replace(first, title="depth-mup", verdict=Verdict.DRIFTS)  # as a table writes it
+    window = replace(study.headline, transfers=(drifting, *rest))
+    text = comparison_page({"before": [study], "after": [replace(study, windows=(window,))]})
+    headline_ = re.search("<h1>(.*?)</h1>", text)[1]
+    assert "along depth: transfers in before, drifts in after." in headline_
     with pytest.raises(ValueError, match="one axis at least"):
         comparison_page({"before": [study], "after": []})

@@ -14,6 +14,7 @@ from depthmup.records import Certificate, Estimate
 from depthmup.records.score import Fate
 from depthmup.reports import certificate_text, score_page
 from depthmup.reports.result import _sealed
+from depthmup.reports.sentences import rate
 
 COLUMNS = {"lr": "lr", "loss": "loss", "seed": "seed"}
 TARGET = {"depth": 64}
@@ -82,7 +83,7 @@ def test_a_forecast_that_is_wrong_is_missed(octaves):
     score = depthmup.score(replace(right, predicted=moved), table, **COLUMNS)
     assert (score.value, score.bound) == (Fate.MISSED, Fate.MISSED)
     page = score_page(score)
-    assert "<h1>0 of 2 held.</h1>" in page
+    assert f"<h1>The forecast missed. Use learning rate {rate(score.measured.value)}" in page
     assert page.count("</span> Missed</span>") == 2
     # By how the runs were made; the optimum of three seeds is known to 0.05 octaves.
     assert score.excess.value == pytest.approx(math.expm1(0.02 * (moved.value + 6) ** 2), rel=0.1)
@@ -146,7 +147,7 @@ def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
     assert (told["value"], told["bound"], told["data"]) == ("held", "held", certificate.data)
     assert told["measured"]["low"] < 2.0**-6 < told["measured"]["high"]
     shown = page.read_text()
-    assert "<h1>2 of 2 held.</h1>" in shown
+    assert f"The forecast held. Use learning rate {rate(told['measured']['value'])}" in shown
     assert shown.count("</span> Held</span>") == 2
     assert f"of {certificate.date} for depth 64" in shown
     assert main([*words, "--out", str(page.with_suffix(".txt"))]) == 2

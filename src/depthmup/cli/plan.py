@@ -162,7 +162,7 @@ plan = depthmup.Plan.load("{data}")
 plan.initialize(model)
 """
 _OF_ALL = """\
-optimizer = torch.optim.AdamW(plan.param_groups(model, lr, weight_decay=weight_decay), lr)
+optimizer = {of}(plan.param_groups(model, lr, weight_decay=weight_decay), lr)
 plan.verify(model, optimizer)
 """
 _OF_MATRICES = """\
@@ -181,6 +181,7 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     """The page of a plan; ``sizes`` are its base and its target in words."""
     from depthmup.planning.show import caption, factor_texts, forward, rows, sizes_text
     from depthmup.reports import Page, Section, Table
+    from depthmup.reports.next_steps import class_of
 
     table = []
     for row in rows(plan):
@@ -198,7 +199,8 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
         table.append(cells)
     source, *notes = caption(plan).splitlines()
     first = _FIRST.get(plan.optimizer, f"Mine(groups.muon, lr=lr)  # your {plan.optimizer}")
-    use = _OF_MATRICES.format(first=first) if plan.family.matrices_only else _OF_ALL
+    of = class_of(plan.optimizer)
+    use = (_OF_MATRICES if plan.family.matrices_only else _OF_ALL).format(first=first, of=of)
     return Page(
         title=f"Plan of {model}",
         headline=f"{plan.title} for {plan.optimizer}, from {sizes}",

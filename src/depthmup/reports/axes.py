@@ -6,10 +6,10 @@ rates stand on logarithmic axes in plain numbers, 1e-3 and 3e-3; tooltips have t
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from depthmup.records import Study
+from depthmup.records import Place, Study
 from depthmup.reports.study_rows import optimum_rows, point_rows
 
 RATE, PERCENT = "rate", "percent"
@@ -97,7 +97,10 @@ def study_loss_axis(study: Study) -> Axis:
     ]
     return loss_axis(
         [row["loss"] for row in point_rows(study)],
-        must_show=[row["loss"] for row in optimum_rows(study)],
+        # Beyond an edge lies a better one: such an optimum may be as bad as it likes.
+        must_show=[
+            row["loss"] for row in optimum_rows(study) if row["place"] == Place.INTERIOR.value
+        ],
         reach=1.5 * median(slow) if slow else math.inf,
     )
 
@@ -195,14 +198,16 @@ _CHANGES = (-0.99, -0.97, -0.9, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 3.0, 9.
 
 def change_axis(low: float, high: float, title: str) -> Axis:
     """The axis of factors from 2^low to 2^high, labelled as changes in percent."""
-    ends = 2.0**low, 2.0**high
-    ticks = tuple(1 + c for c in _CHANGES if ends[0] <= 1 + c <= ends[1])
+    axis = Axis(title=title, low=2.0**low, high=2.0**high, log=True, format=PERCENT)
+    # A label that is centered nearer to the end would be cut on a phone.
+    least, most = axis.at(0.0), axis.at(0.96)
+    ticks = tuple(1 + c for c in _CHANGES if least <= 1 + c <= most)
     for step in (2, 5, 10) if len(ticks) < 5 else ():
         fine = [1 + k / 100 for k in range(-90, 101, step)]
-        ticks = tuple(factor for factor in fine if ends[0] <= factor <= ends[1])
+        ticks = tuple(factor for factor in fine if least <= factor <= most)
         if len(ticks) <= _MOST:
             break
-    return Axis(title=title, low=ends[0], high=ends[1], ticks=ticks, log=True, format=PERCENT)
+    return replace(axis, ticks=ticks)
 
 
 def round_values(low: float, high: float) -> tuple[float, ...]:

@@ -173,7 +173,12 @@ def _channel(channel: Any, axis: Axis, column: str, style: Style) -> Any:
             f"{column}:N",
             title=None,
             sort=alt.EncodingSortField("order", op="min"),
-            axis=alt.Axis(labelExpr="split(datum.label, '\\n')", ticks=False, labelOverlap=False),
+            axis=alt.Axis(
+                labelExpr="split(datum.label, '\\n')",
+                ticks=False,
+                labelOverlap=False,
+                labelLimit=200,
+            ),
         )
     return channel(
         f"{column}:Q",

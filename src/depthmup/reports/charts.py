@@ -94,6 +94,12 @@ def scheme_shapes(study: Study) -> dict[str, str]:
     return dict(zip(names, theme.shapes(len(names)), strict=True))
 
 
+def scheme_signs(study: Study) -> list[tuple[str, str, str]]:
+    """The entries of a legend of schemes: title, sign, colour."""
+    colours, shapes = scheme_colours(study), scheme_shapes(study)
+    return [(t.title, theme.sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
+
+
 def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
     """Loss against what is tuned: one panel per scheme, one line per size.
 
@@ -163,7 +169,8 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
     best = [
         {**_plain(o, study), **band_of(_plain(o, study), "rate_low", "rate_high", rates)}
         for o in optimum_rows(study)
-        if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
+        if o["scheme"] == scheme and o["place"] != Place.FAILED.value
+        if known(o["loss"]) and o["loss"] <= losses.high
     ]
     verdict = next((t.verdict.value for t in transfers(study) if t.scheme == scheme), "")
     tips = [

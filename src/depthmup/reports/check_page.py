@@ -14,6 +14,7 @@ from depthmup.records.codec import strict
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import Chart, Layer, draw, draw_together
 from depthmup.reports.files import write_text
+from depthmup.reports.next_steps import lines_to_paste
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, folded
 from depthmup.reports.theme import BAND, INK, PAGE, Style, tone
@@ -29,15 +30,11 @@ def check_page(check: Check) -> str:
     """The check as one HTML page: what is off stands first, what is as predicted is folded."""
     off = [e for e in check.ordered if e.is_off]
     fine = [e for e in check.ordered if not e.is_off]
-    sections = [Section(cards=_failures(check) or [_verdict_card(check)])]
-    if check.failures and not check.applied:
-        sections.append(
-            Section(
-                title="What to change",
-                lead="Change the code of the model as the cards describe, or let a plan do it:",
-                code=_APPLY.format(scheme=check.scheme, optimizer=check.optimizer),
-            )
-        )
+    sections = []
+    if todo := _NEXT.get((check.outcome, check.applied)):
+        code = lines_to_paste(check.scheme, check.optimizer) if todo.endswith(":") else ""
+        sections.append(Section(title="Next", lead=todo, code=code))
+    sections.append(Section(cards=_failures(check) or [_verdict_card(check)]))
     if off:
         sections += _evidence(check, off, "")
     if fine:
@@ -75,12 +72,15 @@ def check_page(check: Check) -> str:
     ).html()
 
 
-_APPLY = """\
-plan = depthmup.plan(model, base=base, scheme="{scheme}", optimizer="{optimizer}",
-                     example_inputs=inputs)
-plan.initialize(model)
-optimizer = torch.optim.AdamW(plan.param_groups(model, lr), lr)
-"""
+_NEXT = {
+    (Outcome.PASS, True): "Train with the plan, and with the learning rate of the base:",
+    (Outcome.PASS, False): "Train the model as it is, with the learning rate of the base.",
+    (Outcome.UNDECIDED, True): "Check again with more seeds, or with larger sizes.",
+    (Outcome.UNDECIDED, False): "Check again with more seeds, or with larger sizes.",
+    (Outcome.FAIL, False): "Change the model as the cards below describe, or let a plan do it:",
+    (Outcome.FAIL, True): "Change the model as the cards below describe, then check again.",
+}
+"""What to do after an outcome, by whether a plan was applied; code follows a colon."""
 
 
 def _failures(check: Check) -> list[Card]:
@@ -95,7 +95,7 @@ def _failures(check: Check) -> list[Card]:
             aside=f"{of_cause[0].observable} against {of_cause[0].axis}",
             text=[
                 *(
-                    f"Measured {_number(e)} {e.interval}, expected {_expected(e)}."
+                    f"Measured {_number(e)} {_minus(e.interval)}, expected {_expected(e)}."
                     for e in of_cause
                 ),
                 *([f"Likely: {of_cause[0].cause}."] if of_cause[0].cause else []),
@@ -107,23 +107,27 @@ def _failures(check: Check) -> list[Card]:
 
 def _module(e: Exponent) -> str:
     """A module as a person calls it: in a sequence modules have numbers, and -1 is the last."""
-    return re.sub(r"^-1(?=\.|$)", "last module", e.module)
+    ends = {"-1": "last module", "-2": "last module but one"}
+    return re.sub(r"^-[12](?=\.|$)", lambda match: ends[match[0]], e.module)
 
 
 def _number(e: Exponent) -> str:
-    return f"{e.estimate.value:+.2f}"
+    return _minus(f"{e.estimate.value:+.2f}")
 
 
 def _expected(e: Exponent) -> str:
-    return e.expected or UNKNOWN
+    return _minus(e.expected) or UNKNOWN
+
+
+def _minus(text: str) -> str:
+    """Numbers with true minus signs."""
+    return text.replace("-", "−")
 
 
 def _verdict_card(check: Check) -> Card:
     says = {
         Outcome.PASS: "Every exponent that theory predicts is as predicted.",
-        Outcome.UNDECIDED: (
-            "Some intervals hold a rival exponent. Use more seeds, or larger sizes."
-        ),
+        Outcome.UNDECIDED: "Some intervals hold a rival exponent.",
     }
     text = says.get(check.outcome, "")
     return Card(
@@ -196,7 +200,7 @@ def _row(e: Exponent) -> dict[str, str]:
         "observable": e.observable,
         "axis": e.axis,
         "measured": _number(e),
-        "interval": e.interval,
+        "interval": _minus(e.interval),
         "expected": _expected(e),
         "outcome": str(e.outcome),
     }
@@ -212,7 +216,7 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
         centre = e.estimate.value - deviation(e)
         rows.append(
             {
-                "name": folded(f"{_titled(e)} ({e.axis})", 32),
+                "name": folded(f"{_titled(e)} ({e.axis})", 26),
                 "order": order,
                 "value": deviation(e),
                 "low": e.estimate.low - centre,
@@ -231,7 +235,7 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
             Layer(mark="rule", **row, x="low", x2="high", look={"clip": True}),
             Layer(mark="point", **row, x="value", look={"filled": True, "size": 50, "clip": True}),
         ],
-        x=Axis(title="measured - expected", low=-1.25, high=1.25, format="~g"),
+        x=Axis(title="measured − expected", low=-1.25, high=1.25, format="~g"),
         y=Axis(names=True),
         description="Measured minus expected exponents",
         height=_ROW * len(rows),

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from depthmup.records import Study
+from depthmup.records import Study, Transfer
 from depthmup.records.finding import change
 from depthmup.reports.axes import Axis, optimum_axis, plain
 from depthmup.reports.chart import draw
-from depthmup.reports.charts import optimum_chart
+from depthmup.reports.charts import optimum_chart, scheme_signs
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
 from depthmup.reports.slices import drawn
@@ -54,10 +54,19 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
         low, high = min(one.low for one in ranges), max(one.high for one in ranges)
         rates = plain(Axis(low=math.log2(low), high=math.log2(high)), ranges[0].title)
         plots = [
-            Plot(title=name, chart=draw(optimum_chart(study, rates), PAGE))
+            Plot(
+                title=name,
+                legend=scheme_signs(study),
+                chart=draw(optimum_chart(study, rates), PAGE),
+            )
             for name, study in shown.items()
         ]
-        table = Table(rows=_rows(studies), name=f"Best values along {axis}", group="scheme")
+        table = Table(
+            rows=_rows(studies),
+            name=f"Best values along {axis}",
+            group="scheme",
+            numbers=(axis, *studies, "change"),
+        )
         sections += [
             Section(title=f"Along {axis}", part=True),
             Section(cards=cards),
@@ -65,22 +74,55 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             Section(title="The best values", table=table),
         ]
     return Page(
-        title="Reports side by side",
-        headline=" and ".join(reports),
+        title=f"{' and '.join(reports)}, side by side",
+        headline=" ".join(_agreement({n: of[axis] for n, of in by_axis.items()}) for axis in axes),
         lead=[f"{name}: {advice(*of) or headline(of[0])}" for name, of in reports.items()],
         sections=sections,
         command=command,
     ).html()
 
 
+def _agreement(studies: Mapping[str, Study]) -> str:
+    """Whether the verdicts on schemes that all reports have are the same, along one axis."""
+    verdicts = {
+        name: {_key(t): t.verdict.value for t in transfers(study)}
+        for name, study in studies.items()
+    }
+    first, *others = verdicts.values()
+    common = [scheme for scheme in first if all(scheme in other for other in others)]
+    axis = next(iter(studies.values())).axis
+    if not common:
+        return f"No scheme along {axis} is in all reports."
+    differ = [scheme for scheme in common if len({of[scheme] for of in verdicts.values()}) > 1]
+    if not differ:
+        return f"All verdicts along {axis} agree."
+    titles = _titles(studies)
+    return " ".join(
+        f"{titles[scheme]} along {axis}: "
+        f"{', '.join(f'{of[scheme]} in {name}' for name, of in verdicts.items())}."
+        for scheme in differ
+    )
+
+
+def _key(transfer: Transfer) -> str:
+    """What is one scheme in all reports: a table may write Depth-muP as depth-mup."""
+    return transfer.title.casefold()
+
+
+def _titles(studies: Mapping[str, Study]) -> dict[str, str]:
+    """Titles of schemes, as the first report that has one calls it."""
+    return {_key(t): t.title for s in [*studies.values()][::-1] for t in transfers(s)}
+
+
 def _rows(studies: Mapping[str, Study]) -> list[dict[str, str]]:
     """A row for each scheme and size: the best value in every report, and its change."""
     found = {
-        (t.title, size_of(study, o), name): o
+        (_key(t), size_of(study, o), name): o
         for name, study in studies.items()
         for t in transfers(study)
         for o in t.optima
     }
+    titles = _titles(studies)
     rows = []
     order = list(dict.fromkeys(scheme for scheme, _, _ in found))
     places = {(scheme, size) for scheme, size, _ in found}
@@ -90,5 +132,5 @@ def _rows(studies: Mapping[str, Study]) -> list[dict[str, str]]:
         moved = change(known[-1] - known[0]) if len(known) == len(studies) else ""
         best = {name: best_rate(o) if o else "" for name, o in zip(studies, optima, strict=True)}
         axis = next(iter(studies.values())).axis
-        rows.append({"scheme": scheme, axis: f"{size:.10g}", **best, "change": moved})
+        rows.append({"scheme": titles[scheme], axis: f"{size:.10g}", **best, "change": moved})
     return rows

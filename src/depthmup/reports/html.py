@@ -42,11 +42,17 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
     return templates.get_template(template).render(**values).lstrip()
 
 
+_KEPT = re.compile(r"\d[\d.]*e-\d+|(?<![\w-])(--)?[A-Za-z]\w*(-\w+)+(?![\w-])|(?<!\S)--\w+")
+
+
 def _kept(text: str) -> Any:
-    """The text with numbers such as 2.8e-3 kept in one line."""
+    """The text without line breaks inside 2.8e-3, Depth-muP and --log2-lrs."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"\d[\d.]*e-\d+", r'<span class="kept">\g<0></span>', str(escape(text))))
+    def kept(match: re.Match[str]) -> str:
+        return f'<span class="kept">{match[0]}</span>' if len(match[0]) <= 16 else match[0]
+
+    return Markup(_KEPT.sub(kept, str(escape(text))))
 
 
 def page_spec(chart: Any) -> dict[str, Any]:

@@ -36,12 +36,27 @@ def next_lines(studies: Sequence[Study], certificates: Sequence[Certificate]) ->
     return lines[1:]
 
 
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+_CLASSES = {
+    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "asgd": "ASGD", "nadam": "NAdam",
+    "radam": "RAdam", "adamax": "Adamax", "adagrad": "Adagrad", "rmsprop": "RMSprop",
+    "rprop": "Rprop", "raw": "SGD", "entrywise": "AdamW",
+}  # fmt: skip
 _USE = """\
 plan = depthmup.plan(model, base, scheme="{scheme}", optimizer="{name}", example_inputs=inputs)
 plan.initialize(model)
-optimizer = torch.optim.{of}(plan.param_groups(model, lr={lr}), lr={lr})
+groups = plan.param_groups(model, lr={lr})
+optimizer = {of}(groups, lr={lr})
 """
+
+
+def class_of(optimizer: str) -> str:
+    """The class of torch's for an optimizer or a family by name, else a name to be replaced."""
+    return f"torch.optim.{_CLASSES[optimizer]}" if optimizer in _CLASSES else "YourOptimizer"
+
+
+def lines_to_paste(scheme: str, optimizer: str, lr: str = "lr") -> str:
+    """Code that trains a model under a scheme's plan."""
+    return _USE.format(scheme=scheme, name=optimizer, of=class_of(optimizer), lr=lr)
 
 
 def _use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step | None:
@@ -51,13 +66,13 @@ def _use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step 
         return None
     schemes, optimizers = (_listed(study, name) for name in ("schemes", "optimizers"))
     name = next(iter(optimizers), "")
-    if not study.tuned.is_learning_rate or transfer.scheme not in schemes or name not in _CLASSES:
+    if not study.tuned.is_learning_rate or transfer.scheme not in schemes or not name:
         return None
     value, where = 2.0**at.value, "a larger model"
     for certificate in certificates:
         if certificate.issued and certificate.scheme == transfer.scheme:
             value, where = certificate.value.value, size_text(certificate.target)
-    code = _USE.format(scheme=transfer.scheme, name=name, of=_CLASSES[name], lr=rate(value))
+    code = lines_to_paste(transfer.scheme, name, rate(value))
     return f"Train {where}; the base has {size_text(transfer.optima[0].size)}.", code
 
 

@@ -240,10 +240,13 @@ def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> s
         {along.axis: (movement(along), None) for along in prediction.axes},
         title=f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}",
         headline=" ".join(
-            f"Undecided along {axis}." if axis in undecided else f"{direction(prediction, axis)}."
-            for axis in axes
+            [
+                *([f"Undecided along {' and '.join(undecided)}."] if undecided else []),
+                *(f"{direction(prediction, axis)}." for axis in axes if axis not in undecided),
+            ]
         ),
         notes=[
+            *([f"To decide, predict again with --seeds {2 * prediction.seeds}."] * bool(undecided)),
             "A rule of thumb for SGD; nothing was trained. The intervals do not include the error "
             "of the rule itself: on small batches the direction is usually right and the size "
             "often too large.",

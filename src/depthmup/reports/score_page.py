@@ -35,7 +35,6 @@ def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
     """
     forecast, name = score.certificate, score.certificate.tuned.name
     fates = (score.value, score.bound)
-    held = sum(fate is Fate.HELD for fate in fates)
     about, *found = score.summary().splitlines()
     found += ["Undecided: the best value lies at the edge of the runs."][len(found) - 1 :]
     cards = [
@@ -59,7 +58,7 @@ def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
     return Page(
         title=f"A forecast for {size_text(forecast.target)}",
         tab=f"{score.value.capitalize()}: {size_text(forecast.target)}",
-        headline=f"{held} of {len(fates)} held.",
+        headline=_headline(score),
         lead=[about],
         sections=[
             Section(cards=cards),
@@ -68,6 +67,16 @@ def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
         facts={"": {"rates at the target": score.rates, "seeds there": score.seeds}},
         command=command,
     ).html()
+
+
+def _headline(score: Score) -> str:
+    """The verdict, and the value to use."""
+    forecast, name = score.certificate, score.certificate.tuned.name
+    where = size_text(forecast.target)
+    if score.value is Fate.UNDECIDED:
+        return f"Whether the forecast holds is undecided. Run more values and seeds at {where}."
+    use = f"Use {name} {rate(score.measured.value)} at {where}."
+    return f"The forecast {score.value}. {use}"
 
 
 def _said(line: str) -> str:

@@ -6,14 +6,14 @@ from typing import Any
 
 from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate, size_text
-from depthmup.reports.certificate import certificate_section
+from depthmup.reports.certificate import certificate_headline, certificate_section
 from depthmup.reports.charts import (
     drift,
     loss_against_size,
     optimum_against_size,
     rate_panel,
     scheme_colours,
-    scheme_shapes,
+    scheme_signs,
     size_colours,
     words,
 )
@@ -34,6 +34,7 @@ from depthmup.reports.sentences import (
     base_sentence,
     best_rate,
     headline,
+    holding,
     interval,
     number,
     rate_interval,
@@ -42,7 +43,7 @@ from depthmup.reports.sentences import (
 )
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
-from depthmup.reports.theme import PAGE, sign
+from depthmup.reports.theme import PAGE
 
 _SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
 """Settings that other parts of a page have: groups, whose filters stand in the next command."""
@@ -74,11 +75,11 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         certificate_section(certificate, name=f"certificate-{i}" if i else "certificate")
         for i, certificate in enumerate(certificates)
     ]
-    sections = [Section(cards=[card for each in forecasts for card in each.cards])]
+    sections = next_steps(studies, certificates)
+    sections.append(Section(cards=[card for each in forecasts for card in each.cards]))
     for s in studies:
         sections += [_part(s)] if more else []
         sections.append(Section(cards=verdict_cards(s)))
-    sections += next_steps(studies, certificates)
     for certificate, forecast in zip(certificates, forecasts, strict=True):
         title = f"{_named(certificate)}: the forecast for {size_text(certificate.target)}"
         sections += [replace(forecast, cards=(), title=title)] if forecast.table else []
@@ -90,15 +91,15 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
     sections += [*_laws(studies), *_notes(studies)]
-    use, found = advice(*studies) or _by_axis(studies), " ".join(headline(s) for s in studies)
+    use, found = _answers(studies, certificates), " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in _SHOWN_ELSEWHERE}
     return Page(
         title=study.title,
         tab=f"{verdict.capitalize()}: {study.title}",
-        headline=use or found,
-        lead=[*([found] if use else []), *max(map(question, studies), key=len)],
+        headline=[*use, found][0],
+        lead=[*[*use, found][1:], *max(map(question, studies), key=len)],
         sections=sections,
         command=command or "",
         files=["summary.json", *(["certificate.json"] if certificates else [])],
@@ -107,6 +108,18 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         windows_note=elsewhere,
         axes=[drawn(s).axis for s in studies],
     ).html()
+
+
+def _answers(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
+    """The value to use: first at the target, where one is certified, then at the sizes measured."""
+    best = holding(*studies)
+    at_target = [
+        certificate_headline(c)
+        for c in certificates
+        if c.issued and best is not None and c.scheme == best.scheme
+    ]
+    measured = advice(*studies) or _by_axis(studies)
+    return [*at_target[:1], *([measured] if measured else [])]
 
 
 def _by_axis(studies: Sequence[Study]) -> str:
@@ -190,9 +203,9 @@ def _rules(study: Study) -> list[Section]:
         {
             **({"scheme": title_of(study, judged.scheme)} if len(transfers(study)) > 1 else {}),
             "rule": judged.rule,
-            "exponent": number(judged.exponent, 3),
             "these runs": judged.answer.value,
             "cost": cost(judged.cost),
+            "exponent": number(judged.exponent, 3),
             "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
             "source": f"{judged.source} ({judged.standing})",
         }
@@ -244,8 +257,7 @@ def _notes(studies: Sequence[Study]) -> list[Section]:
 def _charts(study: Study, *, prefix: str) -> list[Section]:
     """Losses against the rate, optima and best losses against size, and the drifts."""
     whole, study = study, drawn(study)
-    colours, shapes = scheme_colours(study), scheme_shapes(study)
-    signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
+    signs = scheme_signs(study)
 
     def heading(name: str) -> dict[str, Any]:
         said = words(study, name)

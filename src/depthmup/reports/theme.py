@@ -141,7 +141,11 @@ def theme(style: Style = SCREEN) -> dict[str, Any]:
         "font": FONT,
         "background": "white",
         # On the right, room for half of the last tick's label in fonts wider than the one measured.
-        "padding": {"left": 5, "top": 1, "right": 9, "bottom": 1} if compact else 6,
+        "padding": (
+            {"left": 5, "top": 1, "right": 9, "bottom": 1}
+            if compact
+            else {"left": 6, "top": 6, "right": 14, "bottom": 6}
+        ),
         "view": {"stroke": None},
         "axis": {
             "gridColor": GRID,
