@@ -193,10 +193,26 @@ def test_a_message_cannot_command_a_terminal(capsys):
     assert r"\x1b[2J" in told
 
 
-@pytest.mark.parametrize("name", ["random.py", "types.py", "my.model.py", "torch.py", "a b.py"])
+NAMES = ["random.py", "types.py", "my.model.py", "torch.py", "a b.py"]
+MAKE_ALL = """
+import sys
+from depthmup.model import find_function
+for reference in sys.argv[1:]:
+    make = find_function(reference)
+    assert len(make(width=8, depth=2)) == 4 and make.__module__.startswith("_depthmup_file_")
+import random, types, torch
+assert random.random and types.FunctionType and torch.nn
+"""
+
+
+def test_files_of_any_name_are_loaded_and_replace_nothing(own):
+    references = [own(name=name) for name in NAMES]
+    subprocess.run([sys.executable, "-c", MAKE_ALL, *references], check=True, timeout=600)
+
+
 @pytest.mark.long
-def test_a_file_of_any_name_is_loaded_here_and_in_workers(own, tmp_path, name):
-    model, out = own(name=name), tmp_path / "out"
+def test_a_file_of_another_modules_name_is_loaded_in_workers(own, tmp_path):
+    model, out = own(name="torch.py"), tmp_path / "out"
     words = [*TINY, "--executor", "processes"]
     done = depthmup("transfer", "--model", model, *words, "--out", out)
     assert done.returncode == 0, done.stderr

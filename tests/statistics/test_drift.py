@@ -73,6 +73,7 @@ class TestCoverage:
         value, half = drifts(range(5), optima(Curves(log2_lrs=grid, losses=np.array(losses))))
         assert held((value - half, value + half), true_drift) >= 0.9
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("noise", ["quiet", "like real"])
@@ -95,6 +96,7 @@ class TestCoverage:
         world = {"shape": "lopsided", "noise": cliff, "spacing": spacing, "seeds": 4}
         assert held(intervals(experiments=200, **world), 0.1) >= 0.9
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", STEEP)
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("true_drift", [0.1, 0.2])
@@ -106,6 +108,7 @@ class TestCoverage:
         wrong = (low > TOLERANCE) if true_drift == 0.1 else (high <= TOLERANCE)
         assert wrong.mean() <= 0.05
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("sizes", [4, 6])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])

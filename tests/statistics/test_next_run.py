@@ -302,6 +302,7 @@ def test_a_loss_that_falls_forever_is_a_bound():
     assert "optimum lies above" in outcome.why
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("valley", ["slopes 0.03 and 1.5", "two shallow minima"])
 def test_valleys_nearly_flat_on_one_side_are_covered_or_open(valley):
     """Three rates see one point of the flat side: coverage was 75 to 85%, false verdicts 18%."""

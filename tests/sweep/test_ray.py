@@ -251,24 +251,6 @@ def test_a_driver_that_is_killed_is_resumed(cluster, tmp_path, log):
     )
 
 
-def test_the_command(cluster, tmp_path):
-    out = tmp_path / "out"
-    command = [sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"]
-    options = (
-        "transfer --preset tiny --depths 2 4 --base 16x2 --steps 10 --window 5 "
-        f"--schemes depth-mup --json --executor ray --address {cluster[0]} --out {out}"
-    )
-    done = subprocess.run(
-        [*command, *options.split()],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
-    assert (out / "report.html").exists()
-
-
 FAILS = """
 
 def train(trial):
@@ -295,15 +277,6 @@ class TestOwnModels:
         path.write_text(own_models.SOURCE + FAILS)
         return path
 
-    def test_the_same_runs_to_the_bit(self, cluster, file):
-        model = resolved(Model.load(f"{file}:make"))
-        asked = {**self.ASKED, "batch": model.batch}
-        here = measure(model.make, **asked)
-        there = measure(model.make, **asked, on=Ray(), out=file.parent / "out")
-        assert len(there.records) == 12
-        assert there.records == here.records
-        assert (file.parent / "out" / "report.html").exists()
-
     def test_an_error_in_ones_own_code_stops_no_other_run(self, cluster, file):
         out = file.parent / "out"
         asked = {**self.ASKED, "settings": {}, "out": out}
@@ -315,11 +288,12 @@ class TestOwnModels:
         with Store(out / "results.sqlite") as store:
             assert len(store) == 10
 
-    def test_the_command(self, cluster, file):
+    def test_the_command_makes_the_same_runs_to_the_bit(self, cluster, file):
+        out = file.parent / "out"
         options = (
             f"transfer --model {file}:make --base 16x2 --depths 2 4 --steps 6 "
-            f"--lrs 0.015625 0.03125 0.0625 --seeds 2 --own-init fan_in --executor ray "
-            f"--address {cluster[0]} --json --out {file.parent / 'out'}"
+            f"--lrs 0.01 0.02 0.05 --seeds 2 --own-init fan_in --executor ray "
+            f"--address {cluster[0]} --json --out {out}"
         )
         command = [
             sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"
@@ -328,6 +302,12 @@ class TestOwnModels:
             [*command, *options.split()], capture_output=True, text=True, timeout=600, check=True
         )
         assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
+        assert (out / "report.html").exists()
+        model = resolved(Model.load(f"{file}:make"))
+        here = measure(model.make, **self.ASKED, batch=model.batch)
+        there = depthmup.load(out)
+        assert len(there.records) == 12
+        assert there.records == here.records
 
 
 def test_what_was_at_work_on_a_node_that_is_killed_is_done_elsewhere(cluster, log):
