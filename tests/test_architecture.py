@@ -61,6 +61,7 @@ LATE = {"records/check.py": {"reports"}}
 TOP = {
     "__init__": set(),
     "__main__": {"cli"},
+    "_meant": set(),
     "_version": set(),
     "data": {"training"},
     "execution": {"records", "sweep"},

@@ -1,6 +1,7 @@
 """Results in a notebook: short reprs, cards, and one vocabulary on all of them."""
 
 import copy
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -80,8 +81,10 @@ def test_the_vocabulary_of_a_report(report, tmp_path):
     assert str(report) == report.summary()
     assert len(report.to_pandas("optima")) > 3
     report.save(tmp_path)
-    report.plot(tmp_path / "optima.svg")
+    shown = report.plot(tmp_path / "optima.svg")
     assert (tmp_path / "optima.svg").stat().st_size > 1000
+    assert report.plot().to_dict() == shown.to_dict()
+    assert example_check().plot().to_dict()["layer"]
 
 
 def test_no_best_rate_where_another_value_was_tuned(report):
@@ -97,8 +100,31 @@ def test_columns_are_proposed_in_python_too():
 
 def test_sizes_as_text(design):
     assert design.base == {"width": 64, "depth": 2}
-    with pytest.raises(ValueError, match="as WIDTHxDEPTH"):
-        depthmup.Design(base="64")
+    assert depthmup.Design(base="depth=2 tokens=1e4 batch=10").base["tokens"] == 10_000
+
+
+@pytest.mark.parametrize("text", ["", "64", "64x", "x4", "64x4x2", "0x4", "-1x4", "axb", "depth="])
+def test_texts_that_are_no_size(text, report):
+    for wanting in (
+        lambda: depthmup.Design(base=text),
+        lambda: report.certificate(text),
+        lambda: depthmup.fit(example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss",
+                             by="scheme", target=text),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="as WIDTHxDEPTH"):
+            wanting()
+
+
+def test_targets_as_text():
+    columns = {"axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "by": "scheme"}
+    report = depthmup.fit(example(), **columns, target="depth=256")
+    named = {c.scheme or c.title: c.target for c in report.certificates}
+    assert {tuple(target.items()) for target in named.values()} == {(("depth", 256.0),)}
+    assert report.certificate("depth=512").target == {"depth": 512}
+    with pytest.raises(ValueError, match="has width too"):
+        report.certificate("128x512")
+    with pytest.raises(ValueError, match=r"such as \{'depth': 64\}; got 64"):
+        depthmup.fit(example(), **columns, target=64)
 
 
 def test_one_size_of_a_check_needs_no_brackets():
@@ -116,7 +142,7 @@ def test_one_size_of_a_check_needs_no_brackets():
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("df", "to_pandas"), ("apply", "plan.initialize"), ("to_json", "plan.save")]
+    ("name", "meant"), [("df", "to_pandas"), ("apply", "plan.initialize"), ("to_dict", "plan.save")]
 )
 def test_a_plan_names_what_people_mean(name, meant):
     model, base = (nn.Sequential(nn.Linear(4, n), nn.Linear(n, 2)) for n in (8, 4))
@@ -125,6 +151,40 @@ def test_a_plan_names_what_people_mean(name, meant):
         getattr(plan, name)
     assert copy.deepcopy(plan).title == pickle.loads(pickle.dumps(plan)).title
     assert not hasattr(plan, "anything")
+
+
+def test_a_plan_is_a_mapping_of_names():
+    model, base = (nn.Sequential(nn.Linear(4, n), nn.Linear(n, 2)) for n in (8, 4))
+    plan = depthmup.plan(model, base, scheme="mup", example_inputs=torch.zeros(2, 4))
+    assert len(plan) == 4
+    assert [plan[name].name for name in plan] == [name for name, _ in model.named_parameters()]
+    assert "0.weight" in plan
+    assert "2.weight" not in plan
+    assert json.loads(plan.to_json())["plan"]["scheme"] == "mup"
+
+
+def test_a_model_that_is_smaller_than_its_base_has_a_note():
+    large, small = (nn.Sequential(nn.Linear(4, n), nn.Linear(n, 2)) for n in (8, 4))
+    inputs = torch.zeros(2, 4)
+    plan = depthmup.plan(small, large, scheme="mup", example_inputs=inputs)
+    assert "smaller than its base: 30 parameters for 58" in plan.notes[0]
+    plan = depthmup.plan(large, small, scheme="mup", example_inputs=inputs)
+    assert not any("smaller" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("runs", r'report.to_pandas\("runs"\)'), ("lr", "best_lr"), ("sumary", "mean 'summary'")],
+)
+def test_a_report_names_what_people_mean(report, name, meant):
+    with pytest.raises(AttributeError, match=meant):
+        getattr(report, name)
+    assert pickle.loads(pickle.dumps(report)).verdict is report.verdict
+
+
+def test_a_check_names_what_people_mean():
+    with pytest.raises(AttributeError, match=r"check\.failures"):
+        _ = example_check().failed
 
 
 def test_names_of_the_package_have_near_ones():

@@ -45,7 +45,7 @@ def fit(
     by: str | Sequence[str] = (),
     where: str | Sequence[str] = (),
     scheme: str | Scheme | None = None,
-    target: Mapping[str, float] | None = None,
+    target: Mapping[str, float] | str | None = None,
     tolerance: float = TOLERANCE,
     reading: Reading | None = None,
 ) -> Report:
@@ -66,13 +66,13 @@ def fit(
         lr: the column of the tuned hyperparameter, which need not be a learning rate.
         loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing.
         seed: the column of the seed, if runs were repeated.
-        steps: the column of the steps that a run took: finds runs that were cut short, and tells
-            whether tokens or steps were held while the batch changed.
-        by: columns whose values make groups, each a variant with a verdict of its own.
+        steps: the column of a run's steps. It shows runs that were cut short, and whether tokens or
+            steps were fixed while the batch changed.
+        by: columns that divide the runs into groups, each with its own verdict.
         where: filters such as ``"optimizer == adamw and lr < 1"``; all must hold.
-        scheme: the parametrization that has scaled the table's values already, such as completep:
-            they are values at its base, and drifts are beyond it.
-        target: a size, to predict the best value for, in all axes.
+        scheme: the scheme already applied to the table's learning rates, such as completep: they
+            are rates at its base.
+        target: a size, to predict the best value for, in all axes: ``{"depth": 64}``, or as text.
         tolerance: octaves per doubling within which a value counts as staying.
         reading: columns that mean nothing, tests whose rows stay, the loss of guessing, words
             (``tables.Reading``).
@@ -100,7 +100,7 @@ def fit(
     )
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
-    wanted = None if target is None else checked_target(dict(target), question.columns.axes)
+    wanted = None if target is None else checked_target(target, question.columns.axes)
     question = replace(question, scheme=under, target=wanted, tolerance=tolerance)
     source, rows, groups = cleaned(table, comparisons, names, question)
     excluded = tuple(out for group in groups for out in group.excluded)

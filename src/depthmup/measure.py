@@ -57,7 +57,7 @@ def transfer(
     *,
     out: str | Path | None = None,
     on: Execution | Executor | int = 1,
-    target: Size | None = None,
+    target: Size | str | None = None,
     tolerance: float = TOLERANCE,
     title: str = "",
     log: Log | None = None,
@@ -79,9 +79,10 @@ def transfer(
         on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
             this process), or an executor of ``depthmup.sweep``. Functions defined in a notebook or
             in the running script cannot be imported by other processes and run in this one.
-        target: the size at which to predict the best learning rate of each variant; the report then
-            has ``certificates``, and the folder a certificate.json. Axes that it does not name are
-            those of the base. A target that grows along two axes adds a corner to the design.
+        target: the size at which to predict the best learning rate of each variant, such as
+            ``{"depth": 64}`` or "128x64"; the report then has ``certificates``, and the folder a
+            certificate.json. Axes that it does not name are those of the base. A target that grows
+            along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
         title: of the page.
         log: receives each run as it ends, and losses of custom models while they train, such as

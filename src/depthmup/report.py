@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from depthmup import reports
+from depthmup._meant import Meant
 from depthmup.records import (
     UNKNOWN,
     Axis,
@@ -30,6 +31,7 @@ from depthmup.records.certificate import Probe
 from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
+from depthmup.records.sizes import parse_size
 from depthmup.reports.findings import ROWS, prediction_rows
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.tables import text
@@ -83,7 +85,7 @@ _FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@\t\r\n|%＝＋－＠])")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Meant):
     """The findings, the curves behind them, and the losses of every run.
 
     Methods that take a scheme or an axis use the first scheme, and the first axis (depth, if a
@@ -98,6 +100,15 @@ class Report:
         excluded: rows of a table that were left out, with their reasons.
         cells: what those rows hold, by column.
     """
+
+    MEANT: ClassVar = {
+        **dict.fromkeys(("runs", "trials"), 'report.to_pandas("runs")'),
+        **dict.fromkeys(("table", "df", "to_df", "dataframe", "frame"), "report.to_pandas()"),
+        **dict.fromkeys(("lr", "learning_rate", "best"), "report.best_lr"),
+        "optima": 'report.to_pandas("optima")',
+        "to_json": "report.to_dict() or report.save(folder)",
+        "show": "print(report)",
+    }
 
     studies: tuple[Study, ...]
     certificates: tuple[Certificate, ...] = ()
@@ -313,7 +324,7 @@ class Report:
 
     def certificate(
         self,
-        target: Mapping[str, float],
+        target: Mapping[str, float] | str,
         *,
         scheme: str | None = None,
         probe: Probe | None = None,
@@ -336,6 +347,8 @@ class Report:
             ``report.certificate(target={"width": 4096, "depth": 64}).value``
         """
         study = self._judged[0]
+        if isinstance(target, str):
+            target = parse_size(target, option="target")
         if self.sweep is None:
             name = self.scheme(scheme)
             runs = next((r for r in self.table_runs if r.name == name), None)
@@ -412,17 +425,23 @@ class Report:
         """
         return reports.study_figure(self.study(axis), name, kind=kind)
 
-    def plot(self, path: str | Path, *, axis: Axis | None = None) -> None:
-        """Draw the best values against size, as .svg, .pdf, .png or .html.
+    def plot(self, path: str | Path | None = None, *, axis: Axis | None = None) -> Any:
+        """Draw the best values against size.
 
         Args:
-            path: ends in .svg, .pdf, .png or .html.
+            path: of a file to write, which ends in .svg, .pdf, .png or .html.
             axis: by default the first that was measured.
+
+        Returns:
+            The chart, which a notebook shows.
 
         Raises:
             ValueError: another suffix.
         """
-        reports.save_chart(self.figure("transfer", axis=axis).chart, Path(path))
+        chart = self.figure("transfer", axis=axis).chart
+        if path is not None:
+            reports.save_chart(chart, Path(path))
+        return chart
 
     def to_pandas(self, name: Kind = "points") -> "pd.DataFrame":
         """A tidy table.

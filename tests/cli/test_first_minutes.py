@@ -172,7 +172,7 @@ class TestOneMeaningOfOut:
         assert main([*self.LIMIT, "--out", str(tmp_path / "x.csv")]) == 2
         assert "ends in .html or .json" in capsys.readouterr().err
 
-    def test_the_plan_has_a_page(self, tmp_path):
+    def test_the_plan_has_a_page(self, tmp_path, capsys):
         from depthmup.planning import Plan
 
         model = Path(__file__).parents[2] / "examples" / "own_model.py"
@@ -181,6 +181,9 @@ class TestOneMeaningOfOut:
         plan = Plan.load(tmp_path / "plan.json")
         page = (tmp_path / "plan.html").read_text(encoding="utf-8")
         assert page.count("<tr>") == 1 + len(plan_rows(plan))
+        capsys.readouterr()
+        assert main(["plan", *words, "--json"]) == 0
+        assert capsys.readouterr().out.strip() == (tmp_path / "plan.json").read_text()
 
 
 ANY_ORDER = """
@@ -263,7 +266,8 @@ class TestSizesOfPlans:
     @pytest.mark.parametrize(("target", "warned"), [("8x2", True), ("32x2", False)])
     def test_a_smaller_target_is_warned_of(self, target, warned, tmp_path, capsys):
         assert self.plan(tmp_path, "--base", "16x2", "--target", target) == 0
-        assert ("the target's width is smaller" in capsys.readouterr().err) is warned
+        shown = " ".join(capsys.readouterr().out.split())
+        assert ("The model to train is smaller than its base" in shown) is warned
 
     def test_an_axis_that_the_base_lacks_is_refused(self, tmp_path, capsys):
         assert self.plan(tmp_path, "--base", "16x2", "--target", "32x2", "ratio=3") == 2

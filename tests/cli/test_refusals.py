@@ -159,6 +159,11 @@ def test_statuses(error, status, monkeypatch, capsys):
         ("fit --lr lr", "TABLE is missing", "fit --help"),
         ("score certificate.json --lr lr", "TABLE is missing", "score --help"),
         ("fot", "no command 'fot'", "Did you mean `depthmup fit`?"),
+        ("help tranfer", "no command 'tranfer'", "Did you mean `depthmup transfer`?"),
+        ("completion klingon", "no completion for 'klingon'", "bash, zsh, tcsh, fish"),
+        ("--verison", "no option '--verison'", "Did you mean --version?"),
+        ("transfer --tune weight_decay", "such as lrs=0.003 or --lr 0.003", "weight decay depends"),
+        ("rules --base batch=4 --target batch=8", "steps or tokens next to", "such as steps=1000"),
     ],
 )
 def test_an_error_and_its_hint_stand_in_lines_of_their_own(words, error, hint, tmp_path, capsys):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from depthmup.cli import plan as verb
-from depthmup.model import Model, resolved, size
+from depthmup.model import Model, resolved
 from depthmup.model.loss import cross_entropy
 from depthmup.planning import Plan
 
@@ -84,12 +84,6 @@ def test_sequences_are_flattened_and_outputs_with_logits_understood():
 def test_errors_say_the_convention(mine, spec, message):
     with pytest.raises(ValueError, match=message):
         Model.load(spec)
-
-
-@pytest.mark.parametrize("text", ["", "64", "64x", "x4", "64x4x2", "0x4", "-1x4", "axb"])
-def test_sizes(text):
-    with pytest.raises(ValueError, match="WIDTHxDEPTH"):
-        size(text)
 
 
 def options(**changes):

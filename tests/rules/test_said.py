@@ -79,7 +79,7 @@ def test_under_a_scheme_rules_of_other_parametrizations_are_left_out():
     ("base", "target", "message"),
     [
         ({"batch": 32, "steps": 10}, {"experts": 4}, "where experts starts"),
-        ({"batch": 32}, {"batch": 64}, "steps or tokens beside the batch"),
+        ({"batch": 32}, {"batch": 64}, "steps or tokens next to the batch"),
         ({"batch": 32, "steps": 1, "tokens": 32}, {"batch": 64}, "two of batch, steps and tokens"),
         ({"batch": 0, "steps": 1}, {"batch": 64}, "positive"),
     ],
@@ -136,7 +136,7 @@ def test_without_sizes_all_that_is_known_by_name_is_listed(capsys):
 @pytest.mark.parametrize(
     ("words", "of"),
     [
-        (["plan", "--help"], ("schemes", "optimizers", "families", "expert rules")),
+        (["plan", "--help"], ("schemes", "families", "expert rules")),
         (["transfer", "--help-all"], ("schemes", "expert rules", "run rules")),
     ],
     ids=lambda given: given[0],

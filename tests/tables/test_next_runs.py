@@ -183,10 +183,10 @@ def test_the_command_prints_rows_of_the_same_table(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"width": (4, 8)}, "Expected sizes to have positive numbers for the axes depth"),
+        ({"width": (4, 8)}, "with positive numbers for depth, .* or --sizes depth=4,8,16; got {'w"),
         ({"depth": (4,)}, "two values or more"),
         *[
-            ({"depth": values}, "Expected sizes to have positive numbers")
+            ({"depth": values}, "Expected sizes with positive numbers")
             for values in ((0, 4), (4, math.nan), (4, 10**400), ("4", "8"), "48", 8, (True, 4))
         ],
     ],

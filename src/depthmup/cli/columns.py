@@ -12,10 +12,12 @@ class RunColumns:
     """The columns of a table of runs."""
 
     API: ClassVar = ("from_table:fit",)
+    AMONG_OWN: ClassVar = True
+    """Everybody names columns: help lists them where the verb does."""
 
     axes: tuple[str, ...] = ()
-    """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
-    rules are known for width, depth, parameters, compute, batch, tokens and steps."""
+    """The columns of the sizes: AXIS=COLUMN, or COLUMN where both have one name. Published rules
+    are known for width, depth, parameters, compute, batch, tokens and steps."""
 
     lr: str = ""
     loss: str = ""

@@ -12,7 +12,10 @@ ON_CUDA = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show versions and hardware, which engine trains networks here, and why."""
+    """Show versions and hardware, which engine trains networks here, and why.
+
+    depthmup doctor --gpu
+    """
 
     json: bool = False
 

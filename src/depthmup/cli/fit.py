@@ -1,6 +1,7 @@
 """``depthmup fit``: what do the runs that I already have say about my best learning rate?"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -36,12 +37,12 @@ class Options:
     ignore: tuple[str, ...] = ()
 
     keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
-    """Tests to skip: their rows are kept."""
+    """Tests to skip: their rows stay."""
 
     scheme: str = ""
 
     target: tuple[str, ...] = ()
-    """A size in all axes, each AXIS=NUMBER, to predict the best value for."""
+    """Size to predict the best value for: AXIS=NUMBER for every axis, or WIDTHxDEPTH."""
 
     tuned: str = "learning rate"
     chance: float = math.inf
@@ -79,7 +80,7 @@ def run(options: Options) -> int:
         by=options.by,
         where=options.where,
         scheme=options.scheme or None,
-        target=parse_pairs(options.target, option="--target", value="NUMBER") or None,
+        target=_target(options.target),
         tolerance=options.tolerance,
         reading=Reading(
             ignore=options.ignore, keep=options.keep, chance=options.chance, tuned=options.tuned
@@ -107,6 +108,13 @@ def run(options: Options) -> int:
             "out with their reasons."
         )
     return 0
+
+
+def _target(words: tuple[str, ...]) -> Mapping[str, float] | str | None:
+    """A size by axis, of numbers that need not be whole, or as WIDTHxDEPTH."""
+    if not any("=" in word for word in words):
+        return " ".join(words) or None
+    return parse_pairs(words, option="--target", value="NUMBER")
 
 
 _EXAMPLE = RunColumns(

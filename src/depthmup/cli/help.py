@@ -52,8 +52,8 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
     """The group of every option, its names with the form of its value, and its words."""
     yield "Options", "-h, --help", "Show this help and exit."
     # A verb's own options stand before those of its groups.
-    for owner, names, kind, field in sorted(options_of(options), key=lambda o: o[0] is not options):
-        title = "Options" if owner is options else (inspect.getdoc(owner) or "").split("\n")[0]
+    listed = [(_title(owner, options), owner, *more) for owner, *more in options_of(options)]
+    for title, owner, names, kind, field in sorted(listed, key=lambda each: each[0] != "Options"):
         words = f"{_words(owner)[field.name]} {_default(field)}".strip()
         if field.default is True:
             names = (*names, f"--no-{names[0].removeprefix('--')}")
@@ -70,6 +70,12 @@ def entries(options: type) -> Iterator[tuple[str, str, str]]:
         yield title, f"{', '.join(names)} {form}".strip(), words
 
 
+def _title(owner: type, options: type) -> str:
+    """The title over the options of a class: the verb's own, or of a group, in its first line."""
+    own = owner is options or getattr(owner, "AMONG_OWN", False)
+    return "Options" if own else (inspect.getdoc(owner) or "").split("\n")[0]
+
+
 COMMON = {
     "base": "Size with a known or cheaply tuned learning rate: WIDTHxDEPTH, such as 64x4, or "
     "NAME=VALUE for each argument of the factory, such as width=64 depth=4 experts=8.",
@@ -82,7 +88,8 @@ COMMON = {
     "targets) and, unless the loss is cross-entropy, loss(outputs, targets).",
     "own_init": "How the model's own initialization depends on its size, where its code does not "
     "show that: measured, fixed (the same at every size) or fan_in (like torch's layers).",
-    "tolerance": "Octaves per doubling of size within which an optimum counts as staying.",
+    "tolerance": "Largest drift, in octaves per doubling of size, that still counts as staying: "
+    "0.15 is -10% to +11%.",
     "unverified_data": "Accept files with other than the official checksum.",
 }
 """What options of several verbs mean, where a verb says nothing else."""

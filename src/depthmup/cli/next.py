@@ -19,10 +19,10 @@ from depthmup.records.printable import printable
 class Options:
     """Show which runs to train next; it trains none.
 
-    Of a folder of `depthmup transfer`, the runs that its search waits for. Of a table of results,
-    as `depthmup fit` reads, the most informative runs, for people with a trainer or a job queue of
-    their own: train them, add their results to the table, and ask again. The columns of its values
-    and losses are lr and loss unless --lr and --loss name others.
+    Given a folder of `depthmup transfer`: the runs its search is waiting for. Given a table of
+    results, as `depthmup fit` reads it: the most informative runs, for your own trainer or job
+    queue. Train them, add their results to the table, and ask again. The columns of its values and
+    losses are lr and loss unless --lr and --loss name others.
 
         depthmup next runs.csv --axes depth=n_layers --lr lr --loss final_loss --seed seed
             --sizes depth=4,8,16,32
@@ -35,8 +35,8 @@ class Options:
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
     sizes: tuple[str, ...] = ()
-    """Of a table: the values wanted along each axis: AXIS=VALUE,VALUE,...; the others stay at
-    the base's."""
+    """Of a table: the sizes to decide about, AXIS=VALUE,VALUE,... for each axis, such as
+    depth=4,8,16."""
 
     base: tuple[str, ...] = ()
     """Of a table: the size where the arms meet: AXIS=VALUE; by default the smallest."""
@@ -55,13 +55,14 @@ class Options:
     """Of a table: most seeds of a rate."""
 
     drift_precision: float | None = None
-    """Of a table: half-width of the drift's interval that is wanted, instead of a verdict."""
+    """Of a table: stop when the drift is known to within this many octaves per doubling, instead of
+    at a verdict."""
 
     tolerance: float = 0.15
-    """Of a table: octaves per doubling within which an optimum counts as staying."""
+    """Of a table: largest drift, in octaves per doubling, that still counts as staying."""
 
     ignore: tuple[str, ...] = ()
-    """Of a table: columns to ignore, although runs of one size differ in them."""
+    """Of a table: columns to ignore when runs are grouped."""
 
     where: tuple[str, ...] = ()
     """Of a table: only rows that satisfy all of these, such as "optimizer == adamw"."""

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from depthmup.cli.output import styled
-from depthmup.cli.sizes import parse_size
+from depthmup.cli.output import print_json
 from depthmup.records import RUN_AXES
 from depthmup.records.certificate import size_text
+from depthmup.records.sizes import parse_size
 
 if TYPE_CHECKING:
     from depthmup.planning import Plan
@@ -26,7 +26,7 @@ class Options:
 
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --out runs/plan
         depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --explain head.weight
-        depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --format json
+        depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --format torchtitan
     """
 
     model: str
@@ -42,7 +42,8 @@ class Options:
     {expert rules}. By default depth-mup if branches have one matrix, else completep."""
 
     optimizer: str = "adamw"
-    """Optimizer by name ({optimizers}) or by family ({families})."""
+    """Optimizer by name, such as adamw or muon (`depthmup rules` lists all), or by family:
+    {families}."""
 
     tuned_with: str = ""
     """Optimizer that the base's learning rate was tuned with, where --optimizer is another one,
@@ -52,7 +53,7 @@ class Options:
     """Function that returns a batch; only the shapes of its inputs matter here."""
 
     depth: float | None = None
-    """How many times as deep the target is, in place of the residual additions that are counted."""
+    """How many times as deep the target is; by default residual additions are counted."""
 
     explicit: bool = False
     """Apply multipliers in the forward pass by hooks, instead of folding them into parameters."""
@@ -66,7 +67,8 @@ class Options:
     """Explain this parameter's factors in words, instead of printing the table."""
 
     format: Literal["", "json", "torchtitan", "automodel", "axolotl", "megatron"] = ""
-    """Print the plan as configuration instead: a pattern of names a group, and its factors."""
+    """Print groups of parameters instead, each a pattern of names with its factors: as JSON or as a
+    trainer's configuration."""
 
     lr: float | None = None
     """With --format: the learning rate at the base, where the format holds values."""
@@ -78,12 +80,15 @@ class Options:
     """With --format: the optimizer's epsilon at the base; torch's by default."""
 
     leave_out: Names = ()
-    """With --format: what may be missing where the format cannot hold it: multipliers, epsilon,
-    decay or betas."""
+    """With --format: leave out multipliers, epsilon, decay or betas where the format cannot hold
+    them."""
 
     out: Path | None = None
     """Folder for plan.html and plan.json; or a file that ends in .html or .json; the other is
     written next to it."""
+
+    json: bool = False
+    """Print the plan as JSON, as in plan.json, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
@@ -99,13 +104,6 @@ def run(options: Options) -> int:
     base, target = _sizes(options)
     own = resolved(Model.load(options.model, batch=options.batch))
     check_axes(own, base)
-    if smaller := [axis for axis in target if target[axis] < base[axis]]:
-        print(
-            f"{styled('warning:', 'bold yellow', sys.stderr)} the target's "
-            f"{' and '.join(smaller)} {'is' if len(smaller) == 1 else 'are'} smaller than the "
-            "base's. --base is the model that was tuned, --target the one to train.",
-            file=sys.stderr,
-        )
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
         (model, drawn), (small, base_drawn) = (
@@ -123,7 +121,9 @@ def run(options: Options) -> int:
         drawn=(drawn, base_drawn),
         options=PlanOptions(tuned_with=options.tuned_with),
     )
-    if options.format:
+    if options.json:
+        print_json(prescribed.to_json())
+    elif options.format:
         values = {"lr": options.lr, "weight_decay": options.weight_decay, "eps": options.eps}
         print(prescribed.overrides(options.format, leave_out=options.leave_out, **values), end="")
     else:

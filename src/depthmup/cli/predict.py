@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from depthmup.cli.output import print_json
-from depthmup.cli.sizes import parse_along, parse_size
+from depthmup.cli.sizes import parse_along
+from depthmup.records.sizes import parse_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ class Options:
     With --map, in a clone of the repository, draw the paper's Figure 1 from exponents computed at
     infinite width: it trains no network and assumes none of the claims. With --measured as well,
     draw a second map from networks of growing depth that are trained for a few steps, in about 2
-    minutes on one core. Exits with 1 if a pair lies in another region than the claims predict.
-    Pairs that the networks cannot decide are drawn hollow.
+    minutes on one core. Exits with 1 if any pair contradicts the paper's claims. Pairs that the
+    networks cannot decide are drawn hollow.
 
         depthmup regimes --alpha 3/4 --gamma 1/4
         depthmup regimes --map map.html

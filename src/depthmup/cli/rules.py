@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.cli.output import print_json
-from depthmup.cli.sizes import parse_size
+from depthmup.records.sizes import parse_size
 from depthmup.rules import Said, contradictions, growth, listing, said, scheme
 from depthmup.rules.run_rule import Batch
 
@@ -18,10 +18,10 @@ Names = tuple[str, ...]
 class Options:
     """Show the learning rate that each published rule prescribes at a target, and how they differ.
 
-    Rules differ because they answer different questions: whether the batch is held, moved with the
-    tokens or at its optimum, and what else is moved. So each is shown with its setting and range.
-    `depthmup transfer` measures which of them holds for your model. Without sizes it lists all that
-    is known by name: schemes, rules for experts, optimizers and rules of the run.
+    Rules differ because they answer different questions: is the batch fixed, does it grow with the
+    tokens, or is it at its optimum? Each is shown with its setting and range. `depthmup transfer`
+    measures which of them holds for your model. Without sizes this lists every name that depthmup
+    accepts: schemes, rules for experts, optimizers and rules of the run.
 
         depthmup rules
         depthmup rules --base batch=64 tokens=1e9 --target batch=512 tokens=2e10 --lr 3e-3
@@ -35,8 +35,8 @@ class Options:
     """Size to be trained, such as batch=512 tokens=2e10; other axes are the base's."""
 
     scheme: str = ""
-    """The parametrization that scales width and depth already, such as completep: rules of other
-    parametrizations are left out."""
+    """The scheme already applied to width and depth, such as completep: rules of other schemes are
+    left out."""
 
     lr: float | None = None
     """Learning rate at the base: rules then also show theirs at the target."""

@@ -1,50 +1,10 @@
-"""Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH; arms: ``depth=4,8,16``."""
+"""Values along axes on the command line: ``depth=n_layers``, ``depth=4,8,16``."""
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from depthmup.records.printable import printable
-
-
-def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
-    """A size, by axis, from the words of an option."""
-    values: dict[str, int] = {}
-    for word in (part for text in words for part in text.replace(",", " ").split()):
-        name, equals, value = word.partition("=")
-        width, cross, depth = word.lower().partition("x")
-        if equals and name.isidentifier() and _whole(value):
-            pairs = {name: _whole(value)}
-        elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
-            pairs = {"width": int(width), "depth": int(depth)}
-        else:
-            got, near = " ".join(words), ""
-            pair = re.fullmatch(r"(\d+)(?:[ ,]+(\d+))?", got)
-            if pair:
-                near = f" Did you mean {pair[1]}x{pair[2] or 2}?"
-                near = near if pair[2] else f"{near[:-1]}, or depth={pair[1]}?"
-            raise ValueError(
-                f"Expected {option} as NAME=VALUE for each axis, such as depth=64 width=1024, or "
-                f"as WIDTHxDEPTH, such as 1024x64; got {got!r}.{near}"
-            )
-        if twice := values.keys() & pairs:
-            raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")
-        values |= pairs
-    return values
-
-
-def _whole(text: str) -> int:
-    """A positive whole number, also one written as 2e10; 0 for any other text."""
-    if text.isdecimal():
-        return int(text)
-    with suppress(ValueError, OverflowError):
-        value = float(text)
-        # Beyond 2^53 a float no longer tells whole numbers apart.
-        if value.is_integer() and 0 < value < 2**80 and "e" in text.lower():
-            return int(value)
-    return 0
 
 
 def parse_pairs(

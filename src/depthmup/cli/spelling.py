@@ -98,8 +98,6 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
                 near = difflib.get_close_matches(option, kinds, n=1)
                 meant = f"Did you mean {near[0]}? " if near else ""
                 lists = f"`depthmup {verb} --help` lists the options."
-                if option == "--json" and "--format" in kinds:
-                    meant = "Use --format json. "
                 return f"There is no option {option}.", meant + lists
             given.add(option)
             of, several = value_of(kinds[option])
@@ -146,7 +144,9 @@ def _wrong(word: str, option: str, of: Any) -> str:
 def unknown_command(word: str, commands: Collection[str]) -> str:
     """The error for a command that does not exist."""
     if word.startswith("-"):
-        return f"there is no option {word!r}. `depthmup --help` lists options and commands."
+        near = difflib.get_close_matches(word, ("--help", "--version"), n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        return f"there is no option {word!r}. {meant}`depthmup --help` lists options and commands."
     near = difflib.get_close_matches(word.lower(), commands, n=1, cutoff=0.5)
     advice = f"Did you mean `depthmup {near[0]}`?" if near else "`depthmup --help` lists them."
     return f"there is no command {word!r}. {advice}"

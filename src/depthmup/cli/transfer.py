@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import tyro
 
 from depthmup.cli.interrupts import status_of
-from depthmup.cli.sizes import parse_arms, parse_size
+from depthmup.cli.sizes import parse_arms
 from depthmup.execution import Execution
 from depthmup.records.run import Order, Precision
+from depthmup.records.sizes import parse_size
 
 if TYPE_CHECKING:
     from depthmup.model import Model
@@ -130,7 +131,8 @@ class Options:
     along: Names = ()
     """Values along any axis of the base, as NAME=VALUE,VALUE for each, such as batch=32,64,128
     steps=500,1000. Your functions' arguments are the axes: make(width, depth, experts),
-    batch(generator, batch); steps or tokens is the duration, whichever stays as the batch grows."""
+    batch(generator, batch). The duration is steps or tokens: the one that stays as the batch
+    grows."""
 
     corners: Names = ()
     """Sizes that grow along several axes together, such as depth=16,steps=1000: NAME=VALUE for each
@@ -147,8 +149,8 @@ class Options:
     have one matrix, else completep."""
 
     optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
-    """Optimizers: adam, adamw or sgd; for custom models also {optimizers}. By default adam for
-    the built-in networks, adamw for a custom model."""
+    """Optimizers by name. Built-in networks take adam (the default), adamw and sgd. Custom models
+    take any that `depthmup rules` lists, by default adamw."""
 
     lrs: tuple[float, ...] | None = None
     """Learning rates at the base, increasing, such as 1e-3 3e-3 1e-2, for a grid of all sizes. By
@@ -163,7 +165,7 @@ class Options:
     finds its best value at every size."""
 
     lr: float | None = None
-    """Learning rate at the base that is held while something else is tuned."""
+    """Fixed learning rate at the base, while --tune names something else."""
 
     values: tuple[float, ...] | None = None
     """Values at the base of the hyperparameter of --tune, increasing, for a grid of all sizes. By
@@ -176,8 +178,8 @@ class Options:
     """First value to try at the base; by default a usual one."""
 
     drift_precision: float | None = None
-    """Half-width of the drift's interval that is wanted, in octaves per doubling, such as 0.05,
-    instead of a verdict."""
+    """Stop when the drift is known to within this many octaves per doubling, such as 0.05, instead
+    of at a verdict."""
 
     budget: str = ""
     """Train until the verdict is decided, but no more than this: a number of runs, such as 200, or
@@ -209,11 +211,11 @@ class Options:
     """Fraction of training over which the learning rate first rises linearly."""
 
     seeds: int | None = None
-    """Number of repetitions; their scatter gives the intervals; by default 3 for a grid.
-    Where learning rates are found as the sweep goes, the most that a rate gets, by default 8."""
+    """Number of repetitions; their scatter gives the intervals. By default 3 for a grid. For a
+    search it is the most that a rate gets, by default 8."""
 
     steps: int | None = None
-    """Training steps of every run, where they are not an axis of the base; by default 300 for the
+    """Training steps of every run, unless steps are an axis of the base. By default 300 for the
     built-in networks (preset tiny: 200), 200 for a custom model."""
 
     window: int | None = None

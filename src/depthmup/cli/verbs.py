@@ -51,6 +51,9 @@ EXAMPLES = (
     "depthmup fit runs.csv --axes depth=n_layers --lr lr --loss final_loss",
 )
 
+SHELLS = dict.fromkeys(("bash", "zsh", "tcsh", "fish")).keys()
+"""In the order in which help lists them."""
+
 COMPLETION = """usage: depthmup completion [bash|zsh|tcsh|fish]
 
 Print a script that completes commands and options; bash where no shell is named.
@@ -107,7 +110,7 @@ def parse(arguments: Sequence[str]) -> Any:
 def run(words: list[str]) -> int:
     """The exit status of a command line."""
     verb, rest = (words[0], words[1:]) if words else ("--help", [])
-    if verb == "help" and rest and rest[0] in (*VERBS, "completion"):
+    if verb == "help" and rest:
         verb, rest = rest[0], ["--help"]
     if verb in ("-h", "--help", "help"):
         print(overview(), flush=True)
@@ -119,9 +122,14 @@ def run(words: list[str]) -> int:
         if {"-h", "--help"} & set(rest):
             print(COMPLETION, flush=True)
             return 0
+        if rest[1:] or not set(rest) <= SHELLS:
+            say_error(
+                f"there is no completion for {' '.join(rest)!r}. Name one of {', '.join(SHELLS)}."
+            )
+            return REFUSED
         parse(["--tyro-print-completion", *(rest or ["bash"])])  # ends here
     if verb not in VERBS:
-        say_error(unknown_command(verb, VERBS))
+        say_error(unknown_command(verb, (*VERBS, "completion")))
         return REFUSED
     if {"-h", "--help", "--help-all"} & set(rest):
         everyday: frozenset[str] = getattr(module_of(verb), "EVERYDAY", frozenset())

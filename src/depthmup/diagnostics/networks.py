@@ -248,7 +248,7 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
         )
     if len(ordered) == 2:
         raise ValueError(
-            f"Expected at least 3 {name}, as two points lie on every line; got {list(sizes)}. "
+            f"Expected at least 3 {name}, because two points lie on any line; got {list(sizes)}. "
             "Give one size only to leave this dimension out."
         )
     return ordered

@@ -23,10 +23,10 @@ from depthmup.diagnostics.networks import (
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
-from depthmup.model import size as size_named
 from depthmup.planning import Plan
 from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
 from depthmup.records.certificate import size_text
+from depthmup.records.sizes import parse_size
 from depthmup.records.study import plural
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
@@ -38,10 +38,10 @@ TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
 
 NOT_FOR_ADAM = (
-    "The rule is for SGD: Expected an optimizer whose update is proportional to the gradient; got "
-    "{optimizer}, for which the sharpness at initialization, preconditioned or not, does not "
-    "predict the drift (docs/studies/predict.md has the numbers). Measure it: `depthmup transfer "
-    "--model ... --optimizer {optimizer}`."
+    "Expected an optimizer whose update is proportional to the gradient, such as sgd; got "
+    "{optimizer}, whose drift the sharpness at initialization does not predict "
+    "(docs/studies/predict.md). Measure it: `depthmup transfer --model ... --optimizer "
+    "{optimizer}`."
 )
 
 
@@ -70,19 +70,19 @@ def predict(
         model: the factory, its data and its loss, as for ``check``.
         base: the size whose best learning rate is known or cheap to find, a value for every axis;
             a width and a depth also as (64, 4) or "64x4".
-        widths, depths: further sizes to predict at, the other axes being the base's.
+        widths, depths: further sizes to predict at; other axes stay at the base's.
         scheme: a name, or alpha,gamma such as 1/2,1/2.
-        optimizer: of the family raw, such as sgd: others are refused, as the rule is not for them.
+        optimizer: of the family raw, such as sgd; the rule holds for no other.
         seeds: number of networks of each size; their scatter gives the intervals.
         batches: number of batches over which each network's loss is averaged.
         tolerance: octaves per doubling within which the optimum counts as staying.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
-        progress: told how many networks of how many are done.
+        progress: called with the number of networks that are done, and of all.
         along: further sizes along any other axis of the base, such as ``experts=(8, 16)``.
 
     Returns:
         For every size the predicted factor of the learning rate, and the drifts, with intervals
-        over seeds. These hold nothing of the rule's own error.
+        over seeds. The intervals exclude the error of the rule itself.
 
     Raises:
         ValueError: an optimizer other than SGD, no sizes beside the base's, one seed, a factory
@@ -110,7 +110,7 @@ def predict(
     """
     started = time.perf_counter()
     if isinstance(base, str):
-        base = size_named(base)
+        base = parse_size(base, option="base")
     here = dict(base) if isinstance(base, Mapping) else {"width": base[0], "depth": base[1]}
     refuse_along(along)
     chosen = scheme_named(scheme)

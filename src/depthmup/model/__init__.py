@@ -1,7 +1,7 @@
 """Custom models: their functions, the fingerprint of their source, and how processes load them."""
 
 from depthmup.model.command import Command, check_names, names_of
-from depthmup.model.load import find_function, size
+from depthmup.model.load import find_function
 from depthmup.model.model import Functions, Model, by_reference, resolved, with_factory
 from depthmup.model.sizes import batches_at, check_axes, ignored, network_at
 
@@ -18,6 +18,5 @@ __all__ = [
     "names_of",
     "network_at",
     "resolved",
-    "size",
     "with_factory",
 ]

@@ -52,14 +52,6 @@ def find_function(reference: str) -> Callable[..., Any]:
     )
 
 
-def size(text: str) -> tuple[int, int]:
-    """Width and depth from text such as ``1024x32``."""
-    width, _, depth = text.lower().partition("x")
-    if not (width.isdecimal() and depth.isdecimal() and int(width) and int(depth)):
-        raise ValueError(f"Expected a size as WIDTHxDEPTH, such as 1024x32; got {text!r}.")
-    return int(width), int(depth)
-
-
 def private_name(path: Path) -> str:
     """The module name under which a file is loaded, which no other module has.
 

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from depthmup._meant import Meant
 from depthmup.planning import (
     clip,
     document,
@@ -45,20 +46,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-_MEANT = {
-    **dict.fromkeys(("table", "df", "dataframe", "frame"), "plan.to_pandas()"),
-    **dict.fromkeys(("summary", "show"), "print(plan)"),
-    **dict.fromkeys(("to_json", "to_dict", "export_json"), "plan.save(path)"),
-    "apply": "plan.initialize(model), and plan.param_groups(model, lr) for the optimizer",
-    "init": "plan.initialize(model)",
-    "parameters": "plan.prescriptions",
-    "step": "plan.watch(model, optimizer) before training",
-}
-"""Names that people try, and what has the answer."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(PlanContent):
+class Plan(Meant, PlanContent):
     """What a scheme prescribes for one model under one optimizer, and how to apply it.
 
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
@@ -83,6 +72,16 @@ class Plan(PlanContent):
         tuned_with: the optimizer whose learning rate the factors multiply, if not the plan's own.
     """
 
+    MEANT: ClassVar = {
+        **dict.fromkeys(("table", "df", "to_df", "dataframe", "frame"), "plan.to_pandas()"),
+        **dict.fromkeys(("summary", "show"), "print(plan)"),
+        **dict.fromkeys(("to_dict", "export_json"), "plan.to_json() or plan.save(path)"),
+        "apply": "plan.initialize(model), and plan.param_groups(model, lr) for the optimizer",
+        "init": "plan.initialize(model)",
+        "parameters": "plan.prescriptions",
+        "step": "plan.watch(model, optimizer) before training",
+    }
+
     def __str__(self) -> str:
         return show.text(self, _columns())
 
@@ -100,11 +99,11 @@ class Plan(PlanContent):
     def _repr_html_(self) -> str:
         return show.html(self)
 
-    if not TYPE_CHECKING:  # it would have every attribute
+    def __len__(self) -> int:
+        return len(self.prescriptions)
 
-        def __getattr__(self, name: str) -> Any:
-            meant = f" Use {_MEANT[name]}." if name in _MEANT else ""
-            raise AttributeError(f"A Plan has no attribute {name!r}.{meant}", name=name, obj=self)
+    def __iter__(self) -> Iterator[str]:
+        return (prescription.name for prescription in self.prescriptions)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why.
@@ -137,7 +136,15 @@ class Plan(PlanContent):
         Args:
             path: of the file.
         """
-        Path(path).write_text(document.dumps(self), encoding="utf-8")
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    def to_json(self) -> str:
+        """The plan as JSON, as ``save`` writes it.
+
+        Returns:
+            The text; its numbers are exact.
+        """
+        return document.dumps(self)
 
     @classmethod
     def load(cls, path: str | Path) -> "Plan":
@@ -527,7 +534,7 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *of_scheme, *of_decay, *caveat, *of_start),
+        notes=(*_smaller(model, base), *compared.notes, *of_scheme, *of_decay, *caveat, *of_start),
         one_minus_beta=scheme.run.one_minus_beta.at(run),
         log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,
@@ -539,6 +546,17 @@ def plan(
         mixtures=compared.mixtures,
         tuned_with=options.tuned_with,
     )
+
+
+def _smaller(model: nn.Module, base: nn.Module) -> Iterator[str]:
+    """A note if the model is smaller than its base, which is rarely meant."""
+    count, base_count = (sum(p.numel() for p in m.parameters()) for m in (model, base))
+    if count < base_count:
+        yield (
+            f"The model to train is smaller than its base: {count:,} parameters for "
+            f"{base_count:,}. The base is the model that was tuned; swap the two unless this is "
+            "meant."
+        )
 
 
 def _with_counted_decay(

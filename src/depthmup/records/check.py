@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from depthmup._meant import Meant
 from depthmup.records.codec import strict
 from depthmup.records.finding import Estimate
 from depthmup.records.packages import need
@@ -111,7 +112,7 @@ class NonFinite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(Meant):
     """The result of a coordinate check.
 
     ``margin`` is how far a measured exponent may lie from the predicted one; ``confidence`` is that
@@ -132,6 +133,15 @@ class Check:
         notes: what a reader should know beyond the numbers.
         seconds: that the check took.
     """
+
+    MEANT: ClassVar = {
+        **dict.fromkeys(("table", "df", "to_df", "dataframe", "frame"), "check.to_pandas()"),
+        **dict.fromkeys(("failed", "fails"), "check.failures"),
+        "ok": "check.passed",
+        "best_lr": "depthmup.transfer(model, design): a check trains a few steps only",
+        "to_json": "check.save(folder)",
+        "show": "print(check)",
+    }
 
     title: str
     scheme: str
@@ -244,11 +254,14 @@ class Check:
         rows: list[dict[str, Any]] = [strict(row) for row in getattr(self, name)]
         return pd.json_normalize(rows)
 
-    def plot(self, path: str | Path) -> None:
+    def plot(self, path: str | Path | None = None) -> Any:
         """Draw measured minus expected exponents, those that are off first.
 
         Args:
-            path: ends in .svg, .pdf, .png or .html.
+            path: of a file to write, which ends in .svg, .pdf, .png or .html.
+
+        Returns:
+            The chart, which a notebook shows.
 
         Raises:
             ValueError: another suffix, or a check in which nothing was measured.
@@ -260,7 +273,10 @@ class Check:
         predicted = [e for e in self.ordered if e.expected]
         if not predicted:
             raise ValueError(f"Expected a check with exponents to draw; got: {self.headline}")
-        save_chart(deviations(self, predicted), Path(path))
+        chart = deviations(self, predicted)
+        if path is not None:
+            save_chart(chart, Path(path))
+        return chart
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Write check.html and check.json into a folder, as ``depthmup check --out`` does.

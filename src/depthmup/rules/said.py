@@ -81,8 +81,8 @@ def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, 
         of["steps"] = of["tokens"] / of.get("batch", 1.0)
     elif "batch" in of:
         raise ValueError(
-            "Expected steps or tokens beside the batch: rules for the batch differ by what is held "
-            "while it grows. Name the one of them that you hold, or both its values."
+            "Expected steps or tokens next to the batch: rules differ by which of them stays fixed "
+            "while the batch grows. Add the one that is fixed to the base, such as steps=1000."
         )
     if "parameters" not in of and {"width", "depth"} & set(of):
         of["parameters"] = of.get("width", 1.0) ** 2 * of.get("depth", 1.0)

@@ -57,7 +57,7 @@ class Search:
         region: of the drift, (low, high): the search ends where the interval lies inside or outside
             of it; by default -tolerance to tolerance.
         whole: whether all sizes are wanted, whatever the smaller ones say.
-        precision: half-width of every drift's interval that is wanted, instead of a verdict.
+        precision: half-width of every drift's interval that ends the search, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get

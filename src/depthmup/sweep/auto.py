@@ -19,7 +19,7 @@ class Auto:
         start: learning rate at the base, or value of what is tuned, from which the optimum is
             looked for, by factors of two; by default the usual one. Or one for each optimizer, by
             name: ``{"sgd": 0.1, "adamw": 0.003}``.
-        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+        precision: stop when every drift is known to within this many octaves per doubling,
             instead of a verdict.
         runs: most runs of the whole sweep.
         seconds: after which no further runs are begun; those that were are finished.

@@ -10,9 +10,9 @@ from numbers import Number
 from operator import index
 from typing import Any, Literal, TypeAlias
 
-from depthmup.model import size as size_named
 from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
 from depthmup.records.codec import encode
+from depthmup.records.sizes import parse_size
 from depthmup.records.text import html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
@@ -526,8 +526,7 @@ def _steps_of(size: Size, steps: Any) -> int:
 def whole_size(size: Any, name: str) -> dict[str, int]:
     """A size with its whole numbers, NumPy's included, as Python integers; "64x2" is one, too."""
     if isinstance(size, str):
-        width, depth = size_named(size)
-        return {"width": width, "depth": depth}
+        size = parse_size(size, option=name)
     if not isinstance(size, Mapping) or not size:
         raise ValueError(
             f"Expected {name} to give a value for every axis, such as "
@@ -672,8 +671,8 @@ def _check_tuned(design: Design) -> None:
     if not isinstance(design.lrs, tuple) or len(design.lrs) != 1:
         given = design.lrs if isinstance(design.lrs, tuple) else "none"
         raise ValueError(
-            f"Expected one learning rate to hold at the base while {what.the} is tuned, such "
-            f"as lrs=0.003; got {given}. The best {what.name} is another one at another rate."
+            f"Expected one learning rate at the base while {what.the} is tuned, such as lrs=0.003 "
+            f"or --lr 0.003; got {given}. The best {what.name} depends on it."
         )
     check_octaves(design.log2_lrs)
     name, usual = _OWN_LISTS.get(what.key, ("", ()))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from depthmup.model import Command, Model, check_axes, check_names, names_of, resolved
+from depthmup.records.sizes import parse_size
 from depthmup.rules import DEPTH_MUP, SP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
 from depthmup.statistics.drift import check_tolerance
@@ -28,7 +29,7 @@ usually begun with, and the 0.02 that Muon is."""
 def resolved_sweep(
     model: Model | BuiltIn,
     design: Design,
-    target: Size | None = None,
+    target: Size | str | None = None,
     *,
     seconds: float | None = None,
 ) -> tuple[Sweep, Size | None]:
@@ -157,7 +158,9 @@ def _need(command: Command, name: str, what: str) -> None:
         )
 
 
-def _target(design: Design, target: Size) -> Size:
+def _target(design: Design, target: Size | str) -> Size:
+    if isinstance(target, str):
+        target = parse_size(target, option="target")
     if not isinstance(target, Mapping) or not set(target) <= set(design.base):
         given = target if isinstance(target, Mapping) else ()
         near = [n for a in given for n in difflib.get_close_matches(str(a), design.base, n=1)]

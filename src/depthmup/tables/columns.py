@@ -162,10 +162,11 @@ def _independent(axes: Mapping[str, str]) -> None:
 def _absent(what: str, column: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(column, names, n=1, cutoff=0.6)
     key = what.removeprefix("the axis ").removeprefix("by ")
-    hint = f" Did you mean {printable(near[0])!r}?" if near else ""
+    hint = f"Did you mean {printable(near[0])!r}?" if near else ""
+    hint = hint or _likely(names, (key,))
     return (
         f"Expected a column named {printable(column)!r} ({printable(what)}); the table has "
-        f"{_listed(names)}.{hint or ' ' + _proposed(names, (key,))}"
+        f"{_listed(names)}. {hint}"
     ).rstrip()
 
 
@@ -188,6 +189,11 @@ def _tail(name: str) -> str:
 
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
+    """Which columns to name, or all of them."""
+    return _likely(names, wanted) or f"The table has {_listed(names)}."
+
+
+def _likely(names: Sequence[str], wanted: Sequence[str]) -> str:
     proposals = propose(names)
     like = {what: proposals[what] for what in wanted if what in proposals}
     axes = {what: column for what, column in like.items() if what not in _OPTIONS}
@@ -202,7 +208,7 @@ def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
             f"By their names these look like it: {printable(' '.join(words))}; in Python "
             f"{printable(', '.join(arguments))}."
         )
-    return f"The table has {_listed(names)}."
+    return ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -110,7 +110,9 @@ def _path(source: Any) -> Path:
         if path.is_dir():
             raise ValueError(f"Expected a file; {printable(str(path))} is a folder.")
         if not path.is_file():
-            raise ValueError(f"Expected a table; there is no file {printable(str(path))}.")
+            raise ValueError(
+                f"There is no file {printable(str(path))} (looked in {printable(str(Path.cwd()))})."
+            )
         size = path.stat().st_size
     except OSError as error:
         raise ValueError(

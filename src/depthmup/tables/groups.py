@@ -48,8 +48,8 @@ class Reading:
     """How ``fit`` reads a table, where the default reading is not what a person means by it.
 
     Attributes:
-        ignore: columns in which runs of one size may differ without meaning anything.
-        keep: tests whose rows are not left out: rate, impossible, short, duplicate, unit.
+        ignore: columns to ignore when runs are grouped.
+        keep: tests to skip, whose rows stay: rate, impossible, short, duplicate, unit.
         chance: the loss of guessing; a size fails where no run ends below it.
         tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
@@ -340,7 +340,7 @@ def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> C
         raise ValueError("Expected the runs of a table for a prediction; fit the table again.")
     certificate = predict(
         runs,
-        checked_target(target, dict.fromkeys(runs.sizes[0], "")),
+        checked_target(target, runs.sizes[0]),
         tolerance=study.tolerance,
         scheme=None,
         about={"title": runs.name, "tuned": study.tuned, "measure": study.config.get("loss", "")},

@@ -1,7 +1,7 @@
 """The best value at a target in all axes, with its interval, or a refusal with its reasons."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from depthmup.records import Certificate, Fate, Place
 from depthmup.records.certificate import Lack, Prescribed, Refusal, size_text
 from depthmup.records.printable import printable
+from depthmup.records.sizes import parse_size
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, noisy_sizes, optima
@@ -104,8 +105,15 @@ def chosen(runs: Runs) -> Index:
     return np.asarray(np.sort(good[np.argsort(-volume, kind="stable")[:MOST_SIZES]]))
 
 
-def checked_target(target: Mapping[str, float], axes: Mapping[str, str]) -> dict[str, float]:
-    """A target that names every axis, each with a positive number."""
+def checked_target(target: Any, axes: Iterable[str]) -> dict[str, float]:
+    """A target that names every axis, each with a positive number; also as text."""
+    if isinstance(target, str):
+        target = parse_size(target, option="target")
+    if not isinstance(target, Mapping):
+        raise ValueError(
+            f"Expected target to give a value for every axis, such as "
+            f"{{{printable(next(iter(axes)))!r}: 64}}; got {printable(repr(target))}."
+        )
     lacking = [a for a in axes if a not in target]
     extra = [a for a in target if a not in axes]
     if lacking or extra:

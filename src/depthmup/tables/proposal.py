@@ -86,7 +86,7 @@ def next_runs(
         cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
             unless given, 2 for width.
         seeds: most seeds of a rate.
-        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+        precision: stop when every drift is known to within this many octaves per doubling,
             instead of a verdict.
         chance: the loss of guessing, from which no optimum is taken.
         ignore: columns in which runs of one size may differ without meaning anything.
@@ -167,12 +167,13 @@ def _check_search(
 def _sizes(
     axes: Mapping[str, str], given: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
 ) -> tuple[tuple[dict[str, int], ...], dict[str, int]]:
-    """Every size that is wanted, and the base."""
+    """Every size to decide about, and the base."""
     along = {axis: _amounts(values) for axis, values in given.items()}
     if set(along) != set(axes) or not all(along.values()):
         raise ValueError(
-            f"Expected sizes to have positive numbers for the axes {', '.join(axes)}, such as "
-            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(reprlib.repr(dict(given)))}."
+            f"Expected sizes with positive numbers for {', '.join(axes)}, such as "
+            f"sizes={{{next(iter(axes))!r}: (4, 8, 16)}} or --sizes {next(iter(axes))}=4,8,16; got "
+            f"{printable(reprlib.repr(dict(given))) if given else 'none'}."
         )
     smallest = {axis: min(along[axis]) for axis in along}
     at_base = {**smallest, **(base or {})}
