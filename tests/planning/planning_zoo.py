@@ -1,10 +1,14 @@
 """Small models written as people write them, and how to train them."""
 
 import math
+from functools import cache
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import depthmup
+from depthmup import tracing
 
 VOCABULARY, POSITIONS = 32, 16
 
@@ -311,14 +315,29 @@ def tower(block, **options):
     return lambda width, depth: Tower(block, width, depth, **options)
 
 
+@cache
+def facts(make, size, inputs):
+    return tracing.read(make(*size), inputs)
+
+
+def traced(make, target, base, inputs, **options):
+    """Options of plans whose networks are traced once in a session, whatever is planned of them."""
+    return depthmup.PlanOptions(
+        facts=(facts(make, target, inputs), facts(make, base, inputs)), **options
+    )
+
+
+@cache
 def vectors(n=4):
     return torch.zeros(n, 6)
 
 
+@cache
 def tokens(n=2, length=8):
     return torch.zeros(n, length, dtype=torch.long)
 
 
+@cache
 def images(n=2):
     return torch.zeros(n, 3, 8, 8)
 

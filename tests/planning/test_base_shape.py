@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from planning_zoo import ResidualMLP, Transformer, batches, tokens, train, vectors
+from planning_zoo import ResidualMLP, Transformer, batches, tokens, traced, train, vectors
 
 import depthmup
-from depthmup import tracing
 from depthmup.rules import CATALOGUE
 
 SCHEMES = [*CATALOGUE, "3/4,1/4"]
@@ -36,19 +35,14 @@ def assert_nothing_changes(plan):
     assert plan.multipliers == ()
 
 
-@pytest.fixture(scope="module")
-def options():
-    """The network is traced once: it is its own base, for every scheme and optimizer."""
-    return depthmup.PlanOptions(facts=(tracing.read(ResidualMLP(16, 2), vectors()),) * 2)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: getattr(s, "name", s))
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_nothing_changes(scheme, name, options):
+def test_nothing_changes(scheme, name):
     model, _, base = pair(lambda: ResidualMLP(16, 2))
     plan = depthmup.plan(
-        model, base=base, scheme=scheme, optimizer=name, example_inputs=vectors(), options=options
-    )
+        model, base=base, scheme=scheme, optimizer=name, example_inputs=vectors(),
+        options=traced(ResidualMLP, (16, 2), (16, 2), vectors()),
+    )  # fmt: skip
     assert_nothing_changes(plan)
 
 
@@ -71,8 +65,9 @@ def test_training_is_bit_identical(name):
 def test_muon_is_bit_identical(scheme):
     planned, plain, base = pair(lambda: Transformer(16, 2))
     plan = depthmup.plan(
-        planned, base=base, scheme=scheme, optimizer="muon", example_inputs=tokens()
-    )
+        planned, base=base, scheme=scheme, optimizer="muon", example_inputs=tokens(),
+        options=traced(Transformer, (16, 2), (16, 2), tokens()),
+    )  # fmt: skip
     assert_nothing_changes(plan)
     plan.initialize(planned)
     groups = plan.muon_groups(planned, lr=0.02, adamw_lr=0.003, weight_decay=0.1)

@@ -6,7 +6,6 @@ leaves the forward pass alone. Both must follow one trajectory, for every family
 
 import copy
 import math
-from functools import cache
 
 import pytest
 import torch
@@ -25,13 +24,13 @@ from planning_zoo import (
     images,
     tokens,
     tower,
+    traced,
     train,
     vectors,
 )
 from pytest import approx
 
 import depthmup
-from depthmup import tracing
 from depthmup.planning import Where
 from depthmup.planning.hooks import attached
 
@@ -49,14 +48,6 @@ MODELS = {
     "convnext": (lambda w, d: ConvNeXt(w // 2, d // 2, drop=0.0), images()),
     "shared": (tower(MLPBlock, shared=True), vectors()),
 }
-
-
-@cache
-def read(name):
-    """What a model of both sizes is: the same for every scheme, optimizer and form."""
-    make, x = MODELS[name]
-    facts = tuple(tracing.read(make(*size).double(), x) for size in (TARGET, BASE))
-    return depthmup.PlanOptions(facts=facts)
 
 
 def optimizers(plan, model, name):
@@ -78,7 +69,7 @@ def run(name, optimizer, scheme, *, folding, steps=3, mutate=None):
     base, model = make(*BASE).double(), make(*TARGET).double()
     plan = depthmup.plan(
         model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=x,
-        folding=folding, options=read(name),
+        folding=folding, options=traced(make, TARGET, BASE, x),
     )  # fmt: skip
     plan.initialize(model)
     if mutate:

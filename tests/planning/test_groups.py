@@ -2,7 +2,17 @@
 
 import pytest
 import torch
-from planning_zoo import ConvNeXt, ResidualMLP, Transformer, batches, images, tokens, train, vectors
+from planning_zoo import (
+    ConvNeXt,
+    ResidualMLP,
+    Transformer,
+    batches,
+    images,
+    tokens,
+    traced,
+    train,
+    vectors,
+)
 from pytest import approx
 from torch import nn
 
@@ -29,6 +39,7 @@ def pair(optimizer, scheme="depth-mup"):
     plan = depthmup.plan(
         model, base=ResidualMLP(16, 2), scheme=scheme, optimizer=optimizer,
         example_inputs=vectors(), own_init="fan_in",
+        options=traced(ResidualMLP, (32, 8), (16, 2), vectors()),
     )  # fmt: skip
     plan.initialize(model)
     return plan, model

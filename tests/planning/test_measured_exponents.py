@@ -5,16 +5,13 @@ residual stream scales as L^(1 - alpha - gamma), and what an update of a branch'
 to its own pre-activations as L^-gamma. Only in-branch weights train; the data are fixed.
 """
 
-from functools import cache
-
 import pytest
 import torch
-from planning_zoo import slope
+from planning_zoo import slope, traced
 from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup import tracing
 from depthmup.rules import scheme as scheme_named
 
 WIDTH = 128
@@ -59,17 +56,6 @@ class Network(nn.Module):
 
     def forward(self, x):
         return self.out(self.blocks(self.inp(x)))
-
-
-@cache
-def facts(make, depth):
-    """What a network of a depth is: the same for every scheme and optimizer."""
-    model, inputs = make(depth)
-    return tracing.read(model, inputs)
-
-
-def options(make, depth):
-    return depthmup.PlanOptions(facts=(facts(make, depth), facts(make, DEPTHS[0])))
 
 
 def rms(x):
@@ -127,23 +113,16 @@ def changes(model, stream_at, inner, loss, optimizer, steps=3):
 X = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
 
 
-@cache
-def networks(block):
-    def make(depth):
-        return Network(block, depth), X
-
-    return make
-
-
 def mlp_slopes(block, scheme, optimizer, *, spoil=lambda r: 1.0):
-    x, y, make = X, torch.ones(2, 1), networks(block)
+    y = torch.ones(2, 1)
     stream, inner = [], []
     for depth in DEPTHS:
         torch.manual_seed(1)
-        (base, _), (model, _) = make(DEPTHS[0]), make(depth)
+        base, model = Network(block, DEPTHS[0]), Network(block, depth)
         plan = depthmup.plan(
-            model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=x,
-            own_init="fixed", folding=False, options=options(make, depth),
+            model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=X,
+            own_init="fixed", folding=False,
+            options=traced(Network, (block, depth), (block, DEPTHS[0]), X),
         )  # fmt: skip
         plan.initialize(model)
         model.inp.requires_grad_(False)
@@ -153,7 +132,7 @@ def mlp_slopes(block, scheme, optimizer, *, spoil=lambda r: 1.0):
             model,
             model.out,
             [b.first for b in model.blocks],
-            lambda model=model: (model(x) - y).square().mean(),
+            lambda model=model: (model(X) - y).square().mean(),
             built,
         )
         stream.append(moved[0])
@@ -197,7 +176,10 @@ def llama(depth):
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config)
     nn.init.normal_(model.model.embed_tokens.weight)
-    return model, {"input_ids": torch.arange(8)[None] % 7}
+    return model
+
+
+IDS = torch.arange(8)[None] % 7
 
 
 @pytest.mark.long
@@ -206,11 +188,10 @@ def llama(depth):
 def test_small_llama(scheme, optimizer):
     depths, stream, inner = DEPTHS[:3], [], []
     for depth in depths:
-        (model, inputs), (base, _) = llama(depth), llama(depths[0])
-        ids = inputs["input_ids"]
+        model, base = llama(depth), llama(depths[0])
         plan = depthmup.plan(
             model, base=base, scheme=scheme, optimizer=optimizer, own_init="fixed",
-            example_inputs=inputs, folding=False, options=options(llama, depth),
+            example_inputs=IDS, folding=False, options=traced(llama, (depth,), depths[:1], IDS),
         )  # fmt: skip
         plan.initialize(model)
         for part in (model.model.embed_tokens, model.model.norm, model.lm_head):
@@ -219,7 +200,7 @@ def test_small_llama(scheme, optimizer):
             model,
             model.model.norm,
             [layer.mlp.up_proj for layer in model.model.layers],
-            lambda model=model, ids=ids: model(input_ids=ids, labels=ids).loss,
+            lambda model=model: model(input_ids=IDS, labels=IDS).loss,
             optimizers(plan, model, optimizer, RATES[optimizer], 1.0),
         )
         stream.append(moved[0])

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from planning_zoo import RMSNorm, SwiGLU, Transformer, tokens
+from planning_zoo import RMSNorm, SwiGLU, Transformer, tokens, traced
 from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import PlanOptions, Where
+from depthmup.planning import Where
 from depthmup.rules import Family
 
 M, R = 4, 2  # CompleteP's worked example
@@ -66,13 +66,14 @@ PARTS = {
 }
 
 
-def plan_of(model, scheme, optimizer="adamw", *, folding=False, m=M, r=R, **options):
-    make = PARTS[model]["make"]
+def plan_of(model, scheme, optimizer="adamw", *, folding=False, m=M, r=R, **run):
+    make, sizes = PARTS[model]["make"], ((8 * m, 2 * r), (8, 2))
     with torch.device("meta"):
-        target, base = make(8 * m, 2 * r), make(8, 2)
+        target, base = (make(*size) for size in sizes)
+        options = traced(make, *sizes, tokens(), **run)
     return depthmup.plan(
         target, base=base, scheme=scheme, optimizer=optimizer, example_inputs=tokens(),
-        folding=folding, **options,
+        folding=folding, options=options,
     ), target  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def test_folding_multiplies_the_last_matrix_only(model):
 def test_batch_and_duration_of_complete_dp():
     """Rates and decays times sqrt(b/d), epsilon times its inverse, 1 - beta times b/d."""
     plain, _ = plan_of("llama", "complete-dp")
-    plan, target = plan_of("llama", "complete-dp", options=PlanOptions(batch=8, duration=2))
+    plan, target = plan_of("llama", "complete-dp", batch=8, duration=2)
     for p, q in zip(plan.prescriptions, plain.prescriptions, strict=True):
         assert (p.lr, p.epsilon) == approx((2 * q.lr, q.epsilon / 2))
     (group, *_) = plan.param_groups(target, lr=1.0, betas=(0.9, 0.99))
@@ -223,23 +224,19 @@ def test_batch_and_duration_of_complete_dp():
 
 def test_a_run_rule_goes_with_every_scheme():
     plain, _ = plan_of("llama", "depth-mup")
-    plan, target = plan_of(
-        "llama", "depth-mup", options=PlanOptions(batch=8, duration=2, run="sde")
-    )
+    plan, target = plan_of("llama", "depth-mup", batch=8, duration=2, run="sde")
     for p, q in zip(plan.prescriptions, plain.prescriptions, strict=True):
         assert (p.lr, p.epsilon, p.decay) == approx((2 * q.lr, q.epsilon / 2, 2 * q.decay))
     (group, *_) = plan.param_groups(target, lr=1.0, betas=(0.9, 0.99))
     assert group["betas"] == approx((0.6, 0.96))
-    none, _ = plan_of("llama", "complete-dp", options=PlanOptions(batch=8, duration=2, run="none"))
+    none, _ = plan_of("llama", "complete-dp", batch=8, duration=2, run="none")
     own, _ = plan_of("llama", "complete-dp")
     assert [p.lr for p in none.prescriptions] == [p.lr for p in own.prescriptions]
 
 
 def test_a_half_life_of_beta2_moves_beta2_alone(tmp_path):
     """beta2^b: the same number of tokens until a square's weight has halved."""
-    plan, target = plan_of(
-        "llama", "completep", options=PlanOptions(batch=8, run="beta2-half-life")
-    )
+    plan, target = plan_of("llama", "completep", batch=8, run="beta2-half-life")
     plain, _ = plan_of("llama", "completep")
     assert [(p.lr, p.decay) for p in plan.prescriptions] == [
         (p.lr, p.decay) for p in plain.prescriptions
@@ -260,7 +257,7 @@ def test_a_half_life_of_beta2_moves_beta2_alone(tmp_path):
 def test_power_lines_lets_the_decay_follow_the_parameters():
     """tau = B / (lr decay D) = 1.084 (D / N)^-0.527, N counted in the model."""
     run = {"run": "power-lines", "batch": 2, "duration": 16}
-    plan, target = plan_of("llama", "completep", options=PlanOptions(**run))
+    plan, target = plan_of("llama", "completep", **run)
     plain, _ = plan_of("llama", "completep")
     base = PARTS["llama"]["make"](8, 2)
     grown = sum(p.numel() for p in target.parameters()) / sum(p.numel() for p in base.parameters())
@@ -273,7 +270,7 @@ def test_power_lines_lets_the_decay_follow_the_parameters():
 
 
 def test_an_average_over_less_than_a_step_is_that_step():
-    plan, target = plan_of("llama", "completep", options=PlanOptions(batch=16, run="sde"))
+    plan, target = plan_of("llama", "completep", batch=16, run="sde")
     groups = plan.param_groups(target, lr=1.0, betas=(0.9, 0.999))
     assert groups[0]["betas"] == approx((0.0, 0.984))  # and not −0.6, which AdamW refuses
 

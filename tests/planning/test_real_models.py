@@ -9,8 +9,9 @@ from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import Where, recorded
+from depthmup.planning import Where
 from depthmup.planning.hooks import attached
+from tests.zoo.case import Case
 
 transformers = pytest.importorskip("transformers", reason="pip install 'depthmup[hf]'")
 transformers.logging.set_verbosity_error()
@@ -98,48 +99,33 @@ def mamba(n, depth):
 IDS = torch.randint(0, 64, (2, 8), generator=torch.Generator().manual_seed(0))
 PIXELS = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(4)
-# name -> (factory, inputs, labels, branches per layer or stream, is the readout tied?)
+TEXTS, PICTURES = {"input_ids": IDS, "labels": IDS}, {"pixel_values": PIXELS, "labels": LABELS}
+# The branches of both streams.
+BRANCHES = {
+    llama: 8, qwen3: 8, gpt2: 8, neox: 4, mixtral: 8, vit: 8, bert: 8, t5: 8 + 12, mamba: 4
+}  # fmt: skip
 MODELS = {
-    "Llama": (llama, {"input_ids": IDS}, IDS, [8], False),
-    "Qwen3": (qwen3, {"input_ids": IDS}, IDS, [8], False),
-    "GPT-2": (gpt2, {"input_ids": IDS}, IDS, [8], True),
-    "GPT-NeoX": (neox, {"input_ids": IDS}, IDS, [4], False),
-    "Mixtral": (mixtral, {"input_ids": IDS}, IDS, [8], False),
-    "ViT": (vit, {"pixel_values": PIXELS}, LABELS, [8], False),
-    "BERT": (bert, {"input_ids": IDS}, IDS, [8], True),
-    "T5": (t5, {"input_ids": IDS}, IDS, [8, 12], True),
-    "Mamba": (mamba, {"input_ids": IDS}, IDS, [4], True),
-}
-
-
-def inputs_of(name):
-    _, inputs, labels, _, _ = MODELS[name]
-    return {**inputs, "labels": labels}
-
-
-def planned(name, **options):
-    make = MODELS[name][0]
-    torch.manual_seed(0)
-    base, base_drawn = recorded(lambda: make(*BASE))
-    model, drawn = recorded(lambda: make(*TARGET))
-    plan = depthmup.plan(
-        model, base=base, example_inputs=inputs_of(name), drawn=(drawn, base_drawn), **options
+    make.__name__: Case(
+        name=make.__name__, make=make, inputs=PICTURES if make is vit else TEXTS, base=BASE,
+        target=TARGET,
     )
-    return make, model, plan
+    for make in BRANCHES
+}  # fmt: skip
+each = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_plan_train_and_load_into_the_plain_class(name, tmp_path):
+@each
+def test_plan_train_and_load_into_the_plain_class(case):
     """Folded, no multiplier is needed at inference; the last norm carries a tied readout's."""
-    make, model, plan = planned(name, scheme="completep", optimizer="adamw")
+    plan, (model, _) = case.plan("completep"), case.built(TARGET)
     branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
-    assert len(branches) == sum(MODELS[name][3])
+    assert len(branches) == BRANCHES[case.make]
     assert all(m.folds and m.value == 0.5 for m in branches)
     plan.initialize(model)
     optimizer = torch.optim.AdamW(plan.param_groups(model, lr=3e-3, weight_decay=0.1))
     losses = []
     for _ in range(10):
-        loss = model(**inputs_of(name)).loss
+        loss = model(**case.inputs).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -148,29 +134,27 @@ def test_plan_train_and_load_into_the_plain_class(name, tmp_path):
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
-    plain = make(*TARGET)
+    plain = case.make(*TARGET)
     plain.load_state_dict(torch.load(file))
     model.eval(), plain.eval()
     with torch.no_grad():
-        ours, theirs = (m(**inputs_of(name)).logits for m in (model, plain))
+        ours, theirs = (m(**case.inputs).logits for m in (model, plain))
     assert attached(model) == 0
     assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_folded_equals_explicit(name):
+@each
+def test_folded_equals_explicit(case):
     """The same losses, and none when a multiplier is left out."""
     results = []
     for folding, spoil in ((True, False), (False, False), (False, True)):
-        _, model, plan = planned(name, scheme="completep", optimizer="adamw", folding=folding)
-        dtype = torch.float32 if name == "Mixtral" else torch.float64  # its kernel has no double
+        plan, (model, _) = case.plan("completep", folding=folding), case.built(TARGET)
+        dtype = torch.float32 if case.make is mixtral else torch.float64  # its kernel has no double
         plan.initialize(model.to(dtype))
         if spoil:
             plan.detach(model)
         optimizer = torch.optim.AdamW(plan.param_groups(model, lr=3e-3, eps=1e-3))
-        inputs = {
-            k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs_of(name).items()
-        }
+        inputs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in case.inputs.items()}
         losses = []
         for _ in range(4):
             torch.manual_seed(1)  # dropout
@@ -180,12 +164,12 @@ def test_folded_equals_explicit(name):
             optimizer.step()
             losses.append(loss.item())
         results.append(losses)
-    assert results[0] == approx(results[1], rel=1e-5 if name == "Mixtral" else 1e-9)
+    assert results[0] == approx(results[1], rel=1e-5 if case.make is mixtral else 1e-9)
     assert results[0] != approx(results[2], rel=1e-4)
 
 
 def test_tied_roles_and_shared_tables():
-    _, _, plan = planned("T5")
+    plan = MODELS["t5"].plan("completep")
     assert plan["shared.weight"].role.tied
     table = plan["encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
     assert table.role.shared
@@ -196,7 +180,7 @@ def test_tied_roles_and_shared_tables():
 
 
 def test_post_norm_is_said():
-    _, _, plan = planned("BERT")
+    plan = MODELS["bert"].plan("completep")
     assert any("post-norm" in note for note in plan.notes)
 
 
