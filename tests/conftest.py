@@ -3,11 +3,14 @@
 Set before anything imports torch, so that a bare ``pytest`` behaves as ``make test`` does.
 """
 
+import compileall
+import gc
 import os
 import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -43,6 +46,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, help="run in a random order, by this seed")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collecting makes stays to the end: nobody looks for garbage in it, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (seed := config.getoption("--shuffle")) is not None:
         _shuffle(items, random.Random(seed))
@@ -63,12 +78,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse versions with which tests that share a cluster or a browser do not stay together."""
+    """Refuse versions with which tests that share a cluster or a browser do not stay together.
+
+    Where Python is told to write no bytecode, each process that a test starts would compile the
+    library: half a second of two and a half. It is compiled once instead, by the first process.
+    """
     if config.getoption("dist", "no") == "loadgroup" and pytest.version_tuple >= (9, 2):
         raise pytest.UsageError(
             f"Expected pytest before 9.2, with which pytest-xdist keeps groups of tests together; "
             f"got {pytest.__version__}. Install the versions of constraints.txt."
         )
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
 
 
 def _shuffle(items: list[pytest.Item], rng: random.Random) -> None:

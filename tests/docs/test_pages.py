@@ -19,9 +19,9 @@ import pytest
 import torch
 
 from depthmup.cli import transfer
-from depthmup.cli.sizes import parse_size
 from depthmup.cli.spelling import as_meant
 from depthmup.cli.verbs import VERBS, module_of, parse
+from depthmup.records.sizes import parse_size
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 from studies import adoption
 

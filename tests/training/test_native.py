@@ -482,8 +482,8 @@ def test_with_a_cache_that_cannot_be_written_too(tmp_path, begun):
     assert out.startswith("stacked: The cache folder")
 
 
-def test_a_damaged_build_is_built_anew(tmp_path, begun):
-    built = build(folder=tmp_path / "depthmup")
+def test_a_damaged_build_is_built_anew(tmp_path, planted, begun):
+    built = planted(tmp_path / "depthmup")
     whole = built.read_bytes()
     built.write_bytes(whole[:1000])
     assert begun(tmp_path).startswith("native: ")
@@ -544,8 +544,8 @@ def test_without_a_home_folder_the_reason_is_told(monkeypatch):
         build()
 
 
-def test_a_kernel_that_another_user_built_is_left_alone(monkeypatch, tmp_path):
-    theirs = build(folder=tmp_path)
+def test_a_kernel_that_another_user_built_is_left_alone(monkeypatch, tmp_path, planted):
+    theirs = planted(tmp_path)
     read = Path.read_bytes
 
     def locked(path):

@@ -51,10 +51,10 @@ def test_a_folder_that_others_could_replace(tmp_path, rights, private):
 @needs_root
 @needs_compiler
 @pytest.mark.parametrize("whose", ["folder", "file", "above"])
-def test_a_planted_kernel_is_not_loaded(tmp_path, whose):
+def test_a_planted_kernel_is_not_loaded(tmp_path, planted, whose):
     folder = tmp_path / "above" / "depthmup"
-    planted = build(folder=folder)
-    os.chown({"folder": folder, "file": planted, "above": folder.parent}[whose], NOBODY, NOBODY)
+    file = planted(folder)
+    os.chown({"folder": folder, "file": file, "above": folder.parent}[whose], NOBODY, NOBODY)
     library = build(folder=folder)
     if whose == "file":  # in a folder of one's own: built anew, in its place
         assert is_trusted(library)
@@ -99,17 +99,16 @@ def test_where_a_cache_is_not_to_be_trusted_workers_use_their_drivers_kernel(tmp
 
 @needs_compiler
 @pytest.mark.parametrize("rights", [0o720, 0o702])
-def test_a_kernel_that_others_may_write_is_built_anew(tmp_path, rights):
-    planted = build(folder=tmp_path)
-    planted.chmod(rights)
+def test_a_kernel_that_others_may_write_is_built_anew(tmp_path, planted, rights):
+    planted(tmp_path).chmod(rights)
     library = build(folder=tmp_path)
     assert is_trusted(library)
     assert mode(library) & 0o022 == 0
 
 
 @needs_compiler
-def test_a_link_is_no_kernel(tmp_path):
-    library = build(folder=tmp_path)
+def test_a_link_is_no_kernel(tmp_path, planted):
+    library = planted(tmp_path)
     elsewhere = tmp_path / "elsewhere.so"
     library.rename(elsewhere)
     library.symlink_to(elsewhere)
