@@ -30,7 +30,8 @@ if find_spec("sphinx_copybutton"):
 html_theme = "furo"
 html_title = f"depthmup {version}"
 html_static_path = ["_static"]
-html_theme_options = {"source_repository": "", "navigation_with_keys": True}
+html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
+smartquotes_action = "qe"  # the dashes of --options stay
 html_show_sphinx = False
 exclude_patterns = ["_build"]
 templates_path: list[str] = []

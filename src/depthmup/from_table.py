@@ -51,9 +51,9 @@ def fit(
 ) -> Report:
     """How the best learning rate moves with size, from a table of finished runs; trains nothing.
 
-    Each row is a run. The optimum of every size is fitted with its interval, and from the optima
-    the exponent along each axis in ``best ~ size**exponent``, from slices in which that axis alone
-    changes. With one seed intervals come from the scatter of sizes (``statistics.regression``).
+    Each row is a run. The optimum of every size is fitted with its interval. The optima give the
+    exponent along each axis in ``best ~ size**exponent``, from slices along that axis alone. With
+    one seed intervals come from the scatter of sizes (``statistics.regression``).
 
     The columns of ``report.to_pandas("runs")``, and of a folder of ``depthmup.transfer``, are
     known: without ``axes``, ``lr`` and ``loss`` their report is the one that was measured.
@@ -73,12 +73,11 @@ def fit(
         scheme: the scheme already applied to the table's learning rates, such as completep: they
             are rates at its base.
         target: a size, to predict the best value for, in all axes: ``{"depth": 64}``, or as text.
-        tolerance: octaves per doubling within which a value counts as staying.
-        reading: columns that mean nothing, tests whose rows stay, the loss of guessing, words
-            (``tables.Reading``).
+        tolerance: largest drift, in octaves per doubling, that still counts as staying.
+        reading: columns to ignore, tests to skip, the loss of guessing, words (``tables.Reading``).
 
     Returns:
-        The report: text, page, frames, figures, JSON. Groups that cannot be fitted say why.
+        The report: text, page, frames, figures, JSON. It has the reason why a group has no fit.
 
     Raises:
         ValueError: the table cannot be read, columns are missing or no numbers, nothing can be
@@ -93,7 +92,7 @@ def fit(
         >>> round(report.exponent("depth").value, 2), report.verdict.value
         (-0.5, 'drifts')
 
-    *Source:* the statistics are those of ``depthmup.transfer`` (docs/studies/statistics.md).
+    *Source:* the statistics of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
     table, comparisons, names, question = _asked(
         table, axes, by, where, reading or Reading(), lr=lr, loss=loss, seed=seed, steps=steps
@@ -125,18 +124,18 @@ def score(
     where: str | Sequence[str] = (),
     reading: Reading | None = None,
 ) -> Score:
-    """What became of a forecast: a certificate against runs that were made at its target.
+    """Judge a forecast: a certificate against later runs at its target.
 
-    The optimum at the target is fitted as ``fit`` does. The forecast's value ``held`` if its
-    interval holds that optimum, and ``missed`` if the two intervals do not meet; its bound held if
-    the forecast's value costs no more than the certificate said, and missed if it costs more, each
-    with the whole interval of the cost.
+    Fits the optimum at the target like ``fit``. The forecast's value ``held`` if its interval
+    contains that optimum, and ``missed`` if the two intervals do not meet. Its bound held if the
+    forecast's value costs no more than the bound, and missed if it costs more, each with the whole
+    interval of the cost.
 
     Args:
         certificate: of ``transfer`` or ``fit``, or the path of its file.
         table: the runs, as ``fit`` reads them: a DataFrame, a file, or the folder of a measurement.
-        axes, lr, loss, seed, by, where, reading: the columns, as ``fit`` has them; by default those
-            of ``report.to_pandas("runs")``, and axes are called as in the certificate.
+        axes, lr, loss, seed, by, where, reading: the columns, like ``fit``'s; by default those that
+            ``report.to_pandas("runs")`` has, with the certificate's names of axes.
 
     Returns:
         The score: both verdicts and the numbers behind them.

@@ -68,28 +68,28 @@ def transfer(
     """Measure whether the best learning rate of the base is the best one of larger models.
 
     Trains the model at the sizes, learning rates and seeds of the design, and judges how the
-    optimum moves along each axis. Unless the design has a grid of learning rates, the runs that
-    tell most come first, and training ends when the verdict is decided. Where the design has
+    optimum moves along each axis. Unless the design has a grid of learning rates, the most
+    informative runs come first, and training ends when the verdict is decided. Where the design has
     several schemes, optimizers, multipliers or decays, every combination is measured.
 
     Args:
         model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
-        design: what is varied, and what stays fixed.
+        design: the sizes, learning rates and seeds.
         out: folder for finished runs, page and summary; the same call resumes there.
         on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
             this process), or an executor of ``depthmup.sweep``. Functions defined in a notebook or
             in the running script cannot be imported by other processes and run in this one.
         target: the size at which to predict the best learning rate of each variant, such as
             ``{"depth": 64}`` or "128x64"; the report then has ``certificates``, and the folder a
-            certificate.json. Axes that it does not name are those of the base. A target that grows
+            certificate.json. Missing axes take the base's values. A target that grows
             along two axes adds a corner to the design.
-        tolerance: octaves per doubling within which the optimum counts as staying.
+        tolerance: largest drift, in octaves per doubling, that still counts as staying.
         title: of the page.
         log: receives each run as it ends, and losses of custom models while they train, such as
             ``depthmup.sweep.logs.TensorBoard(folder)``.
         progress: called with the progress of the sweep. By default a notebook shows it in a line
             that changes in place, and anything else shows nothing.
-        forecast: called once with a sentence that says how long the sweep will take.
+        forecast: called once with the expected time of the sweep, in a sentence.
         command: command line to show on the page.
 
     Returns:
@@ -117,8 +117,8 @@ def transfer(
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
 
-    *Source:* the question is that of Tensor Programs V (arXiv 2203.03466) along width and of
-    TP6 (arXiv 2310.02244) along depth; the statistics are this package's
+    *Source:* Tensor Programs V (arXiv 2203.03466) asks the question along width, TP6 (arXiv
+    2310.02244) along depth; the statistics are this package's
     (docs/studies/statistics.md, docs/studies/adaptive.md).
     """
     leave_if_starting()

@@ -82,17 +82,17 @@ def check(
         prepare: ``planned`` applies the plan; ``as_is`` leaves the model to its own code, which is
             expected to follow the scheme, with its own ``optimizers`` where it has them. Any other
             ``prepare(network, plan, lr)`` applies the plan in its own way and gives optimizers.
-        progress: told how many networks of how many are done.
+        progress: called with the number of networks that are done, and of all.
         each: called with each network after training.
         along: sizes along further axes that the factory takes by name, such as
-            ``experts=(4, 8, 16, 32)``: each is varied at the smallest width and depth, and what
-            the network computes, and what training does to it, should not grow with it.
+            ``experts=(4, 8, 16, 32)``. Each is varied at the smallest width and depth; neither
+            outputs nor updates should grow with it.
 
     Returns:
         Every exponent with its interval, its prediction and an outcome.
 
     Raises:
-        ValueError: sizes from which no exponent follows; a factory that ignores one of them; a
+        ValueError: too few sizes for an exponent; a factory that ignores one of them; a
             model without residual branches; data that are not finite.
 
     Example:
@@ -255,7 +255,8 @@ def _notes(plans: Sequence[Plan], points: Sequence[Points]) -> dict[str, None]:
     """The notes of all plans, and what is not observed, each once."""
     notes = dict.fromkeys(note for plan in plans for note in plan.notes)
     hidden = [name for at in points for name in at.hidden_from_view]
-    of_hidden = (f"{n} is no input or output of a module and was not checked." for n in hidden)
+    unseen = "Not checked: {}, because no module has it as input or output."
+    of_hidden = (unseen.format(name) for name in hidden)
     return notes | dict.fromkeys(of_hidden)
 
 

@@ -75,7 +75,7 @@ def predict(
         optimizer: of the family raw, such as sgd; the rule holds for no other.
         seeds: number of networks of each size; their scatter gives the intervals.
         batches: number of batches over which each network's loss is averaged.
-        tolerance: octaves per doubling within which the optimum counts as staying.
+        tolerance: largest drift, in octaves per doubling, that still counts as staying.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         progress: called with the number of networks that are done, and of all.
         along: further sizes along any other axis of the base, such as ``experts=(8, 16)``.

@@ -20,16 +20,15 @@ CROSS_ENTROPY = "depthmup.model.loss:cross_entropy"
 class Model:
     """A custom model: its factory, its data and its loss.
 
-    Each function is given itself, or as a reference, ``module:function`` or
-    ``path/to/file.py:function``, by which another process imports it: functions are never copied by
-    value.
+    Pass each function itself, or a reference to it: ``module:function`` or
+    ``path/to/file.py:function``. Other processes import it by that reference.
 
     Args:
         make: ``make(width, depth)`` returns the model, with its own initialization; whatever other
             axes it names, such as ``experts``, can be varied, too.
         batch: ``batch(generator)`` returns ``(inputs, targets)``, drawn from a torch generator.
             Inputs are a tensor, a sequence of arguments or a mapping of keyword arguments.
-            ``batch(generator, batch)`` is told how many examples to draw, and may name other axes.
+            ``batch(generator, batch)`` gets the number of examples, and may name other axes.
         loss: ``loss(outputs, targets)`` returns one number; by default the cross-entropy of logits.
         train: instead of these, ``train(trial)`` does the whole training of a ``Trial`` (``width``,
             ``depth``, ``size``, ``ratio(axis)``, ``lr``, ``seed``, ``scheme``, ``optimizer``,
@@ -42,15 +41,15 @@ class Model:
             run's own. ``loss`` is then where its loss is read: ``"{out}/log.csv:val_loss"``, a
             column of a CSV or JSON lines file; ``"{out}/loss.txt"``, a file with one number; or
             ``"re:PATTERN"``, a regular expression with one group, matched to its output.
-        plan: ``plan(model, base, trial)`` returns a plan, for models whose plan takes more
-            arguments than the scheme, such as ``branches`` or ``roles``.
+        plan: ``plan(model, base, trial)`` returns a plan, if yours takes more arguments than the
+            scheme, such as ``branches`` or ``roles``.
         optimizers: ``optimizers(model, lr)`` returns a list of optimizers; ``check`` needs it for a
-            model whose own code follows a scheme already.
-        cost: ``cost(size)`` returns what a run of a size costs, in units of your own such as GPU
-            hours: a search then trains what tells most for it, and ``Auto(work=...)`` is a budget
-            in these units; by default parameters times steps.
-        version: names the version of the code; by default its source is hashed, so that stored runs
-            of other code are never reused.
+            model that follows a scheme in its own code.
+        cost: ``cost(size)`` returns the cost of a run, in your units, such as GPU hours. A search
+            spends them on the most informative runs, and ``Auto(work=...)`` is a budget in them.
+            By default parameters times steps.
+        version: the version of your code. By default its source is hashed: stored runs of other
+            code are never reused.
 
     Raises:
         ValueError: none of a factory with its data, ``train`` and ``command`` is given, or several
@@ -105,7 +104,7 @@ class Model:
 
     @property
     def functions(self) -> dict[str, Function | str]:
-        """Those that are given, by their names."""
+        """The given functions, by their names."""
         # Hashed in this order since the first version, or stored runs would get other keys. The
         # optimizers do not affect runs of ``transfer``, which are trained by the plan's.
         if self.command is not None:

@@ -11,10 +11,10 @@ from depthmup.tracing import filled, inner, matches, named_by, pattern_of, plain
 
 
 class Branch(nn.Sequential):
-    """Says in the model's own code that what comes out of it is added to a residual stream.
+    """Marks a module whose output is added to a residual stream, in the model's own code.
 
-    Computes what ``nn.Sequential`` does; without modules it is the identity and has no parameters,
-    so that a checkpoint does not change.
+    Computes like ``nn.Sequential``; without modules it is the identity. It has no parameters of its
+    own: checkpoints stay the same.
 
     Example:
         >>> import torch

@@ -9,17 +9,17 @@ from depthmup.tracing import ExampleInputs, Facts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
-    """Settings of a plan beside the models, the scheme and what is declared of them.
+    """Less common settings of a plan.
 
-    ``base_inputs``: arguments of one forward pass of the base, where they differ from the model's.
-    ``facts``: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
-    read before. ``multiplier``: of every branch at the base, beside the model's own; the paper's a.
-    ``init_scale``: of the initial weights inside branches, beside the model's own.
-    ``batch`` and ``duration``: batch size and examples seen, as multiples of the base run's.
-    ``run``: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
-    by default the scheme's own. ``tuned_with``: the optimizer that the base's learning rate was
-    tuned with, such as ``"adamw"`` or ``"muon-rms"``, where the plan is for another one: its
-    factors then hold the conversion, and decay follows so that the product with the rate stays.
+    ``base_inputs``: arguments of one forward pass of the base, if they differ from the model's.
+    ``facts``: results of ``depthmup.tracing.read`` for the model and for the base.
+    ``multiplier``: of every branch at the base (the paper's a), times the model's own.
+    ``init_scale``: of the initial weights inside branches, times the model's own.
+    ``batch`` and ``duration``: batch size and examples seen, in multiples of the base run's.
+    ``run``: the rule for learning rate, decay, epsilon and betas under them, such as ``"sde"``; by
+    default the scheme's own. ``tuned_with``: the optimizer that the base's learning rate was tuned
+    with, such as ``"adamw"`` or ``"muon-rms"``, if the plan is for another one. The factors then
+    convert the rate, and the product of rate and decay stays.
 
     Raises:
         ValueError: a multiplier or a scale that is not positive and finite.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Meant, PlanContent):
-    """What a scheme prescribes for one model under one optimizer, and how to apply it.
+    """A scheme applied to one model under one optimizer: factors of every parameter.
 
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
     names and numbers only: it can be saved, loaded, and applied to any copy of the model, wrapped
@@ -56,20 +56,20 @@ class Plan(Meant, PlanContent):
 
     Attributes:
         scheme, title, source: the scheme by its name, in words, and its paper.
-        optimizer, family: the optimizer by its name, and what the size of its updates follows.
+        optimizer, family: the optimizer by its name, and the kind of its updates.
         prescriptions: one for each parameter.
         multipliers: forward multipliers, which parameters carry or hooks apply.
-        notes: what a reader should know before training.
+        notes: warnings and assumptions, to read before training.
         one_minus_beta, log_beta2: factors of 1 - beta and of log beta2 at this batch size and
             duration.
-        own_init: what was declared of the model's own initialization.
-        base_init, base_default: the base's initial sizes by parameter, as measured, and those of
+        own_init: the declared initialization of the model, if any.
+        base_init, base_default: the base's measured initial sizes by parameter, and the sizes of
             torch's defaults.
         model_init: the model's own initial sizes.
         own_laws: how each parameter's own initialization depends on size.
-        depths: the depth ratio of each residual stream, and what was counted.
+        depths: the depth ratio of each residual stream, and its count of additions.
         mixtures: how mixtures of experts grow.
-        tuned_with: the optimizer whose learning rate the factors multiply, if not the plan's own.
+        tuned_with: the optimizer that the base's rate was tuned with, if not the plan's own.
     """
 
     MEANT: ClassVar = {
@@ -106,7 +106,7 @@ class Plan(Meant, PlanContent):
         return (prescription.name for prescription in self.prescriptions)
 
     def explain(self, name: str) -> str:
-        """Say in words what is prescribed for a parameter, and why.
+        """Explain a parameter's factors in words.
 
         Args:
             name: of the parameter, one of all its names if it is shared.
@@ -166,7 +166,7 @@ class Plan(Meant, PlanContent):
 
         Args:
             model: the one that was planned, or a copy of it, before any training.
-            force: initialize again, a model whose own initialization ran again since.
+            force: initialize again, after the model's own initialization ran again.
 
         Raises:
             PlanMismatch: this is not the model of the plan.
@@ -196,7 +196,7 @@ class Plan(Meant, PlanContent):
         hooks.detach(model)
 
     def export(self, model: nn.Module) -> nn.Module:
-        """A copy whose plain class computes the same: explicit multipliers become weights.
+        """A copy of the plain class that computes the same: explicit multipliers become weights.
 
         Tied weights come apart where one of their uses has a multiplier.
 
@@ -220,17 +220,17 @@ class Plan(Meant, PlanContent):
         Args:
             format: ``"torchtitan"`` (``ParamGroupConfig``), ``"automodel"`` (NeMo's
                 ``param_group_overrides``), ``"axolotl"`` (``lr_groups``), ``"megatron"``
-                (``config_overrides``), or ``"json"``, which has every factor, those of initial
-                scales and forward multipliers too.
+                (``config_overrides``), or ``"json"``, which has every factor, also of initial
+                scales and forward multipliers.
             options: ``lr``, ``weight_decay``, ``eps``, ``betas`` and ``min_lr`` at the base, for
-                formats that hold values. ``leave_out``: names of what the format cannot hold and
-                may be missing: ``multipliers``, ``epsilon``, ``decay``, ``betas``.
+                formats that hold values. ``leave_out``: ``multipliers``, ``epsilon``, ``decay`` or
+                ``betas``, to leave out where the format cannot hold them.
 
         Returns:
             Text in the format's own language.
 
         Raises:
-            ValueError: the format cannot hold the plan; says what, where, and the way out.
+            ValueError: the format cannot hold the plan; the message has the remedy.
 
         Example:
             >>> import torch, depthmup
@@ -280,7 +280,7 @@ class Plan(Meant, PlanContent):
     def muon_groups(
         self, model: nn.Module, *, lr: float, adamw_lr: float, **options: Any
     ) -> groups.MuonGroups:
-        """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
+        """Parameter groups for Muon (hidden matrices) and for AdamW (all the rest).
 
         With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"``
         is ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP,
@@ -289,7 +289,7 @@ class Plan(Meant, PlanContent):
         Args:
             model: of the plan.
             lr: of the matrices' optimizer, at the base.
-            adamw_lr: of the AdamW beside it, at the base.
+            adamw_lr: of AdamW, at the base.
             options: ``weight_decay`` of Muon, ``adamw_weight_decay`` (the same unless given) and
                 ``vector_weight_decay`` of gains and biases; ``eps`` and ``betas`` of AdamW at the
                 base; ``matrix_eps``, the epsilon of an optimizer in the place of Muon, if it is to
@@ -312,11 +312,10 @@ class Plan(Meant, PlanContent):
         """Multiply learning rates, epsilons and decays of groups that exist by the factors.
 
         A group whose parameters have different factors is split; every other key is copied, and
-        parameters that the plan does not know stay as they are. The rates in the groups are those
-        that are right at the base.
+        parameters outside the plan stay as they are. The groups have the base's rates.
 
         Args:
-            model: whose parameters the groups hold.
+            model: the planned one; the groups hold its parameters.
             optimizer: one that was just built, changed in place: its groups get the keys
                 ``lr_factor`` and ``lr_origin``. Or groups that one will be built from: they are
                 copied, and get no new key, because some optimizers refuse keys unknown to them.
@@ -354,7 +353,7 @@ class Plan(Meant, PlanContent):
 
         Checks that every trained parameter of the plan is in one group; that learning rates, decays
         and epsilons of groups that came from one have the plan's ratios; that settings given to the
-        optimizer beside the groups are not ignored; that explicit multipliers are attached; and
+        optimizer outside the groups are not ignored; that explicit multipliers are attached; and
         that the plan initialized the model.
 
         Args:
@@ -391,7 +390,7 @@ class Plan(Meant, PlanContent):
         return verify.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
-        """Clip gradients so that the norm of the *unfolded* gradients is at most ``max_norm``.
+        """Clip gradients: the norm of the *unfolded* gradients is then at most ``max_norm``.
 
         With the multiplier A_i that each parameter carries,
 
@@ -401,7 +400,7 @@ class Plan(Meant, PlanContent):
             model: with gradients.
             max_norm: the largest norm.
             options: ``norm_type``, which is p. ``strict`` as in ``verify``. ``group``, the
-                processes that hold the other stages of a pipeline; the norm is that of all.
+                processes that hold the other stages of a pipeline; the norm is over all of them.
 
         Returns:
             The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
@@ -427,12 +426,11 @@ def plan(
     folding: bool = True,
     options: PlanOptions | None = None,
 ) -> Plan:
-    """Apply a width x depth parametrization to a model, its code unchanged.
+    """Apply a width x depth parametrization to a model without changing its code.
 
     Args:
         model: the model to train, on any device, ``meta`` included; wrapped or not.
-        base: the same architecture in the size whose hyperparameters are known; may be on
-            ``meta``.
+        base: the same architecture at the tuned size; may be on ``meta``.
         scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``; by
             default Depth-muP where branches have one matrix, else CompleteP, with a note.
         optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
@@ -443,23 +441,22 @@ def plan(
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         own_init: how the model's initialization depends on its size, if it cannot be measured:
-            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names; what no
-            pattern names is measured.
-        drawn: what the parameters of the model and of the base were drawn from, as
-            ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
-        depth: how many times as deep as the base the model is (r), in place of the residual
-            additions that are counted along each stream; the printed plan says what was counted.
+            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names; all other
+            parameters are measured.
+        drawn: initial distributions of both models' parameters, from
+            ``depthmup.planning.recorded``; they replace the measurement.
+        depth: how many times as deep as the base the model is (r). By default residual additions
+            along each stream are counted; the printed plan shows the count.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
-        options: what few calls need: other inputs of the base, facts that were read before, a
-            branch multiplier at the base; batch size and duration as multiples of the base run's,
-            and the rule by which learning rate, decay, epsilon and betas follow them.
+        options: less common settings (``PlanOptions``): batch size and duration in multiples of the
+            base run's with a rule for them, other inputs of the base, a branch multiplier.
 
     Returns:
-        What is prescribed for every parameter, and how to apply it.
+        The plan: factors for every parameter, and methods that apply them.
 
     Raises:
-        UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
+        UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: the message has the remedy.
 
     Example:
         >>> import torch, depthmup

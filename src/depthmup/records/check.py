@@ -233,8 +233,12 @@ class Check(Meant):
         if causes := dict.fromkeys(e.cause for e in self.failures if e.cause):
             lines += ["", "Likely, causes before consequences:", *(f"  - {c}" for c in causes)]
         if self.outcome is Outcome.UNDECIDED:
-            undecided = "Undecided: intervals that hold a rival exponent."
-            lines += ["", f"{undecided} Use more seeds, or larger sizes."]
+            seconds = max(2 * self.seconds, 1)
+            lines += [
+                "",
+                "Undecided: some intervals hold a rival exponent. Repeat with larger sizes, or "
+                f"with twice the seeds: --seeds {2 * self.seeds} (about {seconds:.0f} s).",
+            ]
         return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
 
     def to_pandas(self, name: str = "exponents") -> "pd.DataFrame":

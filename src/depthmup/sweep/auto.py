@@ -10,19 +10,18 @@ from depthmup.records.printable import printable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Auto:
-    """Train the runs that tell most, until the verdict is decided: ``Design(lrs=Auto(...))``.
+    """Run the most informative runs first, until the verdict: ``Design(lrs=Auto(...))``.
 
     ``Design(lrs="auto")`` is ``Auto()``. The design's ``seeds`` is then the most that any learning
-    rate gets, 8 by default. Where something else is tuned, ``Design(values=Auto(...))``.
+    rate gets, 8 by default. For another hyperparameter: ``Design(values=Auto(...))``.
 
     Args:
-        start: learning rate at the base, or value of what is tuned, from which the optimum is
-            looked for, by factors of two; by default the usual one. Or one for each optimizer, by
-            name: ``{"sgd": 0.1, "adamw": 0.003}``.
+        start: first value to try at the base; the search goes on by factors of two. By default a
+            usual one. Or one for each optimizer, by name: ``{"sgd": 0.1, "adamw": 0.003}``.
         precision: stop when every drift is known to within this many octaves per doubling,
             instead of a verdict.
         runs: most runs of the whole sweep.
-        seconds: after which no further runs are begun; those that were are finished.
+        seconds: after them no further runs are begun; runs under way are finished.
         work: most work, in parameters times steps, or in the units of ``Model(cost=...)``.
 
     Raises:

@@ -21,7 +21,7 @@ from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.sharpening import FINEST
 from depthmup.sweep.custom import Custom
-from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.question import question
 from depthmup.sweep.store import Store
@@ -75,7 +75,7 @@ def certificate(
             "scheme": variant.name,
             "model": sweep.model.code if isinstance(sweep.model, Custom) else "",
             "tuned": sweep.design.tune,
-            "measure": _measure(sweep.design, late),
+            "measure": _measure(sweep, late),
             # Of the sentences about a sweep those about this variant.
             "config": {
                 **(config or {}),
@@ -91,9 +91,14 @@ def certificate(
     return result
 
 
-def _measure(design: Design, late: slice) -> str:
-    """What runs are judged by; where they differ in length, by the same fraction of each."""
-    if len({design.steps_at(size) for size in design.all_sizes}) == 1:
+def _measure(sweep: Sweep, late: slice) -> str:
+    """What runs are judged by; where they differ in length, by the same fraction of each.
+
+    A command logs as many losses as it likes.
+    """
+    design, model = sweep.design, sweep.model
+    of_command = isinstance(model, Custom) and not model.untrained_loss
+    if not of_command and len({design.steps_at(size) for size in design.all_sizes}) == 1:
         return f"mean training loss over steps {late.start} to {late.stop}"
     return f"mean training loss over the last {design.window / design.steps:.0%} of every run"
 

@@ -62,42 +62,42 @@ class Variant:
 
 @dataclass(frozen=True, init=False)
 class Design:
-    """What is varied and what stays fixed in a measurement of transfer.
+    """The sizes, learning rates and seeds of a measurement of transfer, and its fixed settings.
 
     Sizes lie on arms that meet at the base: along one axis, the other axes are at the base's
-    values. ``sizes`` adds others, such as a *corner* that grows along two axes at once, which no
+    values. ``sizes`` adds others, such as a *corner* that grows along two axes together, which no
     arm can show. At every size, each variant (scheme x optimizer x multiplier x weight decay) is
-    trained with every learning rate and seed, or with every value of what is tuned instead.
+    trained with every learning rate (or value of another tuned hyperparameter) and seed.
 
     Axes are named as the model's functions name them. ``batch`` is the number of examples of a
-    step, and ``steps`` or ``tokens`` the duration, whichever is to stay while the batch grows:
-    tokens are steps times the batch, in whatever the batch counts.
+    step. The duration is ``steps`` or ``tokens``: name the one that stays while the batch grows.
+    Tokens are steps times the batch.
 
     Args:
-        base: the size whose learning rate is known or cheap to tune, a value for every axis; or
-            "64x8" for a width and a depth.
+        base: the size with a known or cheaply tuned learning rate, a value for every axis; or
+            text such as "64x8" (width and depth) or "depth=8 batch=32 steps=500".
         lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
-            "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
-            The one learning rate that is held, where something else is tuned.
-        tune: what is tuned: "lr" (the default), "weight_decay", "multiplier" (of every branch),
-            "init_scale" (of the weights inside branches), "one_minus_beta2", or "cooldown" (of
-            your own command or training function).
-        values: of what is tuned, at the base, like ``lrs`` for learning rates.
+            "auto" (the default) or ``depthmup.Auto(...)``: only runs that the verdict needs. Where
+            ``tune`` names something else, the one learning rate that stays fixed.
+        tune: the tuned hyperparameter: "lr" (the default), "weight_decay", "multiplier" (of every
+            branch), "init_scale" (of the weights inside branches), "one_minus_beta2", or "cooldown"
+            (of your own command or training function).
+        values: its values at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.
         optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
             built-in networks.
         multipliers: branch multipliers at the base (the paper's a); one or several.
         weight_decays: weight decays at the base; one or several.
-        run: rules of the run, one or several: what follows batch and duration, by their names in
+        run: one or several rules for batch and duration, by their names in
             ``depthmup.rules.RUN_RULES`` (``"sde"``, ``"sqrt-batch"``, ...), or ``"none"``. By
-            default the scheme's own: nothing, but under Complete(d)P and HyperP.
+            default the scheme's own: none, except under Complete(d)P and HyperP.
         settings: of the optimizer (``betas``, ``eps``, ``momentum``, ...), and of a custom model's
             training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
             ``depthmup.plan``).
-        seeds: number of repetitions, from whose scatter intervals are computed: 3 by default; the
-            most where learning rates are found as the sweep goes, by default 8.
+        seeds: number of repetitions; their scatter gives the intervals. By default 3; for a search
+            it is the most that a rate gets, by default 8.
         steps: of every run, by default 200; several where they are an axis of the base.
         window: a run is judged by its mean loss over this many last steps; by default a fifth. A
             run of another length is judged by the same fraction of it.
@@ -105,7 +105,7 @@ class Design:
         arms: values along an axis, by its name, increasing and including the base's.
 
     Raises:
-        ValueError: the design cannot be run; says what was expected.
+        ValueError: the design cannot be run.
 
     Example:
         >>> design = Design(base={"width": 64, "depth": 8}, depth=(8, 16, 32), width=(64, 128),

@@ -65,11 +65,11 @@ def next_runs(
     ignore: str | Sequence[str] = (),
     where: str | Sequence[str] = (),
 ) -> NextRuns:
-    """The runs that tell most next, from the results so far; trains nothing.
+    """The most informative runs to train next, from the results so far; trains nothing.
 
-    Put the results into the table as they come and ask again, until nothing more is proposed. Why
-    says then which verdict was reached, with an interval that may be looked at that often;
-    ``depthmup.fit`` shows what else the same table says.
+    Add results to the table as they come, and ask again until nothing more is proposed. Then
+    ``why`` has the verdict; its interval accounts for the repeated looks. ``depthmup.fit`` gives
+    the whole report of the table.
 
     Args:
         table: a pandas DataFrame, or the path of a CSV, JSON lines or Parquet file; it may have no
@@ -77,19 +77,19 @@ def next_runs(
         axes: the columns of the sizes, by the names of their axes.
         lr: the column of the learning rate.
         loss: the column of the final loss.
-        sizes: the values wanted along each axis, the others at the base's.
-        seed: the column of the seed; without one, every run is a seed of its own.
+        sizes: the sizes to decide about: values along each axis, the others at the base's.
+        seed: the column of the seed; without one, every run has its own.
         base: where the arms of the axes meet; the smallest values unless given.
-        tolerance: octaves per doubling within which a value counts as staying.
-        tuned: what the column ``lr`` holds, in words, if not learning rates.
-        start: value from which the first optimum is looked for; by default the usual one.
+        tolerance: largest drift, in octaves per doubling, that still counts as staying.
+        tuned: the hyperparameter in the column ``lr``, in words, if not the learning rate.
+        start: first value to try; by default a usual one.
         cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
             unless given, 2 for width.
         seeds: most seeds of a rate.
         precision: stop when every drift is known to within this many octaves per doubling,
             instead of a verdict.
-        chance: the loss of guessing, from which no optimum is taken.
-        ignore: columns in which runs of one size may differ without meaning anything.
+        chance: the loss of guessing; a size without a run below it fails.
+        ignore: columns to ignore when runs are grouped.
         where: filters such as ``"optimizer == adamw"``, as ``fit`` has them; all must hold.
 
     Returns:
