@@ -47,7 +47,13 @@ def linearized(
     *Source:* TP6 (arXiv 2310.02244) Section 9.2.
     """
     import torch
+    from torch.autograd import forward_ad
     from torch.nn import functional
+
+    def along(phi: Any, u: "Tensor", change: "Tensor") -> "tuple[Tensor, Tensor]":
+        with forward_ad.dual_level():
+            value, derivative = forward_ad.unpack_dual(phi(forward_ad.make_dual(u, change)))
+        return value, derivative
 
     def forward(inputs: "Tensor") -> "Tensor":
         x = network.input(inputs)
@@ -59,12 +65,10 @@ def linearized(
             change = torch.zeros_like(u)
             for linear, w in zip(branch.matrices, start, strict=True):  # type: ignore[arg-type]
                 if branch.nonlinearity == "pre":
-                    along = torch.func.vjp(phi, u)  # elementwise: the Jacobian is diagonal
-                    u, change = along[0], along[1](change)[0]
+                    u, change = along(phi, u, change)
                 u, change = u @ w.T, u @ (linear.weight - w).T + change @ w.T
                 if branch.nonlinearity == "post":
-                    along = torch.func.vjp(phi, u)  # elementwise: the Jacobian is diagonal
-                    u, change = along[0], along[1](change)[0]
+                    u, change = along(phi, u, change)
             y = u + change
             if branch.mean_subtraction:
                 y = y - y.mean(-1, keepdim=True)

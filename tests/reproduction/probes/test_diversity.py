@@ -1,6 +1,7 @@
 """Feature and gradient diversity: random walks, flows, and networks in between."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from torch.nn import functional
 
 from depthmup.data import digits
 from depthmup.models import ResidualMLP
-from depthmup.planning import plan
+from depthmup.planning import PlanOptions, plan
+from depthmup.tracing import read
 from reproduction.probes.diversity import (
     diversity,
     diversity_at_infinite_depth,
@@ -38,14 +40,21 @@ def network(depth, *, width=64, seed=0, nonlinearity="post", phi="relu", multipl
     return model
 
 
+@cache
+def facts(depth, phi):
+    """What a network is: the same for every seed and scheme."""
+    return read(network(depth, phi=phi), torch.zeros(2, 64))
+
+
 def trained(scheme, depth, *, steps, lr, seed=0, phi="relu"):
     model, base = network(depth, seed=seed, phi=phi), network(8, phi=phi)
     made = plan(
         model, base=base, scheme=scheme, optimizer="adamw", example_inputs=torch.zeros(2, 64),
         own_init="fixed",
+        options=PlanOptions(facts=(facts(depth, phi), facts(8, phi))),
     )  # fmt: skip
     made.initialize(model)
-    optimizer = torch.optim.AdamW(made.param_groups(model, lr=lr))
+    optimizer = torch.optim.AdamW(made.param_groups(model, lr=lr), fused=True)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         chosen = torch.randint(len(DATA.inputs), (64,), generator=generator)
