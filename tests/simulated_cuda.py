@@ -23,7 +23,6 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 CPU = torch.device("cpu")
 
@@ -126,6 +125,22 @@ def plain(tensor):
     return tensor.inner if isinstance(tensor, SimulatedTensor) else tensor
 
 
+def leaves_of(value):
+    """What operations take and give is nested in lists, tuples and dicts alone: torch's own trees,
+    for whatever is registered, would take a third of all time here."""
+    if isinstance(value, list | tuple):
+        return [leaf for part in value for leaf in leaves_of(part)]
+    return leaves_of([*value.values()]) if isinstance(value, dict) else [value]
+
+
+def mapped(function, value):
+    if isinstance(value, list | tuple):
+        return type(value)([mapped(function, part) for part in value])
+    if isinstance(value, dict):
+        return {key: mapped(function, part) for key, part in value.items()}
+    return function(value)
+
+
 class SimulatedTensor(torch.Tensor):
     """A tensor whose values, ``inner``, are on the CPU, and whose device is ``at``."""
 
@@ -206,7 +221,7 @@ def execute(func, args, kwargs):
     """One operation of C++: checked, counted, captured, computed on the CPU."""
     name = func._schema.name.removeprefix("aten::")
     kind = name.rstrip("_")
-    leaves = tree_leaves((args, kwargs))
+    leaves = leaves_of((args, kwargs))
     simulated = [leaf for leaf in leaves if isinstance(leaf, SimulatedTensor)]
     target = TARGETS[-1] if TARGETS else None
     if kind == "copy":
@@ -225,7 +240,7 @@ def execute(func, args, kwargs):
     if kind not in VIEWS and (simulated or on_cuda):
         MACHINE.counts["kernels"] += 1
         MACHINE.operations[kind] += 1
-    own_args, own_kwargs = tree_map(plain, (tuple(args), dict(kwargs)))
+    own_args, own_kwargs = mapped(plain, (tuple(args), dict(kwargs)))
     for graph in captured:
         graph.remember(func, own_args, own_kwargs)
     with _random_state(func, kwargs.get("generator"), at if on_cuda else None):
@@ -241,7 +256,7 @@ def execute(func, args, kwargs):
             return value
         return known[id(value)] if id(value) in known else SimulatedTensor(value, at)
 
-    return tree_map(placed, result)
+    return mapped(placed, result)
 
 
 def _check_no_capture():
@@ -308,10 +323,10 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in leaves_of((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not TARGETS and self._is_neutral(tensors):
             result = func(*args, **kwargs)
-            for leaf in tree_leaves(result):
+            for leaf in leaves_of(result):
                 if isinstance(leaf, torch.Tensor):
                     NEUTRAL[id(leaf)] = leaf
             return result
@@ -453,16 +468,14 @@ class Graph:
             given = args[i] if i < len(args) else kwargs.get(argument.name)
             self.before += [
                 (tensor, tensor.clone())
-                for tensor in tree_leaves(given)
+                for tensor in leaves_of(given)
                 if isinstance(tensor, torch.Tensor)
             ]
 
     def replay(self):
         MACHINE.counts["replays"] += 1
         for func, args, kwargs, recorded in self.kernels:
-            for old, new in zip(
-                tree_leaves(recorded), tree_leaves(func(*args, **kwargs)), strict=True
-            ):
+            for old, new in zip(leaves_of(recorded), leaves_of(func(*args, **kwargs)), strict=True):
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
