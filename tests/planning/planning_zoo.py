@@ -369,6 +369,25 @@ def train(model, optimizers, data, clip=None):
     return losses
 
 
+def both_forms(planned, inputs):
+    """Outputs after three steps of AdamW with folded and with explicit multipliers.
+
+    ``planned(folding)`` gives a model in double precision, the same each time, and its plan.
+    """
+    outputs = []
+    for folding in (True, False):
+        model, plan = planned(folding)
+        plan.initialize(model)
+        groups = plan.param_groups(model, lr=1e-2, eps=1e-4, weight_decay=0.1)
+        optimizer = torch.optim.AdamW(groups)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (model(inputs) - 1).square().sum().backward()
+            optimizer.step()
+        outputs.append(model(inputs).detach())
+    return outputs
+
+
 def slope(sizes, values):
     """Least-squares slope of log(values) against log(sizes)."""
     x = [math.log(s) for s in sizes]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from planning_zoo import ResidualMLP, Transformer, tokens, vectors
+from planning_zoo import ResidualMLP, Transformer, tokens, traced, vectors
 from pytest import approx
 
 import depthmup
@@ -18,7 +18,10 @@ from depthmup.rules import Power
 def make_plan(**options):
     torch.manual_seed(0)
     options = {"scheme": "completep", "example_inputs": tokens(), "own_init": "fixed"} | options
-    return depthmup.plan(Transformer(32, 8), base=Transformer(16, 2), **options)
+    facts = traced(Transformer, (32, 8), (16, 2), tokens())
+    return depthmup.plan(
+        Transformer(32, 8), base=Transformer(16, 2), **{"options": facts, **options}
+    )
 
 
 class TestJSON:
