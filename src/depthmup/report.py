@@ -94,7 +94,7 @@ class Report(Meant):
     Attributes:
         studies: one for each axis.
         certificates: the predictions at the target, if there is one.
-        sweep: what was trained; none for a table.
+        sweep: the design and the model; none for a table.
         records: every run that was trained, by its description.
         table_runs: the runs of a table, by group.
         excluded: rows of a table that were left out, with their reasons.
@@ -253,7 +253,7 @@ class Report(Meant):
         return self.finding().regret
 
     def rules(self, scheme: str | None = None, axis: Axis | None = None) -> tuple[Judgement, ...]:
-        """The published rules that speak of what was measured, and whether they hold.
+        """Published rules for these axes, and whether they hold.
 
         Args:
             scheme: name of the variant; by default the first.
@@ -267,7 +267,7 @@ class Report(Meant):
         return tuple(r for r in judged if r.scheme == name and axis in (None, r.axis))
 
     def law(self, scheme: str | None = None) -> JointLaw | None:
-        """The law of all axes at once, where the runs of a table show one.
+        """The joint law of all axes, where the runs of a table show one.
 
         Args:
             scheme: name of the variant; by default the first.
@@ -329,11 +329,11 @@ class Report(Meant):
         scheme: str | None = None,
         probe: Probe | None = None,
     ) -> Certificate:
-        """The best value of what is tuned predicted for another size, or why none can be.
+        """Predict the best value of the tuned hyperparameter for another size, or refuse to.
 
         Args:
-            target: the size; axes that it does not name are those of the base, all of them for a
-                table.
+            target: the size, also as text; missing axes take the base's value. A table has no base
+                and needs all of them.
             scheme: name of the variant; by default the first.
             probe: of the target, if one was trained.
 

@@ -171,7 +171,7 @@ def test_report_of_an_empty_folder(tmp_path, capsys):
 def test_presets_show_in_help(capsys):
     assert main(["transfer", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "by default 300 for the built-in networks (preset tiny: 200)" in shown
+    assert "By default 300 for the built-in networks (preset tiny: 200)" in shown
     for preset, steps, depths in (("tiny", 200, 4), ("small", 300, 5), ("medium", 300, 6)):
         _, design = asked(parse(["transfer", "--preset", preset]))
         assert (design.steps, len(design.arm("depth"))) == (steps, depths)

@@ -153,5 +153,5 @@ def test_the_frame_of_a_transfer_is_a_table_as_it_is():
 
 def test_a_folder_without_runs_is_no_table(tmp_path):
     shutil.rmtree(tmp_path)
-    with pytest.raises(ValueError, match="Expected"):
+    with pytest.raises(ValueError, match=f"no file {tmp_path}.$"):
         depthmup.fit(tmp_path, axes=["depth"], lr="lr", loss="loss")

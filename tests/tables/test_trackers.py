@@ -22,7 +22,7 @@ def loss_of(depth, rate):
 
 def expect(report):
     assert report.exponent("depth").value == approx(-0.5, abs=0.05)
-    assert report.frame("points")["seeds"].sum() == len(SIZES) * len(RATES)
+    assert report.to_pandas("points")["seeds"].sum() == len(SIZES) * len(RATES)
     assert report.excluded == ()
 
 

@@ -60,7 +60,7 @@ def predict(
     progress: Callable[[int, int], None] = lambda done, total: None,
     **along: Sequence[int],
 ) -> Prediction:
-    """Predict how SGD's best learning rate moves under a scheme's plan; nothing is trained.
+    """Predict how SGD's best learning rate moves under a scheme's plan, without training.
 
     Every size is built under its plan, and lambda_max(D^1/2 G D^1/2) of its loss at initialization
     is found in some ten forward and backward passes (``sharpness``), D being the plan's factors on
@@ -68,7 +68,7 @@ def predict(
 
     Args:
         model: the factory, its data and its loss, as for ``check``.
-        base: the size whose best learning rate is known or cheap to find, a value for every axis;
+        base: the size with a known or cheaply found learning rate, a value for every axis;
             a width and a depth also as (64, 4) or "64x4".
         widths, depths: further sizes to predict at; other axes stay at the base's.
         scheme: a name, or alpha,gamma such as 1/2,1/2.
@@ -85,7 +85,7 @@ def predict(
         over seeds. The intervals exclude the error of the rule itself.
 
     Raises:
-        ValueError: an optimizer other than SGD, no sizes beside the base's, one seed, a factory
+        ValueError: an optimizer other than SGD, no sizes other than the base's, one seed, a factory
             that ignores a size, data or a loss that are not finite.
 
     Example:

@@ -24,7 +24,7 @@ class MuonGroups:
     ``muon`` are the groups of whichever optimizer of matrices the plan is for.
 
     Attributes:
-        adamw: the groups of the AdamW beside it: all other parameters.
+        adamw: the groups of AdamW: all other parameters.
     """
 
     muon: list[dict[str, Any]]
@@ -48,7 +48,7 @@ def param_groups(
     """Parameter groups for one optimizer: ``Plan.param_groups``."""
     if plan.family.matrices_only:
         raise ValueError(
-            f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
+            f"{plan.optimizer} trains matrices only, and AdamW must train the rest. Use "
             "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
             "AdamW(groups.adamw)."
         )
@@ -106,7 +106,7 @@ def muon_groups(
     betas: tuple[float, float] | None = None,
     independent_decay: bool = False,
 ) -> MuonGroups:
-    """Parameter groups for Muon and for the AdamW beside it: ``Plan.muon_groups``."""
+    """Parameter groups for Muon and for AdamW: ``Plan.muon_groups``."""
     if not plan.family.matrices_only:
         raise ValueError(
             f"This plan is for {plan.optimizer}, which trains every parameter. Use "
@@ -148,7 +148,7 @@ def check_decay(
         raise ValueError(
             f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
             "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
-            "a decay of the AdamW beside it for the rest."
+            "a decay of AdamW for the rest."
         )
     if optimizer in ("lamb", "lars"):
         raise ValueError(

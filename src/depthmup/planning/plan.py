@@ -311,7 +311,7 @@ class Plan(Meant, PlanContent):
     ) -> list[dict[str, Any]]:
         """Multiply learning rates, epsilons and decays of groups that exist by the factors.
 
-        A group whose parameters have different factors is split; every other key is copied, and
+        A group is split if its parameters have different factors; every other key is copied, and
         parameters outside the plan stay as they are. The groups have the base's rates.
 
         Args:
@@ -359,7 +359,7 @@ class Plan(Meant, PlanContent):
         Args:
             model: as it will be trained.
             optimizer: one, or all that train the model.
-            options: ``scheduler`` of the optimizer, of which ``steps`` steps are tried on a copy.
+            options: ``scheduler`` of the optimizer: ``steps`` steps of it are tried on a copy.
                 ``initialized_by_plan=False`` where weights come from a checkpoint and
                 ``initialize`` was not called. ``strict=False`` for a part of the model, such as a
                 pipeline stage, or one with adapters.
@@ -382,7 +382,7 @@ class Plan(Meant, PlanContent):
                 ``strict`` as in ``verify``.
 
         Returns:
-            Handles whose ``remove()`` ends the watch.
+            Handles; their ``remove()`` ends the watch.
 
         Raises:
             PlanMismatch: now, or from ``optimizer.step()`` when a schedule has erased the ratios.
@@ -572,7 +572,7 @@ def _with_counted_decay(
         return prescriptions, ()
     factor = (count / base_count) ** power
     note = (
-        f"Weight decay has a factor of {factor:.4g} beside its law: the rule {rule.key} lets it "
+        f"Weight decay has a further factor of {factor:.4g}: the rule {rule.key} lets it "
         f"follow the number of parameters, {count:,} for the base's {base_count:,}, to the power "
         f"{power:g}."
     )

@@ -40,8 +40,8 @@ class Trial:
     """Everything that determines a run of a custom model.
 
     ``model`` names the function that makes or trains it, and ``code`` is the fingerprint of its
-    source, so that a run of other code has another key. ``size`` and ``base`` have a value for
-    every axis of which the model or its batches take notice. ``lr``, ``multiplier`` (of every
+    source: a run of other code has another key. ``size`` and ``base`` have a value for
+    every axis that the model or its batches use. ``lr``, ``multiplier`` (of every
     branch, the paper's a) and ``weight_decay`` are those of the base's network; ``scheme`` scales
     them to this size. What a run rule makes of batch and duration is in them already, and in
     ``settings``: runs that would train identically are equal, whichever rule asked for them.

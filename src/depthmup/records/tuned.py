@@ -185,7 +185,7 @@ def tuned(given: str | Tuned) -> Tuned:
         if one.key == key:
             return one
     raise ValueError(
-        f"Expected what is tuned to be one of {', '.join(one.key for one in TUNED)}; got {given!r}."
+        f"Expected tune to be one of {', '.join(one.key for one in TUNED)}; got {given!r}."
     )
 
 

@@ -226,21 +226,21 @@ class Design:
 
     @property
     def grid(self) -> tuple[float, ...] | Auto | None:
-        """The values of what is tuned, a search for them, or none yet."""
+        """Values of the tuned hyperparameter, a search for them, or none yet."""
         return self.lrs if self.tune.is_learning_rate else self.values
 
     @property
     def log2_values(self) -> tuple[float, ...]:
-        """log2 of the values of what is tuned; none where they are found as the sweep goes."""
+        """log2 of these values; none where they are found as the sweep goes."""
         return _log2(self.grid)
 
     @property
     def auto(self) -> Auto | None:
-        """How values of what is tuned are found as the sweep goes; none where they are a grid."""
+        """The search that finds values as the sweep goes; none where they are a grid."""
         return self.grid if isinstance(self.grid, Auto) else None
 
     def with_grid(self, grid: tuple[float, ...] | Auto) -> "Design":
-        """The design with other values of what is tuned, or another search for them.
+        """The design with other values of the tuned hyperparameter, or another search for them.
 
         Args:
             grid: of values at the base, or a search.
@@ -377,7 +377,7 @@ class Design:
             size: by axis.
 
         Returns:
-            Their number, which the size may set, as may its tokens and batch.
+            Their number; the size may set it, by steps or by tokens and batch.
 
         Example:
             >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))

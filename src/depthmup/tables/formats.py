@@ -110,9 +110,8 @@ def _path(source: Any) -> Path:
         if path.is_dir():
             raise ValueError(f"Expected a file; {printable(str(path))} is a folder.")
         if not path.is_file():
-            raise ValueError(
-                f"There is no file {printable(str(path))} (looked in {printable(str(Path.cwd()))})."
-            )
+            where = "" if path.is_absolute() else f" (looked in {printable(str(Path.cwd()))})"
+            raise ValueError(f"There is no file {printable(str(path))}{where}.")
         size = path.stat().st_size
     except OSError as error:
         raise ValueError(

@@ -29,7 +29,7 @@ MOST_SCATTERED = 20_000
 
 Labels = NDArray[np.object_]
 
-_DONE = {Defect.DIVERGED: "Taken as diverged", Defect.REPEATED: "Averaged"}
+_DONE = {Defect.DIVERGED: "Counted as infinite losses", Defect.REPEATED: "Averaged"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
