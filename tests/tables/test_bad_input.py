@@ -51,7 +51,7 @@ FILES = {
     "text in the losses": (changed("loss", lambda n, r: "high" if n == 7 else r[3]), "row 8 has"),
     "text in the sizes": (
         changed("layers", "twelve"),
-        "(?s)'layers'; .* or write nan for a run that diverged",
+        "(?s)'layers'; .* nan is the loss of a run",
     ),
     "units in the sizes": (changed("layers", lambda n, r: f"{r[0]}M"), "Write it out"),
     "commas in numbers": (changed("layers", lambda n, r: f'"{r[0]},000"'), "without commas"),

@@ -82,7 +82,7 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
 
 
 def _no_number(name: str, row: int, cell: Any) -> str:
-    hint = " Leave the cell empty, or write nan for a run that diverged."
+    hint = " Write a number; nan is the loss of a run that diverged."
     text = str(cell).strip()
     if text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
         hint = " Write it out: 1.3B is 1.3e9, 5% is 0.05."
