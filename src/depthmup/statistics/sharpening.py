@@ -174,9 +174,10 @@ class Sharpening:
             misfit[n] = error
         if not asks_so_far:
             spread = change_span(-half, half)
-            return Round(why=f"undecided: {spread} around it after all seeds and finer steps"), half
+            why = f"undecided: all seeds and the finest steps leave an uncertainty of {spread}"
+            return Round(why=why), half
         named = dict.fromkeys(search.named(ask.size) for ask in asks_so_far)
-        why = f"rates between and beside those at {'; '.join(named)}"
+        why = f"finer and further rates at {'; '.join(named)}"
         return Round(asks=asks_so_far, why=why), self._half(look, misfit)
 
     def _least(self, i: int, misfit: float) -> float:
