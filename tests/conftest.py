@@ -18,9 +18,10 @@ import browsers
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
-from typechecker import modules_with_shapes
+from typechecker import leave_alone_what_has_no_shapes, modules_with_shapes
 
 # Shapes in signatures are checked at every call, while testing.
+leave_alone_what_has_no_shapes()
 install_import_hook(modules_with_shapes(), "typechecker.checked")
 
 # A deadline would make every property depend on how busy the machine is.
