@@ -1,4 +1,4 @@
-"""The compiled kernel against the plain loop, a sanitizer, other builds of itself, and abuse."""
+"""The compiled kernel: other builds of itself, a sanitizer, bad arguments, and abuse."""
 
 import os
 import shutil
@@ -25,68 +25,12 @@ from depthmup.training.native.member import Member
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
 TESTS = str(Path(__file__).parent.parent)
-RATES = (-7.0, -6.0, -5.0)
-
 # Single precision rounds to 6e-8; twenty well-conditioned steps must stay far below this.
 SAME = 1e-5
-
-OPTIONS = [
-    {},
-    {"activation": "relu"},
-    {"activation": "identity"},
-    {"activation": "tanh"},
-    {"activation": "gelu", "layer_norm": True},
-    {"activation": "silu"},
-    {"activation": "erf"},
-    {"activation": "sin"},
-    {"activation": "cos", "mean_subtraction": False},
-    {"layer_norm": True},
-    {"block_depth": 2, "activation": "relu"},
-    {"block_depth": 2, "activation": "silu", "layer_norm": True},
-    {"block_depth": 3, "activation": "tanh", "mean_subtraction": False},
-    {"nonlinearity": "pre"},
-    {"nonlinearity": "pre", "activation": "softplus"},
-    {"nonlinearity": "pre", "block_depth": 2},
-    {"nonlinearity": "pre", "activation": "tanh", "block_depth": 2, "layer_norm": True},
-    {"epsilon": 1e-3},
-    {"beta1": 0.5, "beta2": 0.9},
-    {"name": "adamw", "weight_decay": 2.0, "activation": "tanh"},
-    {"name": "adam", "weight_decay": 0.01, "activation": "tanh"},
-    {"name": "sgd"},
-    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.05},
-    {"width": 15, "batch_size": 13},
-    {"width": 130, "batch_size": 70},
-    {"width": 128, "depth": 2},
-]
 
 
 def native(cells, **options):
     return {record.cell.key: record for record in train_native(cells, **options)}
-
-
-def rates(options):
-    """Base-2 logarithms of rates at which the loop itself agrees with double precision."""
-    wide = options.get("width", 0) > 100
-    return [k + (6 if options.get("name") == "sgd" else -3 if wide else 0) for k in RATES]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_agrees_with_the_plain_loop(options):
-    cells = [cell(k, seed=seed, **options) for k in rates(options) for seed in range(2)]
-    records = native(cells)
-    for each in cells:
-        assert records[each.key].status is Status.FINISHED
-        np.testing.assert_allclose(records[each.key].losses, train(each).losses, rtol=SAME)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_comparison_could_see_a_wrong_gradient(options):
-    """Training moves the losses by far more than the engines may differ."""
-    each = cell(rates(options)[-1], **options)
-    frozen = cell(-60.0, **options)
-    moved = np.asarray(native([each])[each.key].losses)
-    still = np.asarray(native([frozen])[frozen.key].losses)
-    assert np.abs(moved / still - 1).max() > 100 * SAME
 
 
 def test_every_activation_is_supported():
@@ -233,16 +177,6 @@ def test_no_access_out_of_bounds(what, instrumented):
 # ---- the same bits, whatever happens around ----
 
 
-@pytest.mark.parametrize("sizes", [{}, {"width": 15, "batch_size": 13}, {"width": 64}], ids=str)
-@pytest.mark.parametrize("options", [{}, {"activation": "tanh", "layer_norm": True}], ids=str)
-def test_the_same_bits_in_any_company(sizes, options):
-    cells = [cell(k, seed=s, **sizes, **options) for k in RATES for s in range(3)]
-    together = native(cells)
-    for company in (cells[:1], cells[4:6], cells[::-1], cells[1:8], cells):
-        for key, record in native(company).items():
-            assert record == together[key]
-
-
 def test_the_initial_weights_of_a_seed_are_drawn_once(monkeypatch):
     draws, draw = [], Weights.hidden
     monkeypatch.setattr(
@@ -250,7 +184,7 @@ def test_the_initial_weights_of_a_seed_are_drawn_once(monkeypatch):
         "hidden",
         lambda self, *place: draws.append((self.seed, *place)) or draw(self, *place),
     )
-    native([cell(k, seed=s) for k in RATES for s in range(2)])
+    native([cell(k, seed=s) for k in (-7.0, -6.0) for s in range(2)])
     assert len(draws) == len(set(draws)) == 2 * cell().network.depth
 
 
@@ -260,35 +194,6 @@ def test_the_same_bits_however_often_progress_is_told(monkeypatch):
     for steps in (1, 3, 1000):
         monkeypatch.setattr(train_module, "steps_per_call", lambda cell, steps=steps: steps)
         assert native([each])[each.key] == at_once
-
-
-def test_a_member_that_diverges_changes_no_other_by_one_bit():
-    calm = [cell(k, seed=s) for k in RATES for s in range(2)]
-    wild = [cell(20.0, seed=s) for s in range(2)]
-    alone, mixed = native(calm), native([*wild[:1], *calm[:3], *wild[1:], *calm[3:]])
-    for each in calm:
-        assert mixed[each.key] == alone[each.key]
-    for each in wild:
-        record = mixed[each.key]
-        assert record.status is Status.DIVERGED
-        assert 0 < len(record.losses) < each.steps
-        assert np.isfinite(record.losses).all()
-
-
-@pytest.mark.parametrize("log2_lr", [20.0, 100.0])
-def test_divergence_is_seen_at_the_same_step_by_the_loop(log2_lr):
-    wild = cell(log2_lr)
-    loop, result = train(wild), native([wild])[wild.key]
-    assert loop.status is result.status is Status.DIVERGED
-    assert len(loop.losses) == len(result.losses)
-
-
-@pytest.mark.parametrize("multiplier", [1e6, 1e30])
-def test_an_absurd_initial_loss_is_a_failure_and_is_not_trained(multiplier):
-    absurd = cell(multiplier=multiplier, depth=2)
-    loop, result = train(absurd), native([absurd])[absurd.key]
-    assert loop.status is result.status is Status.FAILED
-    np.testing.assert_allclose(result.losses, loop.losses, rtol=SAME)
 
 
 def test_records_come_as_soon_as_they_end_and_progress_grows_to_one():
@@ -508,30 +413,6 @@ def test_two_processes_may_build_at_once(tmp_path):
 def test_importing_does_not_compile(tmp_path):
     said(python("import depthmup.training", tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-# ---- long runs ----
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [{}, {"activation": "relu", "block_depth": 2}], ids=str)
-def test_windows_agree_over_a_long_run(options):
-    """Beyond some tens of steps rounding is amplified: judge windows, not steps."""
-    cells = [cell(k, depth=8, width=32, steps=300, **options) for k in (-8.0, -7.0)]
-    records = native(cells)
-    for each in cells:
-        a, b = records[each.key].mean_loss(240, 300), train(each).mean_loss(240, 300)
-        assert a == pytest.approx(b, rel=0.01)
-
-
-@pytest.mark.long
-def test_double_precision_tells_rounding_from_error():
-    """The engine is no further from exact arithmetic than the plain loop is."""
-    each = cell(-6.0, depth=16, width=32)
-    exact = np.asarray(train(each, dtype=torch.float64).losses)
-    plain = np.abs(np.asarray(train(each).losses) - exact).max()
-    result = np.abs(np.asarray(native([each])[each.key].losses) - exact).max()
-    assert result < 3 * plain + 1e-6
 
 
 def test_without_a_home_folder_the_reason_is_told(monkeypatch):
