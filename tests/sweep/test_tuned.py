@@ -214,9 +214,9 @@ def test_the_rows_of_runs_have_what_is_tuned():
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"tune": "weight_decay"}, "one learning rate to hold"),
-        ({"tune": "weight_decay", "lrs": [0.1, 0.2]}, "one learning rate to hold"),
-        ({"tune": "weight_decay", "lrs": "auto"}, "one learning rate to hold"),
+        ({"tune": "weight_decay"}, "one learning rate at the base while"),
+        ({"tune": "weight_decay", "lrs": [0.1, 0.2]}, "one learning rate at the base while"),
+        ({"tune": "weight_decay", "lrs": "auto"}, "one learning rate at the base while"),
         ({"tune": "weight_decay", "lrs": 0.1, "weight_decays": 0.1}, "Leave weight_decays out"),
         ({"tune": "multiplier", "lrs": 0.1, "multipliers": (1, 2)}, "Leave multipliers out"),
         ({"tune": "init_scale", "lrs": 0.1, "settings": {"init_scale": 2}}, "leave init_scale"),
