@@ -66,8 +66,7 @@ def test_json_and_a_chart(call, tmp_path, capsys):
     assert [axis["axis"] for axis in found["axes"]] == ["depth", "width"]
     assert found["axes"][0]["drift"]["value"] < -0.3
     page = out.read_text(encoding="utf-8")
-    assert "<h1>Along depth the best learning rate moves down" in page
-    assert "Along width" in page
+    assert "<h1>Undecided along width. Along depth the best learning rate moves down" in page
     assert "vega" in page.lower()
 
 
