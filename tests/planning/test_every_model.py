@@ -82,11 +82,10 @@ def test_at_the_base_nothing_changes(case):
 @pytest.mark.long
 @each(PLANNED)
 def test_two_hops_are_one(case):
-    """From the base to a middle, and from there to the target."""
+    """From the base to one twice as wide and deep, and from there to the target."""
     middle = (2 * case.base[0], 2 * case.base[1])
-    target = (2 * middle[0], 2 * middle[1])
-    once = factors(case.plan(target=target))
-    hops = (case.plan(target=middle), case.plan(base=middle, target=target))
+    once = factors(case.plan())
+    hops = (case.plan(target=middle), case.plan(base=middle))
     first, second = map(factors, hops)
     names = {p.name for p in hops[0].prescriptions} & once.keys()
     assert len(names) > 2
