@@ -182,6 +182,19 @@ def test_a_report_names_what_people_mean(report, name, meant):
     assert pickle.loads(pickle.dumps(report)).verdict is report.verdict
 
 
+def test_the_vocabulary_of_a_certificate(tmp_path):
+    certificate = example_certificate()
+    assert certificate.best_lr == certificate.learning_rate
+    assert str(certificate) == certificate.summary()
+    assert certificate.summary().startswith("Depth-muP: Train at width 64 and depth 256")
+    shown = certificate.plot(tmp_path / "law.svg")
+    assert (tmp_path / "law.svg").stat().st_size > 1000
+    assert certificate.plot().to_dict() == shown.to_dict()
+    with pytest.raises(AttributeError, match="dates the forecast"):
+        _ = certificate.save
+    assert pickle.loads(pickle.dumps(certificate)) == copy.copy(certificate) == certificate
+
+
 def test_a_check_names_what_people_mean():
     with pytest.raises(AttributeError, match=r"check\.failures"):
         _ = example_check().failed

@@ -6,10 +6,13 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+from depthmup._meant import Meant
 from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
+from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.text import html_card
 from depthmup.records.tuned import LEARNING_RATE, Tuned
@@ -120,7 +123,7 @@ class Prescribed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Certificate:
+class Certificate(Meant):
     """The best learning rate predicted for a size that was not trained, and the evidence for it.
 
     Sizes are given by their axes. Learning rates are those at the base, to be scaled by the scheme:
@@ -153,6 +156,13 @@ class Certificate:
         data: a hash of the runs that it rests on, whatever their order.
         date: on which this forecast was first written to a file; empty before.
     """
+
+    MEANT: ClassVar = {
+        "lr": "certificate.learning_rate",
+        "passed": "certificate.issued, and certificate.verdict",
+        "save": "report.save(folder), which dates the forecast, or certificate.to_json()",
+        "to_pandas": 'report.to_pandas("predictions")',
+    }
 
     target: Mapping[str, float]
     base: Mapping[str, float]
@@ -226,9 +236,43 @@ class Certificate:
         return self.value
 
     @property
+    def best_lr(self) -> Estimate:
+        """The learning rate to train the target with, by the name that reports use."""
+        return self.learning_rate
+
+    @property
     def value(self) -> Estimate:
         """The value of what is tuned to train the target with, in units of the base."""
         return self.predicted.exp2(self.rate_unit)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """The certificate as text: the answer, its reasons, and the optima behind it."""
+        from depthmup.reports import certificate_text  # which imports this package
+
+        return certificate_text(self)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the optima, their law and the prediction at the target.
+
+        Args:
+            path: of a file to write, which ends in .svg, .pdf, .png or .html.
+
+        Returns:
+            The chart, which a notebook shows.
+
+        Raises:
+            ValueError: another suffix.
+        """
+        need("A chart", "altair", "vl_convert")
+        from depthmup.reports import certificate_figure, save_chart
+
+        chart = certificate_figure(self).chart
+        if path is not None:
+            save_chart(chart, Path(path))
+        return chart
 
     @property
     def doublings_beyond(self) -> dict[str, float]:
