@@ -213,8 +213,8 @@ class Mixed(nn.Module):
         self.how = how
         self.inp, self.head = nn.Linear(6, width), nn.Linear(width, 3)
         self.blocks = nn.ModuleList(MLPBlock(width) for _ in range(depth))
-        if how == "lambdas":
-            self.keep = nn.Parameter(torch.ones(depth))
+        if how in ("lambdas", "start"):
+            self.keep = nn.Parameter(torch.ones(depth)) if how == "lambdas" else [1] * depth
             self.start = nn.Parameter(torch.zeros(depth))
         if how == "FiLM":
             self.film = nn.ModuleList(nn.Linear(6, 2 * width) for _ in range(depth))
@@ -229,7 +229,7 @@ class Mixed(nn.Module):
     def forward(self, given):
         x = first = self.inp(given)
         for i, block in enumerate(self.blocks):
-            if self.how == "lambdas":
+            if self.how in ("lambdas", "start"):
                 x = self.keep[i] * x + self.start[i] * first
             if self.how == "FiLM":
                 gain, bias = self.film[i](given).chunk(2, -1)
@@ -251,14 +251,20 @@ def mixed(how, **options):
     return anatomy(Mixed(64, 8, how), Mixed(16, 2, how), example_inputs=vectors(), **options)
 
 
-def test_what_is_put_in_is_no_stream():
-    """lam * x + lam0 * x0, where x0 is a projection of the input, is no residual addition."""
-    result = mixed("lambdas")
-    assert [(d.additions, d.base_additions) for d in result.depths] == [(8, 2)]
-    at = {p.name: p for p in result.places}
-    assert at["inp.weight"].role.in_branch is False
-    assert at["blocks.7.up.weight"].ratios.depth == 4
-    assert any("keep, start act on the stream itself once per layer" in n for n in result.notes)
+@pytest.mark.parametrize("how", ["lambdas", "start"])
+@pytest.mark.parametrize(("depth", "base"), [(8, 2), (2, 1), (6, 3)])
+def test_what_is_put_in_is_no_stream(how, depth, base):
+    """lam x + lam0 x0 or x + lam0 x0, as nanochat has it, where x0 is a projection of the input, is
+    no residual addition."""
+    plan = depthmup.plan(
+        Mixed(64, depth, how), Mixed(16, base, how), example_inputs=vectors(), scheme="depth-mup"
+    )
+    values = {m.label: m.value for m in plan.multipliers}
+    assert values == {f"blocks.{i}": approx((depth / base) ** -0.5) for i in range(depth)}
+    assert plan["inp.weight"].role.in_branch is False
+    assert plan[f"blocks.{depth - 1}.up.weight"].ratios.depth == depth / base
+    names = "keep, start act" if how == "lambdas" else "start act"
+    assert any(f"{names} on the stream itself once per layer" in n for n in plan.notes)
 
 
 def test_a_shift_inside_of_a_branch_is_no_residual_addition():
