@@ -340,6 +340,6 @@ def test_the_example_from_the_shell(monkeypatch, capsys):
 @pytest.mark.long
 def test_the_example_transfers():
     """The small network's rate does better in the large one with the plan than without."""
-    done = runpy.run_path(str(ROOT / "examples" / "transformer.py"))["main"](steps=30)
+    done = runpy.run_path(str(ROOT / "examples" / "transformer.py"))["main"](steps=10)
     assert done["planned"] < done["small"]
     assert done["planned"] < done["plain"]
