@@ -1,7 +1,6 @@
 """``--model module:factory``, the plan verb, and the examples."""
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -120,13 +119,10 @@ def test_own_model_example_transfers():
 
 
 @pytest.mark.long
-def test_transformers_example():
+def test_transformers_example(capsys):
     pytest.importorskip("transformers")
-    script = ROOT / "examples" / "transformers_model.py"
-    result = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True
-    )
-    assert "same logits in the plain class" in result.stdout
+    runpy.run_path(str(ROOT / "examples" / "transformers_model.py"), run_name="__main__")
+    assert "same logits in the plain class" in capsys.readouterr().out
 
 
 def test_own_model_example_from_the_shell(monkeypatch, capsys):
