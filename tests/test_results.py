@@ -203,5 +203,7 @@ def test_a_check_names_what_people_mean():
 def test_names_of_the_package_have_near_ones():
     with pytest.raises(AttributeError, match="Did you mean 'transfer'"):
         _ = depthmup.trasfer
-    with pytest.raises(AttributeError, match="CATALOGUE"):
+    with pytest.raises(AttributeError, match=r"rules\.CATALOGUE has the schemes"):
         _ = depthmup.schemes
+    with pytest.raises(AttributeError, match=r"rules\.OPTIMIZERS has the optimizers"):
+        _ = depthmup.optimizers

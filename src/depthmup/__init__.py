@@ -28,6 +28,7 @@ _LAZY = {
     "score": "depthmup.from_table",
     "transfer": "depthmup.measure",
 }
+_LISTS = {"schemes": "CATALOGUE", "optimizers": "OPTIMIZERS"}
 _PACKAGES = ("diagnostics", "limits", "rules")
 
 __all__ = [
@@ -67,8 +68,8 @@ def __getattr__(name: str) -> Any:
 
     near = difflib.get_close_matches(name, __all__, n=1)
     meant = f" Did you mean {near[0]!r}?" if near else ""
-    if name in ("scheme", "schemes"):
-        meant = " depthmup.rules.CATALOGUE has the schemes."
+    if name in _LISTS:
+        meant = f" depthmup.rules.{_LISTS[name]} has the {name}."
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
 
 

@@ -177,7 +177,7 @@ def frame():
 
 def test_other_files(tmp_path, monkeypatch):
     refused("no file", tmp_path / "none.csv")
-    refused("is a folder", tmp_path)
+    refused("is a folder without runs. depthmup.load", tmp_path)
     refused("ends in", Path(__file__))
     (tmp_path / "latin.csv").write_bytes(b"layers,lr,loss\n\xff\xfe,1,2\n")
     refused("not UTF-8", tmp_path / "latin.csv")

@@ -108,7 +108,10 @@ def _path(source: Any) -> Path:
     path = Path(source)
     try:
         if path.is_dir():
-            raise ValueError(f"Expected a file; {printable(str(path))} is a folder.")
+            raise ValueError(
+                f"Expected a file, or the folder of a measurement; {printable(str(path))} is a "
+                "folder without runs. depthmup.load reads the report that a fit saved."
+            )
         if not path.is_file():
             where = "" if path.is_absolute() else f" (looked in {printable(str(Path.cwd()))})"
             raise ValueError(f"There is no file {printable(str(path))}{where}.")
