@@ -133,7 +133,7 @@ def _shifts(setting: Setting, sweep: Sweep, *notes: str) -> Experiment:
         comparisons = _shift(study, setting.depth_mup)
         return Conclusion(
             comparisons=comparisons,
-            pictures=study_pictures(study, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "rates", "transfer", "loss"),
             notes=(*notes, *by_the_tolerance(comparisons[0].ours)),
         )
 

@@ -164,7 +164,7 @@ def by_multiplier(sweep: Sweep, log2_multipliers: Sequence[float]) -> tuple[Swee
 def study_pictures(study: Study, *names: str) -> tuple[Picture, ...]:
     """Charts of a study, with its windows as frames.
 
-    ``names``: ``panels`` (loss against learning rate, one chart per scheme), ``optimum``, ``loss``
+    ``names``: ``rates`` (loss against learning rate, one chart per scheme), ``transfer``, ``loss``
     and ``drift``.
     """
     from depthmup.reports import study_legends, study_specs
@@ -175,12 +175,12 @@ def study_pictures(study: Study, *names: str) -> tuple[Picture, ...]:
     pictures = []
     for name, spec in study_specs(study).items():
         kind, _, index = name.partition("-")
-        if (kind + "s" if index else kind) not in names:
+        if kind not in names:
             continue
         caption = _CAPTIONS[kind]
         if index:
             caption = f"{titles[int(index)]}. {caption}"
-        legend = {"panel": sizes, "drift": ()}.get(kind, schemes)
+        legend = {"rates": sizes, "drift": ()}.get(kind, schemes)
         pictures.append(
             Picture(name=name, caption=caption, spec=spec, frames=frames, legend=legend)
         )
@@ -188,8 +188,8 @@ def study_pictures(study: Study, *names: str) -> tuple[Picture, ...]:
 
 
 _CAPTIONS = {
-    "panel": "Training loss against log2 learning rate, one line per depth.",
-    "optimum": "The best log2 learning rate against depth, with intervals over seeds.",
+    "rates": "Training loss against learning rate, one line per depth.",
+    "transfer": "The best learning rate against depth, with intervals over seeds.",
     "loss": "The loss at each depth's own best learning rate.",
     "drift": "Drift of the optimum in octaves per doubling of depth.",
 }

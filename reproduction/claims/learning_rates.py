@@ -219,7 +219,7 @@ def _fig10(setting: Setting) -> Experiment:
                 shifts_more(study, grid, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
                 replace(alone, what=f"{alone.what}, {_depths(inside)}", decisive=False),
             ),
-            pictures=study_pictures(study, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "rates", "transfer", "loss"),
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
         )
 
@@ -244,7 +244,7 @@ def _fig11(setting: Setting) -> Experiment:
                     accepted=Accepted(low=0.0),
                 ),
             ),
-            pictures=study_pictures(study, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "rates", "transfer", "loss"),
         )
 
     return sweep_experiment(grid, conclude=conclude)
@@ -263,7 +263,7 @@ def _fig12(setting: Setting) -> Experiment:
                 gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 replace(before, what=f"{before.what}, depths 8 to 32", decisive=False),
             ),
-            pictures=study_pictures(study, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "rates", "transfer", "loss"),
             notes=(
                 "At log2 a = 1 a block adds 32 / L of the input's variance: below depth 32 the "
                 "limit is far. The verdict is on the depths beyond.",
@@ -314,7 +314,7 @@ def _fig20(setting: Setting) -> Experiment:
             ),
             pictures=(
                 _survival(shares, grid.design.seeds),
-                *study_pictures(judged(changed(grid, schemes=(SP,)), store), "panels"),
+                *study_pictures(judged(changed(grid, schemes=(SP,)), store), "rates"),
             ),
             notes=(
                 "Where SP fails depends on the multiplier of its branches: at a = 1 the stream "

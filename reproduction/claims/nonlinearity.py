@@ -120,7 +120,7 @@ def _fig2(setting: Setting) -> Experiment:
                 _worse(pre, post, store, what="W relu(x) over relu(W x)", paper="far worse"),
             ),
             pictures=(
-                *study_pictures(study, "panels"),
+                *study_pictures(study, "rates"),
                 by_depth(
                     (("W relu(x)", pre), ("relu(W x)", post)),
                     store,
@@ -149,7 +149,7 @@ def _fig3(setting: Setting) -> Experiment:
                     name="loss",
                     caption="The loss at each depth's own best learning rate.",
                 ),
-                *study_pictures(judged(absolute, store), "panels"),
+                *study_pictures(judged(absolute, store), "rates"),
             ),
         )
 

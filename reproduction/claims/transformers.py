@@ -215,7 +215,7 @@ def _fig15(setting: Setting) -> Experiment:
             ),
             pictures=(
                 _by_window(grid, store),
-                *study_pictures(judged(grid, store), "panels"),
+                *study_pictures(judged(grid, store), "rates"),
             ),
             notes=() if trained else (_SHORT,),
         )
@@ -334,7 +334,7 @@ def _fig16(setting: Setting) -> Experiment:
                     accepted=Accepted(low=0.0),
                 ),
             ),
-            pictures=study_pictures(study, "panels", "optimum", "drift"),
+            pictures=study_pictures(study, "rates", "transfer", "drift"),
             notes=() if trained else (_SHORT,),
         )
 

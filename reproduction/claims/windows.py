@@ -77,7 +77,7 @@ def _conclusion(study: Study, expected: Expected) -> Conclusion:
             )
             for scheme, accepted, paper in expected
         ),
-        pictures=study_pictures(study, "panels", "optimum", "drift"),
+        pictures=study_pictures(study, "rates", "transfer", "drift"),
         notes=tuple(note for shift in shifts for note in by_the_tolerance(shift)),
     )
 

@@ -64,16 +64,16 @@ def test_the_slider_drives_every_chart(browser, written):
 
 
 POINT = """
-[...document.querySelectorAll('#panel-0 .mark-symbol path')]
+[...document.querySelectorAll('#rates-0 .mark-symbol path')]
   .find((place) => place.__data__ && 'diverged' in place.__data__.datum)
 """
 
 
 def test_a_legend_hides_and_shows_a_series(browser, written):
     tab = browser.open(written, width=1280)
-    marks = "document.querySelectorAll('#panel-0 path').length"
+    marks = "document.querySelectorAll('#rates-0 path').length"
     before = tab.run(marks)
-    press = "(async () => { %s.click(); await views['panel-0'].runAsync(); return %s; })()"
+    press = "(async () => { %s.click(); await views['rates-0'].runAsync(); return %s; })()"
     entry = "document.querySelector('.legend [role=button]')"
     assert tab.run(press % (entry, marks)) < before - 5
     assert tab.run(press % (entry, marks)) == before

@@ -2,14 +2,6 @@
 
 from depthmup.records.codec import strict
 from depthmup.reports.certificate import certificate_section, certificate_text
-from depthmup.reports.charts import (
-    CHARTS,
-    drift,
-    loss_against_rate,
-    loss_against_size,
-    optimum_against_size,
-    rate_panel,
-)
 from depthmup.reports.comparison import comparison_page
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
 from depthmup.reports.figure import Kind as FigureKind
@@ -34,6 +26,14 @@ from depthmup.reports.recorded import (
 from depthmup.reports.result import FORMATS, export, notebook, write_result
 from depthmup.reports.score_page import score_page
 from depthmup.reports.sentences import interval, number
+from depthmup.reports.study_charts import (
+    CHARTS,
+    drift,
+    loss_against_rate,
+    loss_against_size,
+    optimum_against_size,
+    rate_panel,
+)
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import SCHEMA, summary
 from depthmup.reports.tables import plain_table, table

@@ -59,6 +59,7 @@ class Chart:
     legend: str = ""  # the title of a legend, where the style has room for one
     title: str = ""
     subtitle: Sequence[str] = ()
+    verdicts: Sequence[str] = ()  # of a panel, in each window
     description: str = ""  # for readers who do not see it
     height: int = 320  # unless the style has one
     window: int = 0  # of training, shown first
@@ -94,7 +95,7 @@ def draw_together(
         panel(chart, style).properties(
             title=alt.TitleParams(
                 text=chart.title.split("\n"),
-                subtitle=alt.Undefined if small else list(chart.subtitle),
+                subtitle=alt.Undefined if small else list(chart.verdicts[chart.window :][:1]),
                 fontSize=style.type if small else 13,
                 anchor="middle" if small else "start",
                 offset=3 if small else 6,

@@ -1,27 +1,22 @@
-"""The charts of a study, one definition for the page, for files and for papers."""
+"""The charts of a study as layers: what ``study_charts`` has in its table."""
 
 import math
-import textwrap
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from depthmup.records import Place, Study
-from depthmup.records.finding import change_span
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
     best_loss_axis,
     change_axis,
-    optimum_axis,
     rate_axis,
     size_axis,
     spread,
     study_loss_axis,
 )
-from depthmup.reports.chart import Chart, Layer, Tip, band_of, draw, draw_together, known
+from depthmup.reports.chart import Chart, Layer, Tip, band_of, known
 from depthmup.reports.layers import DASHED, GREY, against_rate, against_size
-from depthmup.reports.sentences import folded, is_larger_better
+from depthmup.reports.sentences import folded
 from depthmup.reports.study_rows import (
     Row,
     base_size,
@@ -32,48 +27,7 @@ from depthmup.reports.study_rows import (
     transfer_rows,
     transfers,
 )
-from depthmup.reports.theme import SCREEN, Style, tone
-
-_WORDS = {
-    "rates": (
-        "Where the minima line up, {the} transfers",
-        "Training loss against {tuned}, one panel per scheme. Diamonds: the best {tuned} of each "
-        "{axis}, with its interval. Dashed: the optimum of {axis} {base:.10g}. Shaded: the "
-        "interval over seeds. Crosses on top: every seed diverged.",
-    ),
-    "transfer": (
-        "Flat lines transfer, slopes drift",
-        "The best {tuned} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-        "{band} per doubling away from {axis} {base:.10g}. Triangles: on the edge of the grid. "
-        "Crosses: nothing trains.",
-    ),
-    "loss": (
-        "{better}",
-        "The loss at each {axis}'s own best {tuned}, with its interval over seeds. Crosses: "
-        "nothing trains.",
-    ),
-    "drift": (
-        "Does the interval stay inside the band?",
-        "Change of the best {tuned} per doubling of {axis}, with 95% intervals. A scheme transfers "
-        "when its whole interval lies in the grey band, {band}; it drifts when the whole interval "
-        "lies outside.",
-    ),
-}
-
-
-def words(study: Study, name: str) -> dict[str, Any]:
-    """The title of a chart and its caption, which pages, pictures and figures share."""
-    named = {
-        "the": study.tuned.the,
-        "tuned": study.tuned.name,
-        "axis": study.axis,
-        # The drifts are drawn without sizes, which may have other names for their axes.
-        "base": 0.0 if name == "drift" else base_size(study),
-        "band": change_span(-study.tolerance, study.tolerance),
-        "better": is_larger_better(study.axis),
-    }
-    title, caption = (text.format(**named) for text in _WORDS[name])
-    return {"title": title, "subtitle": textwrap.wrap(caption, 100)}
+from depthmup.reports.theme import tone
 
 
 def size_colours(study: Study) -> dict[float, str]:
@@ -94,62 +48,23 @@ def scheme_shapes(study: Study) -> dict[str, str]:
     return dict(zip(names, theme.shapes(len(names)), strict=True))
 
 
+def size_signs(study: Study) -> list[tuple[str, str, str]]:
+    """The legend of a panel of rates: what each colour and each mark stands for."""
+    return [
+        *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
+        ("some seeds diverged", "○", ""),
+        ("all diverged", "×", ""),
+        ("loss beyond the axis", "△", ""),
+    ]
+
+
 def scheme_signs(study: Study) -> list[tuple[str, str, str]]:
-    """The entries of a legend of schemes: title, sign, colour."""
+    """The legend of schemes: title, sign, colour."""
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     return [(t.title, theme.sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
 
 
-def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
-    """Loss against what is tuned: one panel per scheme, one line per size.
-
-    Args:
-        study: to be drawn.
-        window: index of the window of training; by default a parameter of the chart selects it.
-        style: of a page, a paper or a slide; its size is that of a panel.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> loss_against_rate(example_study()).save("rates.html")  # doctest: +SKIP
-        >>> len(loss_against_rate(example_study()).concat)  # a panel for each scheme
-        2
-    """
-    schemes = transfers(study)
-    chosen = window_of(study, window)
-    return draw_together(
-        [rate_chart(study, t.scheme, window=chosen) for t in schemes],
-        style,
-        columns=2 if len(schemes) > 1 else 1,
-        **words(study, "rates"),
-    )
-
-
-def rate_panel(
-    study: Study, scheme: str, *, window: int | None = None, style: Style = SCREEN
-) -> Any:
-    """One scheme's panel of ``loss_against_rate``.
-
-    Args:
-        study: to draw.
-        scheme: name of the variant.
-        window: index of the window of training shown first, by default the last.
-        style: of a page, a paper or a slide.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> type(rate_panel(example_study(), "depth-mup")).__name__
-        'LayerChart'
-    """
-    return draw(rate_chart(study, scheme, window=window_of(study, window)), style)
-
-
-def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
+def rate_chart(study: Study, scheme: str) -> Chart:
     """Losses of one scheme. The axes are those of all schemes and windows."""
     axis, measured = study.axis, sizes(study)
     rates, losses = rate_axis(study), study_loss_axis(study)
@@ -172,7 +87,10 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
         if o["scheme"] == scheme and o["place"] != Place.FAILED.value
         if known(o["loss"]) and o["loss"] <= losses.high
     ]
-    verdict = next((t.verdict.value for t in transfers(study) if t.scheme == scheme), "")
+    verdicts = [
+        next((t.verdict.value for t in window.transfers if t.scheme == scheme), "")
+        for window in study.windows
+    ]
     tips = [
         (axis, axis, ""),
         ("rate", study.tuned.name, ".3~g"),
@@ -198,12 +116,11 @@ def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
         colours=size_colours(study),
         legend=axis,
         title=title_of(study, scheme),
-        subtitle=[verdict],
+        verdicts=verdicts,
         description=(
             f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),
         height=270,
-        window=window,
     )
 
 
@@ -252,27 +169,8 @@ def _optimum_tips(study: Study) -> list[Tip]:
     ]
 
 
-def optimum_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
-    """The best value of what is tuned against size, a line per scheme, beside the base's.
-
-    Args:
-        study: to draw.
-        window: index of the window of training shown first, by default the last.
-        style: of a page, a paper or a slide.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> from depthmup.reports import example_study, Style
-        >>> optimum_against_size(example_study(), style=Style(height=240)).height
-        240
-    """
-    return draw(optimum_chart(study, optimum_axis(study), window=window), style)
-
-
-def optimum_chart(study: Study, rates: Axis, *, window: int | None = None) -> Chart:
-    """``optimum_against_size`` over an axis, which charts side by side may share."""
+def optimum_chart(study: Study, rates: Axis) -> Chart:
+    """The best value of what is tuned against size, over an axis that charts may share."""
     axis, base = study.axis, base_size(study)
     points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
@@ -298,37 +196,18 @@ def optimum_chart(study: Study, rates: Axis, *, window: int | None = None) -> Ch
         _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
-        **words(study, "transfer"),
-        window=window_of(study, window),
     )
 
 
-def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
-    """The loss at each size's own best learning rate, one line per scheme.
-
-    Args:
-        study: to draw.
-        window: index of the window of training shown first, by default the last.
-        style: of a page, a paper or a slide.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> loss_against_size(example_study()).description
-        'Best loss against depth, one line per scheme'
-    """
+def loss_chart(study: Study) -> Chart:
+    """The loss at each size's own best value."""
     axis = best_loss_axis(study)
     points, failed = _by_scheme(study, "loss", "loss_low", "loss_high", axis)
-    chart = replace(
+    return replace(
         _series(study, points, failed),
         y=replace(axis, top=axis.at(1.09)),
         description=f"Best loss against {study.axis}, one line per scheme",
-        **words(study, "loss"),
-        window=window_of(study, window),
     )
-    return draw(chart, style)
 
 
 def _series(study: Study, points: list[Row], failed: list[Row], **layers: list[Row]) -> Chart:
@@ -391,22 +270,8 @@ def _by_scheme(
     return rows, failed
 
 
-def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
-    """Drift per scheme with its interval, beside the band inside which it counts as transfer.
-
-    Args:
-        study: to draw.
-        window: index of the window of training shown first, by default the last.
-        style: of a page, a paper or a slide.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> from depthmup.reports import example_study, Style
-        >>> drift(example_study(), style=Style(width=400)).width
-        400
-    """
+def drift_chart(study: Study) -> Chart:
+    """The drift of every scheme with its interval, around the tolerance."""
     rows, names, axis = _drift_rows(study)
     band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
     tips = [
@@ -417,7 +282,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         ("drift_high", "to", "+.3f"),
         ("verdict", "verdict", ""),
     ]
-    chart = Chart(
+    return Chart(
         layers=[
             Layer(mark="rect", rows=band, x="least", x2="most", look=GREY),
             Layer(mark="rule", rows=band, x="zero", look=DASHED),
@@ -432,10 +297,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         y=Axis(names=True),
         height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
         description="Drift per scheme with its 95% interval",
-        **words(study, "drift"),
-        window=window_of(study, window),
     )  # fmt: skip
-    return draw(chart, style)
 
 
 def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
@@ -467,19 +329,10 @@ def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
     return rows, names, axis
 
 
-def window_of(study: Study, window: int | None) -> int:
+def window_of(study: Study, window: int | None = None) -> int:
     """The window of training that a chart shows first."""
     count = len(study.windows)
     chosen = count - 1 if window is None else window
     if not 0 <= chosen < count:
         raise ValueError(f"The study has windows 0 to {count - 1}; got window={window}.")
     return chosen
-
-
-CHARTS: dict[str, Callable[..., Any]] = {
-    "drift": drift,
-    "loss-against-learning-rate": loss_against_rate,
-    "optimum-against-size": optimum_against_size,
-    "loss-against-size": loss_against_size,
-}
-"""Every chart by the name of its file."""

@@ -8,7 +8,7 @@ from depthmup.records import Study, Transfer
 from depthmup.records.finding import change
 from depthmup.reports.axes import Axis, optimum_axis, plain
 from depthmup.reports.chart import draw
-from depthmup.reports.charts import optimum_chart, scheme_signs
+from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
 from depthmup.reports.slices import drawn
@@ -57,7 +57,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             Plot(
                 title=name,
                 legend=scheme_signs(study),
-                chart=draw(optimum_chart(study, rates), PAGE),
+                chart=draw(replace(optimum_chart(study, rates), window=window_of(study)), PAGE),
             )
             for name, study in shown.items()
         ]

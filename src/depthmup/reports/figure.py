@@ -1,6 +1,5 @@
 """Figures for a paper or a slide: the size of a column, type of 8 or 9 points, a caption beside."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,22 +8,16 @@ from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import in_percent
 from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
-from depthmup.reports.charts import (
-    drift,
-    loss_against_rate,
-    loss_against_size,
-    optimum_against_size,
-    words,
-)
 from depthmup.reports.check_page import growth_chart
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.sentences import headline
-from depthmup.reports.slices import drawn
+from depthmup.reports.study_charts import STUDY_CHARTS
 from depthmup.reports.study_rows import transfers
 from depthmup.reports.theme import FIGURES, Style
 
 Kind = Literal["paper", "slide"]
-Name = Literal["transfer", "rates", "loss", "drift"]
+Name = str
+"""A key of ``STUDY_CHARTS``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +65,8 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     Args:
         study: to draw.
         name: ``transfer``, the best learning rate against size; ``rates``, the loss against
-            learning rate; ``loss``, the best loss against size; ``drift``, the drifts.
+            learning rate; ``loss``, the best loss against size; ``drift``, the drifts; ``search``,
+            the drift's interval as the search went on.
         kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
 
     Returns:
@@ -88,17 +82,17 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
         True
     """
     style = _style_of(kind)
-    if name not in _STUDY:
-        raise ValueError(f"Expected a figure's name, one of {', '.join(_STUDY)}; got {name!r}.")
-    chart = _STUDY[name](study if name == "drift" else drawn(study), style=style)
+    known = [key for key, chart in STUDY_CHARTS.items() if chart.charts(study)]
+    if name not in known:
+        raise ValueError(f"Expected a figure's name, one of {', '.join(known)}; got {name!r}.")
     verdicts = "; ".join(
         f"{t.title} {t.verdict.value}, {in_percent(t.drift)}" for t in transfers(study)
     )
     caption = (
-        f"{' '.join(words(study, name)['subtitle'])} {headline(study)} Change per doubling of "
+        f"{STUDY_CHARTS[name].words(study)[1]} {headline(study)} Change per doubling of "
         f"{study.axis}: {verdicts}."
     )
-    return Figure(chart=chart, caption=caption)
+    return Figure(chart=STUDY_CHARTS[name].figure(study, style), caption=caption)
 
 
 def certificate_figure(
@@ -160,19 +154,3 @@ def _style_of(kind: str) -> Style:
     if kind not in FIGURES:
         raise ValueError(f"Expected a kind of figure, paper or slide; got {kind!r}.")
     return FIGURES[kind]
-
-
-def _rates(study: Study, *, style: Style) -> Any:
-    """One panel per scheme, two beside each other."""
-    assert isinstance(style.width, int)
-    columns = 2 if len(transfers(study)) > 1 else 1
-    width = (style.width - 46) // columns - 32
-    return loss_against_rate(study, style=replace(style, width=width, height=round(width * 0.85)))
-
-
-_STUDY: Mapping[str, Callable[..., Any]] = {
-    "transfer": optimum_against_size,
-    "rates": _rates,
-    "loss": loss_against_size,
-    "drift": lambda study, style: drift(study, style=replace(style, height=None)),
-}

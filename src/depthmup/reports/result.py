@@ -14,9 +14,9 @@ from depthmup.records import Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
 from depthmup.records.text import html_card
-from depthmup.reports.charts import CHARTS, loss_against_rate, optimum_against_size
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.slices import drawn
+from depthmup.reports.study_charts import CHARTS, STUDY_CHARTS
 from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.study_rows import transfers
 from depthmup.reports.summary_json import summary
@@ -65,7 +65,9 @@ def export(
             "Pass some of those, e.g. formats={'svg'}."
         )
     transfers(study)  # an empty study is refused before anything is written
-    charts = {name: chart(drawn(study), window=window) for name, chart in CHARTS.items()}
+    charts = {
+        name: chart(study, window=window) for name, chart in CHARTS.items() if chart.charts(study)
+    }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -188,6 +190,6 @@ def notebook(study: Study, *more: Study) -> str:
         parts += [f"<div><b>{html.escape(sentence)}</b></div>" for sentence in said(s)]
         for card in verdict_cards(s):
             parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
-        for chart in (optimum_against_size(drawn(s)), loss_against_rate(drawn(s))):
+        for chart in (STUDY_CHARTS[name](s) for name in ("transfer", "rates")):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

@@ -8,12 +8,12 @@ from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
 from depthmup.records.finding import change, change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.axes import Axis, change_axis
-from depthmup.reports.chart import Chart, Layer, band_of, draw, known
+from depthmup.reports.chart import Chart, Layer, band_of, known
 from depthmup.reports.charts import scheme_colours
 from depthmup.reports.page import Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
 from depthmup.reports.study_rows import Row, title_of, transfers
-from depthmup.reports.theme import BAND, SCREEN, Style
+from depthmup.reports.theme import BAND
 
 SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
@@ -77,7 +77,7 @@ def _runs(asked: Sequence[Asked]) -> str:
     )
 
 
-def narrowing(study: Study, *, style: Style = SCREEN) -> Any:
+def narrowing_chart(study: Study) -> Chart:
     """The drift's interval after every round, against the work done for the scheme so far."""
     rows, drifts = _narrowing_rows(study)
     titles = {t.scheme: t.title for t in transfers(study)}
@@ -93,7 +93,7 @@ def narrowing(study: Study, *, style: Style = SCREEN) -> Any:
         ("high", "to", "+.3f"),
     ]
     place: dict[str, Any] = {"x": "work", "y": "factor", "by": "title"}
-    chart = Chart(
+    return Chart(
         layers=[
             Layer(mark="rect", rows=band, y="least", y2="most",
                   look={"color": BAND, "opacity": 0.75}),
@@ -117,10 +117,7 @@ def narrowing(study: Study, *, style: Style = SCREEN) -> Any:
         colours={titles[scheme]: colours[scheme] for scheme in titles},
         height=260,
         description="The drift's interval after every round of the search",
-        title="How the interval narrowed",
-        subtitle=[f"Grey: the tolerance, {change_span(-study.tolerance, study.tolerance)}."],
     )  # fmt: skip
-    return draw(chart, style)
 
 
 def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:

@@ -8,14 +8,8 @@ from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate, size_text
 from depthmup.reports.certificate import certificate_headline, certificate_section
 from depthmup.reports.charts import (
-    drift,
-    loss_against_size,
-    optimum_against_size,
-    rate_panel,
     scheme_colours,
-    scheme_signs,
     size_colours,
-    words,
 )
 from depthmup.reports.findings import (
     bend_sentence,
@@ -26,8 +20,7 @@ from depthmup.reports.findings import (
 )
 from depthmup.reports.html import page_spec
 from depthmup.reports.next_steps import next_steps
-from depthmup.reports.page import Card, Page, Plot, Section, Table
-from depthmup.reports.search_story import narrowing, rounds, saved_sentence
+from depthmup.reports.page import Card, Page, Section, Table
 from depthmup.reports.sentences import (
     PLACES,
     advice,
@@ -42,8 +35,8 @@ from depthmup.reports.sentences import (
     significant,
 )
 from depthmup.reports.slices import drawn
+from depthmup.reports.study_charts import chart_sections
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
-from depthmup.reports.theme import PAGE
 
 _SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
 """Settings that other parts of a page have: groups, whose filters stand in the next command."""
@@ -86,8 +79,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += _prescribed(certificate)
     for i, s in enumerate(studies):
         sections += [_part(s)] if more else []
-        sections += _charts(s, prefix=f"axis-{i}-" if i else "")
-        sections += _story(s, prefix=f"axis-{i}-" if i else "")
+        sections += chart_sections(s, prefix=f"axis-{i}-" if i else "")
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
     sections += [*_laws(studies), *_notes(studies)]
@@ -254,80 +246,6 @@ def _notes(studies: Sequence[Study]) -> list[Section]:
     return [Section(title="The runs themselves", items=items)] if items else []
 
 
-def _charts(study: Study, *, prefix: str) -> list[Section]:
-    """Losses against the rate, optima and best losses against size, and the drifts."""
-    whole, study = study, drawn(study)
-    signs = scheme_signs(study)
-
-    def heading(name: str) -> dict[str, Any]:
-        said = words(study, name)
-        return {"title": said["title"], "lead": " ".join(said["subtitle"])}
-
-    rates = heading("rates")
-    if study.headline.stop and len(study.windows) + len(study.training) > 1:
-        rates["lead"] += " Click a point for its learning curve."
-    panels = [
-        Plot(
-            name=f"{prefix}panel-{i}",
-            title=t.title,
-            chart=rate_panel(study, t.scheme, style=PAGE),
-            verdicts=_verdicts(study, t),
-        )
-        for i, t in enumerate(transfers(study))
-    ]
-    pair = [
-        Plot(**heading(name), name=f"{prefix}{id_}", legend=signs, chart=draw(study, style=PAGE))
-        for name, id_, draw in (
-            ("transfer", "optimum", optimum_against_size),
-            ("loss", "loss", loss_against_size),
-        )
-    ]
-    return [
-        Section(
-            **rates,
-            legend=[
-                *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
-                ("some seeds diverged", "○", ""),
-                ("all diverged", "×", ""),
-                ("loss beyond the axis", "△", ""),
-            ],
-            legend_of=study.axis,
-            plots=panels,
-            layout="panels",
-        ),
-        Section(layout="pair", plots=pair),
-        Section(
-            **heading("drift"),
-            plots=[
-                Plot(
-                    name=f"{prefix}drift",
-                    chart=drift(replace(whole, axis=study.axis), style=PAGE),
-                )
-            ],
-        ),
-    ]
-
-
-def _story(study: Study, *, prefix: str) -> list[Section]:
-    """The search behind a study; none of a grid."""
-    if study.search is None:
-        return []
-    return [
-        Section(
-            title="How the search got there",
-            lead=(
-                f"{saved_sentence(study.search, study.tuned)} The most informative runs came "
-                "first. The search stopped when the interval was decisive. Checking it after "
-                "every round is accounted for."
-            ),
-            plots=[
-                Plot(name=f"{prefix}narrowing", chart=narrowing(study, style=PAGE)),
-            ],
-            details=rounds(study),
-        )
-    ]
-
-
 def _numbers(study: Study, elsewhere: str) -> Section:
     tuned, schemes = study.tuned, transfers(study)
     optima = [(t, o) for t in schemes for o in t.optima]
@@ -401,19 +319,10 @@ def study_specs(study: Study) -> dict[str, Any]:
     Example:
         >>> from depthmup.reports import example_study
         >>> sorted(study_specs(example_study()))
-        ['drift', 'loss', 'narrowing', 'optimum', 'panel-0', 'panel-1']
+        ['drift', 'loss', 'rates-0', 'rates-1', 'search', 'transfer']
     """
-    sections = [*_charts(study, prefix=""), *_story(study, prefix="")]
-    plots = [plot for section in sections for plot in section.plots]
+    plots = [plot for section in chart_sections(study) for plot in section.plots]
     return {plot.name: page_spec(plot.chart) for plot in plots}
-
-
-def _verdicts(study: Study, transfer: Transfer) -> list[str]:
-    """The verdict on a scheme in each window; empty where a window does not hold the scheme."""
-    return [
-        next((t.verdict.value for t in window.transfers if t.scheme == transfer.scheme), "")
-        for window in study.windows
-    ]
 
 
 def _symbol(transfer: Transfer) -> str:
