@@ -37,9 +37,7 @@ def draw_map(
     as_json: bool,
 ) -> int:
     """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
-    if path.suffix.lower() not in CHART_FORMATS:
-        raise ValueError(f"Expected --map to end in {', '.join(CHART_FORMATS)}; got {str(path)!r}.")
-    prepare_file(path, option="--map")
+    prepare_file(path, option="--map", ends=CHART_FORMATS)
     trained = list(dict.fromkeys(_pair(text) for text in pairs)) or list(figure_1.TRAINED)
     if measured and (len(depths) < 3 or any(d < 8 or d % 8 for d in depths)):
         raise ValueError(f"Expected --depths to be three or more multiples of 8; got {depths}.")

@@ -2,12 +2,16 @@
 
 import inspect
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 
 import depthmup
-from depthmup.cli.check import Options as CheckOptions
+from depthmup.cli import check, fit, predict, score
+from depthmup.cli import next as next_verb
+from depthmup.cli.spelling import arguments
 from depthmup.cli.transfer import BuiltInNetworks, Options
+from depthmup.tables import Reading
 
 ON_OFF = {"on": True, "off": False}
 
@@ -40,8 +44,28 @@ def test_transfer():
     assert parameters["target"].default is None
 
 
-def test_check():
-    parameters = inspect.signature(depthmup.check).parameters
-    for name in ("widths", "depths", "seeds", "steps", "lr", "modules"):
-        assert getattr(CheckOptions(model="mine.py:make"), name) == parameters[name].default, name
-    assert CheckOptions(model="mine.py:make").optimizer == parameters["optimizer"].default
+RUNS = Path("runs.csv")
+SAME_NAMES = (
+    (depthmup.check, check.Options(model="mine.py:make")),
+    (depthmup.predict, predict.Options(model="mine.py:make", base=("64x4",))),
+    (depthmup.fit, fit.Options(table=RUNS)),
+    (Reading, fit.Options(table=RUNS)),
+    (depthmup.next_runs, next_verb.Options(source=RUNS)),
+    (depthmup.score, score.Options(certificate=RUNS, table=RUNS)),
+)
+
+
+@pytest.mark.parametrize(("function", "options"), SAME_NAMES)
+def test_options_that_are_called_as_an_argument(function, options):
+    """They are handed on by their names; what is left out is empty text there and None here."""
+    parameters = inspect.signature(function).parameters
+    handed = arguments(function, options)
+    assert len(handed) >= 4
+    for name, value in handed.items():
+        default = parameters[name].default
+        if default is not inspect.Parameter.empty:
+            assert value == default or not (value or default), name
+
+
+def test_axes_beside_the_arguments_are_no_option():
+    assert "along" not in arguments(depthmup.check, check.Options(model="mine.py:make", along=()))

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_along
+from depthmup.cli.spelling import arguments
+from depthmup.records import Outcome
+from depthmup.records.codec import strict
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -60,32 +64,24 @@ class Options:
 def run(options: Options) -> int:
     import torch
 
-    from depthmup.cli.folders import page_and_data
     from depthmup.cli.terminal import Done
     from depthmup.diagnostics import as_is, check, planned
-    from depthmup.records import Outcome
-    from depthmup.records.codec import strict
+    from depthmup.model import Model
     from depthmup.reports.check_page import write_check
 
     along = parse_along(options.along, check)
     torch.set_num_threads(1)  # networks this small lose by more
-    model = load(options)
-    files = None if options.out is None else page_and_data(options.out, "check")
-    result = check(
-        model,
-        scheme=options.scheme,
-        optimizer=options.optimizer,
-        widths=options.widths,
-        depths=options.depths,
-        seeds=options.seeds,
-        steps=options.steps,
-        lr=options.lr,
-        modules=options.modules,
+    asked = arguments(
+        check,
+        options,
+        model=Model.load(options.model, batch=options.batch, loss=options.loss),
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         prepare=planned if options.apply == "plan" else as_is,
         progress=Done(),
         **along,
     )
+    files = None if options.out is None else page_and_data(options.out, "check")
+    result = check(**asked)
     # Printed first: it stays where the disk is full.
     if options.json:
         print_json(strict(result))
@@ -96,10 +92,3 @@ def run(options: Options) -> int:
         if not options.json:
             print(f"\nThe page: {files[0].resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
-
-
-def load(options: Options) -> Any:
-    """The model that the options name."""
-    from depthmup.model import Model
-
-    return Model.load(options.model, batch=options.batch, loss=options.loss)

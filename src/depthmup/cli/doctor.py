@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from depthmup.cli.output import print_json
+from depthmup.records import environment
+from depthmup.records.text import aligned
 
 ON_CUDA = (
     "stacked engine with CUDA graphs, by --device cuda, --precision float32, tf32 or bf16; tested "
@@ -27,8 +29,6 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.doctor_gpu import gpu_lines
-    from depthmup.records import environment
-    from depthmup.records.text import aligned
     from depthmup.training import engine_for
     from depthmup.training.native import BuildError, cache_folder, compiler
 

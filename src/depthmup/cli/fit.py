@@ -9,8 +9,11 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from depthmup.cli.columns import RunColumns, table_named
+from depthmup.cli.folders import prepare_file, prepare_folder
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
+from depthmup.cli.spelling import arguments
+from depthmup.records.printable import printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,39 +62,30 @@ class Options:
 
 def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
-    from depthmup.cli.folders import prepare_file, prepare_folder
     from depthmup.from_table import fit
-    from depthmup.records.printable import printable
     from depthmup.report import FILES
     from depthmup.reports.files import CHART_FORMATS
     from depthmup.tables import Reading
 
-    if options.plot is not None and options.plot.suffix.lower() not in CHART_FORMATS:
-        raise ValueError(
-            f"Expected --plot to end in {', '.join(CHART_FORMATS)}; got {options.plot.name!r}."
-        )
+    if options.plot is not None:
+        prepare_file(options.plot, option="--plot", ends=CHART_FORMATS)
     table, named = table_named(options.table), options.columns
     if table != options.table and not (named.axes or named.lr or named.loss):
         options = replace(options, columns=_EXAMPLE, by=("scheme",))
-    report = fit(
-        table,
+    asked = arguments(
+        fit,
+        options,
         **options.columns.named(),
-        steps=options.steps,
-        by=options.by,
-        where=options.where,
-        scheme=options.scheme or None,
+        table=table,
         target=_target(options.target),
-        tolerance=options.tolerance,
-        reading=Reading(
-            ignore=options.ignore, keep=options.keep, chance=options.chance, tuned=options.tuned
-        ),
+        reading=Reading(**arguments(Reading, options)),
     )
+    report = fit(**asked)
     written: list[Path] = []
     if options.out is not None:
         prepare_folder(options.out, results=FILES)
         written += report.save(options.out)
     if options.plot is not None:
-        prepare_file(options.plot, option="--plot")
         report.plot(options.plot)
         written.append(options.plot)
     if options.json:

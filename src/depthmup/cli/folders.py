@@ -37,8 +37,10 @@ def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
         _check_file(folder / name)
 
 
-def prepare_file(path: Path, *, option: str) -> None:
-    """Make the folder of a file, or say why it could not be written."""
+def prepare_file(path: Path, *, option: str, ends: Sequence[str] = ()) -> None:
+    """Make the folder of a file, or say why it could not be written; ``ends`` are its suffixes."""
+    if ends and path.suffix.lower() not in ends:
+        raise ValueError(f"Expected {option} to end in {', '.join(ends)}; got {path.name!r}.")
     _check_file(path)
     try:
         prepare_folder(path.parent, results=())

@@ -1,6 +1,5 @@
 """``depthmup limit``: training at infinite width, computed without training a network."""
 
-import json as json_format
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -9,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from depthmup import limits
 
+from depthmup import rules
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import print_json
+from depthmup.cli.output import write_and_print
+from depthmup.cli.spelling import arguments
+from depthmup.records.text import aligned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,17 +129,10 @@ def run(options: Options) -> int:
 
         _refuse(options, _NO_EFFECT.format("--optimum"), *_NOT_IN_THE_KERNEL)
         _scaling(options)  # refuses exponents beside a scheme
+        scheme = options.scheme or f"{options.alpha},{options.gamma}"
+        config = asdict(options)
         return optimum.run(
-            options.scheme or f"{options.alpha},{options.gamma}",
-            activation=options.activation,
-            block_depth=options.block_depth,
-            depths=options.depths,
-            base_depth=options.base_depth,
-            multiplier=options.multiplier,
-            measured_in=options.measured,
-            config=asdict(options),
-            files=files,
-            as_json=options.json,
+            **arguments(optimum.run, options, scheme=scheme, config=config, files=files)
         )
     _refuse(
         options,
@@ -167,28 +162,21 @@ def run(options: Options) -> int:
         "error_estimate": solution.error_estimate,
         "config": asdict(options),
     }
-    text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
-    if files is not None:
-        page, data = files
-        reports.write_text(data, text + "\n")
-        reports.write_text(
-            page,
-            reports.limit_page(
-                solution.losses.tolist(),
-                solution.positions.tolist(),
-                rms,
-                title=_title(options, solution),
-                status=f"{solution.status}; estimated error {solution.error_estimate:.1e}",
-                facts=_settings(options),
-                data=data.name,
-            ),
-        )
-    if options.json:
-        print_json(text)
-    else:
-        _print(solution, rms)
-        if files is not None:
-            print(f"The page: {files[0].resolve()}")
+    write_and_print(
+        result,
+        files=files,
+        page=lambda data: reports.limit_page(
+            solution.losses.tolist(),
+            solution.positions.tolist(),
+            rms,
+            title=_title(options, solution),
+            status=f"{solution.status}; estimated error {solution.error_estimate:.1e}",
+            facts=_settings(options),
+            data=data,
+        ),
+        shown=lambda: _print(solution, rms),
+        json=options.json,
+    )
     return 0 if solution.status.ok else 1
 
 
@@ -271,8 +259,6 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
 
 def _scaling(options: Options) -> dict[str, Any]:
     """multiplier, alpha and gamma; alpha and gamma from the scheme if one is named."""
-    from depthmup import rules
-
     alpha, gamma = options.alpha, options.gamma
     if options.scheme:
         if (alpha, gamma) != (Options().alpha, Options().gamma):
@@ -290,8 +276,6 @@ def _refuse(options: Options, why: str, *names: str) -> None:
 
 
 def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
-    from depthmup.records.text import aligned
-
     rows = [("step", "loss", "RMS of x at the output")]
     for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
         rows.append((str(t), f"{loss:.5f}", f"{line[-1]:.5f}"))

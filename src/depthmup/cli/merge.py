@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from depthmup.cli.folders import prepare_folder
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -31,7 +33,6 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.folders import prepare_folder
     from depthmup.cli.report import report_on
     from depthmup.sweep import MAIN_STORE, Store, merge
 

@@ -12,6 +12,7 @@ import tyro
 from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_pairs
+from depthmup.cli.spelling import arguments
 from depthmup.records.printable import printable
 
 
@@ -96,22 +97,19 @@ def _of_table(source: Path, options: Options) -> tuple[Sequence[Mapping[str, Any
     wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
     base = parse_pairs(options.base, option="--base", value="VALUE")
     cost = parse_pairs(options.cost, option="--cost", value="POWER")
-    proposal = next_runs(
-        source,
+    asked = arguments(
+        next_runs,
+        options,
         **options.columns.named(lr="lr", loss="loss"),
+        table=source,
         sizes={
             axis: tuple(_whole(n, "--sizes") for n in v.split(",")) for axis, v in wanted.items()
         },
         base={axis: _whole(n, "--base") for axis, n in base.items()} or None,
-        tolerance=options.tolerance,
-        tuned=options.tuned,
-        start=options.start,
         cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
-        seeds=options.seeds,
         precision=options.drift_precision,
-        ignore=options.ignore,
-        where=options.where,
     )
+    proposal = next_runs(**asked)
     return proposal.rows, proposal.why
 
 

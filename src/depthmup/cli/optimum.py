@@ -1,6 +1,5 @@
 """``depthmup limit --optimum``: how SGD's best learning rate moves with depth, in milliseconds."""
 
-import json as json_format
 import math
 import sys
 from collections.abc import Mapping
@@ -8,7 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from depthmup.cli.output import print_json
+from depthmup.cli.output import write_and_print
+from depthmup.records import Estimate
+from depthmup.records.finding import change
+from depthmup.records.printable import printable
+from depthmup.records.text import aligned
+from depthmup.rules import scheme as scheme_named
 
 if TYPE_CHECKING:
     from depthmup.reports import Movement
@@ -26,13 +30,13 @@ def run(
     depths: tuple[int, ...],
     base_depth: int,
     multiplier: float,
-    measured_in: Path | None,
+    measured: Path | None,
     config: Mapping[str, Any],
     files: "tuple[Path, Path] | None",
-    as_json: bool,
+    json: bool,
 ) -> int:
     """Predict, print the result, and write it, with its ``config``, to files if asked."""
-    from depthmup import limits, reports
+    from depthmup import limits
     from depthmup.cli.terminal import Done
 
     prediction = limits.optimal_rate(
@@ -44,9 +48,7 @@ def run(
         multiplier=multiplier,
         progress=Done("layers"),
     )
-    measured = None
-    if measured_in is not None:
-        measured = read_measured(measured_in, scheme, base_depth)
+    beside = None if measured is None else read_measured(measured, scheme, base_depth)
     result = {
         **asdict(prediction),
         "factors": prediction.factors,
@@ -54,20 +56,16 @@ def run(
         "drift": prediction.drift,
         "config": dict(config),
     }
-    if measured is not None:
-        octaves = [asdict(at) for at in measured.octaves]
-        result["measured"] = {"depths": measured.sizes, "octaves": octaves}
-    text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
-    if files is not None:
-        page, data = files
-        reports.write_text(data, text + "\n")
-        reports.write_text(page, _page(prediction, activation, measured, data=data.name))
-    if as_json:
-        print_json(reports.strict(result))
-        return 0
-    _print(prediction, measured)
-    if files is not None:
-        print(f"The page: {files[0].resolve()}")
+    if beside is not None:
+        octaves = [asdict(at) for at in beside.octaves]
+        result["measured"] = {"depths": beside.sizes, "octaves": octaves}
+    write_and_print(
+        result,
+        files=files,
+        page=lambda data: _page(prediction, activation, beside, data=data),
+        shown=lambda: _print(prediction, beside),
+        json=json,
+    )
     return 0
 
 
@@ -83,7 +81,6 @@ def _inputs() -> Any:
 
 def _page(prediction: Any, activation: str, measured: "Movement | None", *, data: str) -> str:
     from depthmup import reports
-    from depthmup.records import Estimate
 
     predicted = reports.Movement(
         label="line: predicted by the kernel of the infinitely wide network at initialization",
@@ -105,8 +102,6 @@ _RULE = "This is a rule, not a theorem: docs/studies/predict.md has its errors."
 
 
 def _headline(prediction: Any) -> str:
-    from depthmup.records.finding import change
-
     if not math.isfinite(prediction.drift):
         return f"{prediction.scheme}: networks explode at initialization."
     return (
@@ -116,9 +111,6 @@ def _headline(prediction: Any) -> str:
 
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
-    from depthmup.records.finding import change
-    from depthmup.records.text import aligned
-
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
     rows = [("depth", "factor", "change", *(["measured"] if beside else []))]
     for depth, factor, octaves in zip(
@@ -133,11 +125,8 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
 
 def read_measured(folder: Path, scheme: str, base_depth: int) -> "Movement":
     """The measured optima of a scheme along depth in a measurement, in octaves from the base."""
-    from depthmup.records import Estimate
-    from depthmup.records.printable import printable
     from depthmup.report import load
     from depthmup.reports import Movement
-    from depthmup.rules import scheme as scheme_named
 
     shown, of_name = printable(str(folder)), scheme_named(scheme)
     # Named as the file that a person looks at, too.

@@ -10,11 +10,13 @@ import json as json_format
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import IO, Any
 
+from depthmup.records.codec import strict
 from depthmup.records.text import ON_TERMINALS, TONES
 
 _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
@@ -123,6 +125,30 @@ def print_json(value: Any) -> None:
     """Print the result of the command: a value as strict JSON, or a text that is JSON already."""
     text = value if isinstance(value, str) else json_format.dumps(value, indent=2, allow_nan=False)
     print(text, file=_result.get() or sys.stdout, flush=True)
+
+
+def write_and_print(
+    result: Mapping[str, Any],
+    *,
+    files: tuple[Path, Path] | None,
+    page: Callable[[str], str],
+    shown: Callable[[], None],
+    json: bool,
+) -> None:
+    """Write a result and its page, which names the file of it; print it, or what is ``shown``."""
+    from depthmup.reports import write_text  # takes a third of a second
+
+    text = json_format.dumps(strict(result), indent=2, allow_nan=False)
+    if files is not None:
+        page_file, data_file = files
+        write_text(data_file, text + "\n")
+        write_text(page_file, page(data_file.name))
+    if json:
+        print_json(text)
+        return
+    shown()
+    if files is not None:
+        print(f"The page: {files[0].resolve()}")
 
 
 def _descriptor(stream: IO[str]) -> int | None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json
 from depthmup.records import RUN_AXES
 from depthmup.records.certificate import size_text
@@ -95,7 +96,6 @@ def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
 
-    from depthmup.cli.folders import page_and_data
     from depthmup.model import Model, batches_at, check_axes, network_at, resolved
     from depthmup.planning import PlanOptions, plan, recorded
     from depthmup.reports import write_text

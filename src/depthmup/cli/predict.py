@@ -3,11 +3,17 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from depthmup.cli.folders import prepare_file
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_along
+from depthmup.cli.spelling import arguments
+from depthmup.records import Prediction, sentence
+from depthmup.records.codec import strict
+from depthmup.records.finding import change, change_span
 from depthmup.records.sizes import parse_size
+from depthmup.records.text import aligned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,37 +57,26 @@ def run(options: Options) -> int:
     """Predict, print the result, and draw it if asked."""
     import torch
 
-    from depthmup.cli.folders import prepare_file
     from depthmup.cli.terminal import Done
     from depthmup.diagnostics import predict
     from depthmup.model import Model
-    from depthmup.records.codec import strict
     from depthmup.reports import prediction_chart, prediction_page, save_chart, write_text
     from depthmup.reports.files import CHART_FORMATS
 
     if options.out is not None:
-        if options.out.suffix not in CHART_FORMATS:
-            raise ValueError(
-                f"Expected --out to end in {', '.join(CHART_FORMATS)}; got {options.out.name!r}."
-            )
-        prepare_file(options.out, option="--out")
+        prepare_file(options.out, option="--out", ends=CHART_FORMATS)
     along = parse_along(options.along, predict)
     torch.set_num_threads(1)  # networks this small lose by more
-    model = Model.load(options.model, batch=options.batch, loss=options.loss)
-    prediction = predict(
-        model,
+    asked = arguments(
+        predict,
+        options,
+        model=Model.load(options.model, batch=options.batch, loss=options.loss),
         base=parse_size(options.base, option="--base"),
-        widths=options.widths,
-        depths=options.depths,
-        scheme=options.scheme,
-        optimizer=options.optimizer,
-        seeds=options.seeds,
-        batches=options.batches,
-        tolerance=options.tolerance,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         progress=Done(),
         **along,
     )
+    prediction = predict(**asked)
     # Printed first: it stays where the disk is full.
     if options.json:
         print_json(strict(prediction))
@@ -89,7 +84,7 @@ def run(options: Options) -> int:
         _print(prediction)
     if options.out is None:
         return 0
-    if options.out.suffix == ".html":
+    if options.out.suffix.lower() == ".html":
         kind = "page"
         write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
     else:
@@ -100,11 +95,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _print(prediction: Any) -> None:
-    from depthmup.records import sentence
-    from depthmup.records.finding import change, change_span
-    from depthmup.records.text import aligned
-
+def _print(prediction: Prediction) -> None:
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
     print(f"{what}: predicted from {prediction.seeds} seeds")
     for along in prediction.axes:

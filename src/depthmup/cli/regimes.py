@@ -8,6 +8,7 @@ import tyro
 
 from depthmup.cli.clone import reproduction
 from depthmup.cli.output import print_json
+from depthmup.records.text import aligned
 from depthmup.rules import regime
 
 
@@ -71,8 +72,6 @@ def run(options: Options) -> int:
         print_json(values)
         return 0
     print(f"alpha = {region.alpha}, gamma = {region.gamma}: {region.name}\n")
-    from depthmup.records.text import aligned
-
     shown = {"True": "yes", "False": "no", "None": "-"}
     rows = [
         ("", name.replace("_", " "), shown.get(str(value), str(value)))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import prepare_file, prepare_folder
 from depthmup.cli.output import print_json, show
+from depthmup.records.printable import printable
 
 if TYPE_CHECKING:
     from depthmup.report import Report
@@ -66,7 +68,6 @@ def report_on(
     partial: bool = False,
 ) -> int:
     """Make the files of a folder again from its store; ``partial`` as in ``load_report``."""
-    from depthmup.cli.clone import reproduction
     from depthmup.report import load_report
     from depthmup.sweep import MAIN_STORE, snapshot
 
@@ -99,14 +100,12 @@ def _compared(options: Options) -> int:
     from depthmup.report import load
     from depthmup.reports import comparison_page, write_text
 
-    if options.out.suffix != ".html":
-        raise ValueError(f"Expected --out to end in .html; got {options.out.name!r}.")
+    prepare_file(options.out, option="--out", ends=(".html",))
     names = [path.name for path in options.folders]
     if len({*names}) < len(names):
         names = [str(path) for path in options.folders]
     studies = {n: load(path).studies for n, path in zip(names, options.folders, strict=True)}
     page = comparison_page(studies, command=["depthmup", *sys.argv[1:]])
-    prepare_file(options.out, option="--out")
     write_text(options.out, page)
     print(f"The page: {options.out.resolve()}")
     return 0
@@ -127,7 +126,6 @@ def deliver(
     from rich.console import Console
 
     from depthmup import reports
-    from depthmup.records.printable import printable
     from depthmup.reports.next_steps import next_lines
 
     studies, certificates = report.studies, report.certificates

@@ -8,6 +8,7 @@ from typing import Any
 
 from depthmup.cli.output import print_json
 from depthmup.records.sizes import parse_size
+from depthmup.records.text import aligned
 from depthmup.rules import Said, contradictions, growth, listing, said, scheme
 from depthmup.rules.run_rule import Batch
 
@@ -108,8 +109,6 @@ def _list(as_json: bool) -> int:
 
 
 def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
-    from depthmup.records.text import aligned
-
     header = ["rule", "lr x", *(["lr"] if lr else []), "decay x", "epsilon x"]
     rows = [[*header, "1 - beta x", "says nothing of"]]
     for one in rules:

@@ -8,7 +8,10 @@ from typing import Annotated, ClassVar
 import tyro
 
 from depthmup.cli.columns import RunColumns
+from depthmup.cli.folders import prepare_file
 from depthmup.cli.output import print_json, show
+from depthmup.cli.spelling import arguments
+from depthmup.records.codec import strict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +45,12 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.folders import prepare_file
     from depthmup.from_table import score
-    from depthmup.records.codec import strict
     from depthmup.reports import score_page, write_text
 
     if options.out is not None:
-        if options.out.suffix != ".html":
-            raise ValueError(f"Expected --out to end in .html; got {options.out.name!r}.")
-        prepare_file(options.out, option="--out")
-    result = score(
-        options.certificate,
-        options.table,
-        **options.columns.named(),
-        by=options.by,
-        where=options.where,
-    )
+        prepare_file(options.out, option="--out", ends=(".html",))
+    result = score(**arguments(score, options, **options.columns.named()))
     if options.json:
         print_json(strict(result.to_dict()))
     else:

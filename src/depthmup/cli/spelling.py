@@ -1,8 +1,9 @@
 """What people type: lists with commas, 1e3 for 1000, and commands and options with typos."""
 
 import difflib
+import inspect
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -69,6 +70,14 @@ def options_of(options: type) -> Iterator[tuple[type, tuple[str, ...], Any, Fiel
         aliases = [a for m in more for a in getattr(m, "aliases", None) or ()]
         names = () if tyro.conf.Positional in more else (f"--{name.replace('_', '-')}", *aliases)
         yield options, names, kind, field
+
+
+def arguments(function: Callable[..., Any], options: Any, /, **others: Any) -> dict[str, Any]:
+    """The arguments of a function: ``others``, and the options that are called as its own."""
+    taken = inspect.signature(function).parameters.values()
+    known = {p.name for p in taken if p.kind is not p.VAR_KEYWORD}
+    same = {f.name: getattr(options, f.name) for f in fields(options) if f.name in known}
+    return {**same, **others}
 
 
 def value_of(kind: Any) -> tuple[Any, bool]:

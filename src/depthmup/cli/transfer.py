@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
+from depthmup.cli.folders import prepare_folder
 from depthmup.cli.interrupts import status_of
 from depthmup.cli.sizes import parse_arms
+from depthmup.cli.spelling import arguments
 from depthmup.execution import Execution
+from depthmup.records import Tuned, tuned
 from depthmup.records.run import Order, Precision
 from depthmup.records.sizes import parse_size
 
 if TYPE_CHECKING:
     from depthmup.model import Model
-    from depthmup.records import Tuned
     from depthmup.sweep import Auto, BuiltIn, Design
 
 Preset = Literal["tiny", "small", "medium"]
@@ -252,7 +254,6 @@ SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
 def run(options: Options) -> int:
     # Loaded here, so that --help is instant.
-    from depthmup.cli.folders import prepare_folder
     from depthmup.cli.report import deliver
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
@@ -361,9 +362,9 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
     from depthmup.sweep import BuiltIn
     from depthmup.training import find_data
 
-    names = ("activation", "nonlinearity", "block_depth", "batch_size", "order", "precision")
-    return BuiltIn(
-        **{name: getattr(networks, name) for name in names},
+    asked = arguments(
+        BuiltIn,
+        networks,
         mean_subtraction=networks.mean_subtraction == "on",
         layer_norm=networks.layer_norm == "on",
         data=find_data(
@@ -372,6 +373,7 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
             verify=not networks.unverified_data,
         ),
     )
+    return BuiltIn(**asked)
 
 
 def _design(
@@ -413,7 +415,6 @@ def _in_plain_numbers(options: Options, name: str) -> Options:
         return options
     if getattr(options, name) is not None:
         raise ValueError(f"Expected --{name} or --log2-{name}, not both.")
-    from depthmup.records import tuned
     from depthmup.sweep.design import check_octaves
 
     check_octaves(log2_values, tuned(options.tune))
@@ -423,8 +424,6 @@ def _in_plain_numbers(options: Options, name: str) -> Options:
 
 def _tuned(options: Options) -> dict[str, Any]:
     """What is tuned, its values, and the learning rate that is held."""
-    from depthmup.records import tuned
-
     what = tuned(options.tune)
     if what.is_learning_rate:
         for name in ("lr", "values"):
@@ -439,7 +438,7 @@ def _tuned(options: Options) -> dict[str, Any]:
     return {"tune": what, "lrs": options.lr, "values": _grid(options, "values", what)}
 
 
-def _grid(options: Options, grid: str, what: "Tuned") -> "tuple[float, ...] | Auto":
+def _grid(options: Options, grid: str, what: Tuned) -> "tuple[float, ...] | Auto":
     """The values of an option, or a search for them."""
     from depthmup.sweep import Auto
 
