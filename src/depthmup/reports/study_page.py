@@ -318,8 +318,8 @@ def study_specs(study: Study) -> dict[str, Any]:
 
     Example:
         >>> from depthmup.reports import example_study
-        >>> sorted(study_specs(example_study()))
-        ['drift', 'loss', 'rates-0', 'rates-1', 'search', 'transfer']
+        >>> list(study_specs(example_study()))[:3]  # a panel of rates for each scheme
+        ['rates-0', 'rates-1', 'transfer']
     """
     plots = [plot for section in chart_sections(study) for plot in section.plots]
     return {plot.name: page_spec(plot.chart) for plot in plots}
