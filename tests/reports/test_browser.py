@@ -40,7 +40,7 @@ def test_it_loads_offline_without_a_complaint(browser, written, width):
 def test_every_chart_renders_and_nothing_scrolls_sideways(browser, written, width):
     tab = browser.open(written, width=width)
     drawn = tab.run(DRAWN)
-    assert len(drawn) == 4 + 3
+    assert len(drawn) == 2 * 4 + 3  # panels of rates and of training; optimum, loss, drift
     assert min(drawn) > 8
     assert tab.run("document.documentElement.scrollWidth") == width
     wide = tab.run(

@@ -294,3 +294,19 @@ def test_a_long_title_is_folded_and_not_cut(study):
     words = {row["words"] for row in rows(beside) if row.get("title") == title}
     assert {text.replace("\n", " ") for text in words} == {title}
     assert '"lineBreak": "\\n"' in json.dumps(beside)
+
+
+def test_losses_over_training_end_at_the_best_loss_that_was_run(study):
+    spec = CHARTS["loss-against-step"](study).to_dict(validate=False)
+    drawn = [row for row in rows(spec) if "of" in row]
+    last = study.headline
+    ends = {row["loss"] for row in drawn if row["of"] == f"{last.start}–{last.stop}"}
+    best = {
+        min(p.loss.value for p in curve.points if math.isfinite(p.loss.value))
+        for curve in last.curves
+        if any(math.isfinite(p.loss.value) for p in curve.points)
+    }
+    assert ends == best
+    assert len({row["of"] for row in drawn}) == len(study.windows)
+    one = replace(study, windows=study.windows[-1:], training=())
+    assert not CHARTS["loss-against-step"].charts(one)

@@ -27,6 +27,7 @@ from depthmup.reports.sentences import is_larger_better
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import base_size, transfers
 from depthmup.reports.theme import PAGE, SCREEN, Style
+from depthmup.reports.training_chart import training_charts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,17 @@ STUDY_CHARTS = {
         panels=lambda study: [loss_chart(study)],
         signs=scheme_signs,
         layout="pair",
+    ),
+    "training": StudyChart(
+        file="loss-against-step",
+        title="Has training settled?",
+        caption=(
+            "Mean training loss of successive windows at the best {tuned} that was run at each "
+            "{axis}, one panel per scheme. Grey: the window that is judged."
+        ),
+        panels=training_charts,
+        signs=lambda study: [sign for sign in size_signs(study) if sign[2]],
+        layout="panels",
     ),
     "drift": StudyChart(
         file="drift",
