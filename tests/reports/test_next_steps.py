@@ -19,7 +19,7 @@ from depthmup.cli.verbs import parse
 from depthmup.records import Place, Verdict
 from depthmup.records.search import SearchStory
 from depthmup.reports import example_certificate, example_study, page
-from depthmup.reports.next_steps import next_steps
+from depthmup.reports.next_steps import next_lines, next_steps
 
 COMMAND = ["depthmup", "transfer", "--preset", "small", "--out", "runs/demo"]
 RUNS = 4 * 5 * 8 * 5  # schemes, depths, rates, seeds of the synthetic study
@@ -51,6 +51,15 @@ def test_a_value_is_lines_to_paste(certificates, lr, where):
     shown = page(example_study(), certificates=certificates)
     assert shown.index("plan.initialize(model)") < shown.index("</span> transfers</span>")
     assert lr in re.search("<h1>(.*?)</h1>", shown)[1]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_sentences_are_as_wide_as_the_terminal_and_code_is_whole(width):
+    lines = next_lines([example_study()], [], width=width)
+    sentences = [line for line in lines if not line.startswith("    ")]
+    assert max(map(len, sentences)) <= width
+    [step] = next_steps([example_study()], [])
+    assert [line[4:] for line in lines if line.startswith("    ")] == step.code.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,8 @@ def deliver(
             print(reports.plain_table(study))
     for certificate in certificates:
         show(f"\n{reports.certificate_text(certificate)}")
-    if steps := "\n".join(next_lines(studies, certificates)):
+    width = min(100, console.width) if console.is_terminal else 100
+    if steps := "\n".join(next_lines(studies, certificates, width=width)):
         print(f"\n{printable(steps)}")
     if folder is not None:
         print(f"\nThe page: {(folder / 'report.html').resolve()}")

@@ -27,11 +27,13 @@ def next_steps(studies: Sequence[Study], certificates: Sequence[Certificate]) ->
     ]
 
 
-def next_lines(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
-    """The same as text."""
+def next_lines(
+    studies: Sequence[Study], certificates: Sequence[Certificate], *, width: int = 100
+) -> list[str]:
+    """The same as text; what is to be copied is not wrapped."""
     lines = []
     for step in next_steps(studies, certificates):
-        lines += ["", *textwrap.wrap(f"{step.title or 'Then'}: {step.lead}", 100)]
+        lines += ["", *textwrap.wrap(f"{step.title or 'Then'}: {step.lead}", width)]
         lines += textwrap.indent(step.code, "    ").splitlines()
     return lines[1:]
 
