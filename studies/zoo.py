@@ -129,7 +129,7 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
     # Initial scale, gradient and wanted update of each kind, as powers of the width.
     init, gradient, update = {
         Kind.INPUT: (1.0, 1 / out, 1.0),
-        Kind.HIDDEN: (into**-0.5, 1 / out, 1 / into),
+        Kind.HIDDEN: (into ** (-1.0 if p.role.narrows else -0.5), 1 / out, 1 / into),
         Kind.READOUT: (1.0, 1 / into, 1.0) if forward else (1 / into, 1.0, 1 / into),
         Kind.VECTOR: (1.0, 1 / out, 1.0),
     }[kind]

@@ -20,7 +20,7 @@ BASE, TARGET = (16, 2), (64, 6)
 # What a model's weights happen to be, where they have memory: of the processor that drew them.
 _DRAWN = ("base_init", "base_default", "model_init")
 # What a plan has beside what was frozen, where it is nothing.
-_LATER = {"tuned_with": "", "converted": 1.0}
+_LATER = {"tuned_with": "", "converted": 1.0, "narrows": False}
 
 
 @cache
@@ -60,7 +60,9 @@ def _document(plan):
 def _without_later(entry):
     later = {"ratios"} if "where" in entry else ()  # of multipliers
     return {
-        k: v for k, v in entry.items() if k not in later and (k not in _LATER or v != _LATER[k])
+        k: _without_later(v) if k == "role" else v
+        for k, v in entry.items()
+        if k not in later and (k not in _LATER or v != _LATER[k])
     }
 
 

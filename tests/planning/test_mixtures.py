@@ -119,9 +119,9 @@ def part_of(name):
 ENDS = ("lm_head.weight", "2.weight", "3.weight")  # the last, of one layer and of two
 
 
-def dense(name, n, N):
+def dense(name, n, N, *, widening):
     """(standard deviation, learning rate, epsilon), and whether a branch ends in it; None: it lies
-    outside of branches."""
+    outside of branches. ``widening``: which of n and N do."""
     if name in ENDS:
         return (1 / n, 1 / n, n), None  # 1/n on the logits, carried by the weight
     if name.count(".") == 1 or name in ("model.embed_tokens.weight", "model.norm.weight"):
@@ -134,13 +134,16 @@ def dense(name, n, N):
         into = N
     if name.endswith("bias") or "norm" in name:
         return (1.0, 1.0, 1 / out), "down" in name
-    return (into**-0.5, 1 / into, 1 / out), "down" in name or "o_proj" in name
+    # From a growing to a fixed size: experts alone widen, or they do not, or a gate for all.
+    narrows = out == 1 or widening == {"shared.down": "N", "shared.up": "n"}.get(name[2:-7])
+    start = 1 / into if narrows else into**-0.5
+    return (start, 1 / into, 1 / out), "down" in name or "o_proj" in name
 
 
-def expected(name, rule, n, L, E, K, N):
+def expected(name, rule, n, L, E, K, N, *, widening):
     """CompleteP (alpha = 1): branches times 1/L, folded into what they end in."""
     part = part_of(name)
-    (std, lr, epsilon), last = dense(name, n, N)
+    (std, lr, epsilon), last = dense(name, n, N, widening=widening)
     if part is not None:
         std, lr, epsilon = ROUTER_AND_EXPERTS[rule](n, N, E)[part]
         last = part == "down"
@@ -177,9 +180,9 @@ def test_every_factor_is_that_of_a_second_reading_of_the_rules(make, size, rule)
     if make is stacked:
         sizes["K"] = sizes["E"]
     plan = planned(make, sizes, scheme=f"completep+{rule}")
-    parts = set()
+    parts, widening = set(), "".join(axis for axis in "nN" if sizes[axis] != BASE[axis])
     for p in plan.prescriptions:
-        now, before = expected(p.name, rule, **sizes), expected(p.name, rule, **BASE)
+        now, before = (expected(p.name, rule, **of, widening=widening) for of in (sizes, BASE))
         ratios = [a / b for a, b in zip(now, before, strict=True)]
         assert [p.init, p.lr, p.epsilon, p.decay] == approx(ratios, rel=1e-12), p.name
         parts.add(part_of(p.name))

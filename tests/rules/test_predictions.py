@@ -20,10 +20,12 @@ from depthmup.rules import (
     Part,
     Power,
     Role,
-    completep,
     effect,
     general,
     predict,
+)
+from depthmup.rules import (
+    scheme as scheme_named,
 )
 
 HALF = Fraction(1, 2)
@@ -132,19 +134,27 @@ def test_shared_parameters_sum_the_gradients_of_all_branches():
     assert MAXIMAL_UPDATE.law(Kind.HIDDEN, DEPTH_MUP.readout).gradient == Power(fan_out=-1)
 
 
-def test_the_spectral_norm_of_a_routers_update_falls_with_width():
-    """Few rows, whatever the width: against matrices with the laws of a plan, and Adam's signs."""
-    router = Role(kind=Kind.HIDDEN, in_branch=True, part=Part.ROUTER)
-    square = Role(kind=Kind.HIDDEN, in_branch=True)
-    predicted = {
-        role: predict(completep(), Family.ENTRYWISE, Observable.SPECTRAL_UPDATE, role=role).width
-        for role in (router, square)
-    }
-    assert predicted == {router: Fraction(-1, 2), square: 0}
+ROUTER = Role(kind=Kind.HIDDEN, in_branch=True, part=Part.ROUTER, narrows=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "expected"),
+    [
+        ("completep+mssp", ROUTER, -0.5),
+        ("completep+moe", ROUTER, 0.0),
+        ("completep", Role(kind=Kind.HIDDEN, in_branch=True, narrows=True), 0.0),
+        ("completep", Role(kind=Kind.HIDDEN, in_branch=True), 0.0),
+    ],
+)
+def test_the_spectral_norm_of_an_update_of_few_rows_falls_with_width(name, role, expected):
+    """Beside the start: against matrices with the laws of a plan, and Adam's signs."""
+    of = scheme_named(name)
+    assert predict(of, Family.ENTRYWISE, Observable.SPECTRAL_UPDATE, role=role).width == expected
     rng, widths, rows = np.random.default_rng(0), np.array([256, 512, 1024, 2048]), 4
+    power = float(of.scales(role).init.fan_in)
 
     def ratio(width, fan_out):
-        start = rng.normal(size=(fan_out, width)) * width**-0.5
+        start = rng.normal(size=(fan_out, width)) * width**power
         update = np.sign(np.outer(rng.normal(size=fan_out), rng.normal(size=width))) / width
         return np.linalg.norm(update, 2) / np.linalg.norm(start, 2)
 
@@ -153,5 +163,5 @@ def test_the_spectral_norm_of_a_routers_update_falls_with_width():
         return np.polyfit(np.log(widths), values, 1)[0]
 
     # A start of 4 rows has a norm of 1 + sqrt(4 / width), which bends the line by a few hundredths.
-    assert slope(lambda _: rows) == pytest.approx(-0.5, abs=0.06)
-    assert slope(lambda width: width // 4) == pytest.approx(0.0, abs=0.06)
+    few = (lambda _: rows) if role.narrows else (lambda width: width // 4)
+    assert slope(few) == pytest.approx(expected, abs=0.06)

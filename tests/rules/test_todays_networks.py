@@ -171,9 +171,10 @@ def attends(width, **options):
     return decoder((Attention(width, heads, **options) for _ in range(2)), width)
 
 
-def after_a_step(model, plan, *, planted=None):
+def after_a_step(model, plan, *, planted=None, narrow=()):
     """How far the outputs of every matrix and of the network move by one step, over their start.
 
+    Those of ``narrow`` matrices, which start near zero, by themselves.
     ``planted``: parts of parameters' names, and factors on their rates.
     """
     plan.initialize(model)
@@ -194,7 +195,8 @@ def after_a_step(model, plan, *, planted=None):
     optimizer.step()
     moved = {"logits": rms(model(TOKENS) - logits)}
     for name, (x, y) in inputs.items():
-        moved[name] = rms(model.get_submodule(name)(x) - y) / rms(y)
+        start = 1 if name in narrow else rms(y)
+        moved[name] = rms(model.get_submodule(name)(x) - y) / start
     return moved
 
 
@@ -219,15 +221,16 @@ def nearest(values, sizes):
 
 def under_plan(make, sizes, planted=None, **options):
     """Slopes along sizes of what a step moves, under plans from the first size; by matrix."""
-    rows = []
-    for size in sizes:
+    rows, narrow = [], set()
+    for size in reversed(sizes):  # at the base nothing grows, and nothing narrows
         torch.manual_seed(0)
         model, base = make(size), make(sizes[0])
         plan = depthmup.plan(
             model, base, optimizer="adamw", example_inputs=TOKENS, own_init="fan_in", **options
         )
+        narrow |= {p.name.rpartition(".")[0] for p in plan.prescriptions if p.role.narrows}
         factors = {part: (size / sizes[0]) ** by for part, by in (planted or {}).items()}
-        rows.append(after_a_step(model, plan, planted=factors))
+        rows.insert(0, after_a_step(model, plan, planted=factors, narrow=narrow))
     return {name: nearest([row[name] for row in rows], sizes)[1] for name in rows[0]}
 
 
@@ -250,6 +253,47 @@ def test_keys_and_values_that_are_grouped_or_latent_move_alike_at_every_width(na
         if matrix != "logits":
             concerned = any(part in f"{matrix}." for part in planted)
             assert wrong[matrix] == (Fraction(1, 2) if concerned else 0), matrix
+
+
+NARROW_WIDTHS = (256, 1024, 4096)
+
+
+def through_a_fixed_size(width):
+    parts = nn.Linear(8, width), nn.Linear(width, 16), nn.Linear(16, width), nn.Linear(width, 2)
+    relus = [nn.ReLU() for _ in parts]
+    both = (m for pair in zip(parts, relus, strict=True) for m in pair)
+    return nn.Sequential(*list(both)[:-1])
+
+
+def moved_from_below(width, seed, *, planted):
+    """What two steps of Adam below a fixed size make of the matrix to it as it starts."""
+    torch.manual_seed(seed)
+    model, base = through_a_fixed_size(width), through_a_fixed_size(NARROW_WIDTHS[0])
+    x, labels = torch.randn(16, 8), torch.randint(2, (16,))
+    plan = depthmup.plan(
+        model, base, scheme="mup", optimizer="adam", example_inputs=x, own_init="fan_in"
+    )
+    plan.initialize(model)
+    with torch.no_grad():
+        model[2].weight *= (width / NARROW_WIDTHS[0]) ** planted
+    start, before = model[2].weight.detach().clone(), model[:2](x).detach()
+    optimizer = torch.optim.Adam(plan.param_groups(model, lr=1e-3, eps=1e-30), lr=1e-3)
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), labels).backward()
+        optimizer.step()
+    return rms((model[:2](x).detach() - before) @ start.T)
+
+
+@pytest.mark.parametrize(("planted", "expected"), [(0.0, 0), (0.5, Fraction(1, 2))])
+def test_what_is_below_a_fixed_size_moves_it_by_order_one(planted, expected):
+    """A start of 1/n. At n^-1/2 changes that are aligned with it add up to n^1/2."""
+
+    def measured(width):
+        logs = [np.log(moved_from_below(width, seed, planted=planted)) for seed in range(4)]
+        return np.exp(np.mean(logs))
+
+    assert nearest([*map(measured, NARROW_WIDTHS)], NARROW_WIDTHS)[1] == expected
 
 
 LOOPS = (2, 4, 8, 16)

@@ -4,7 +4,8 @@ Factors are those of width x 4 and depth x 3, Depth-muP with AdamW, derived for 
 the library: what stands beside a parameter follows from what it is, by the tables of the rules
 alone. A hidden matrix starts at 1/2 and learns at 1/4, a readout at 1/4 and 1/4, an input or a
 vector at 1 and 1; inside a branch that is one of three times as many, rates are divided by sqrt(3),
-and the last matrix (or gain) of the branch carries 1/sqrt(3) once more, in start and rate.
+and the last matrix (or gain) of the branch carries 1/sqrt(3) once more, in start and rate. From a
+growing to a fixed size a matrix starts as a readout does.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ R = 3**-0.5
 # The initial scale and the learning rate.
 INPUT, HIDDEN, READOUT, VECTOR = (1, 1), (1 / 2, 1 / 4), (1 / 4, 1 / 4), (1, 1)
 INPUT_IN, HIDDEN_IN, LAST = (1, R), (1 / 2, R / 4), (R / 2, R * R / 4)
+NARROW, NARROW_IN, NARROW_LAST = (1 / 4, 1 / 4), (1 / 4, R / 4), (R / 4, R * R / 4)
 VECTOR_IN, LAST_VECTOR = (1, R), (R, R * R)
 # Queries of heads that grow carry 1/4 / (1/2): what is added to the root that the model divides by.
 QUERY_IN = (1 / 4, R / 8)
@@ -38,7 +40,7 @@ EXPECTED = {
     "value residual": {"attn.*.v.weight": HIDDEN_IN, "attn.*.lam": VECTOR_IN},
     "value embeddings": {"ve.*.weight": INPUT_IN, "attn.*.o.weight": LAST},
     "per layer embeddings": {
-        "ple.weight": INPUT_IN, "blocks.*.gate.weight": HIDDEN_IN,
+        "ple.weight": INPUT_IN, "blocks.*.gate.weight": NARROW_IN,
         "blocks.*.proj.weight": INPUT_IN, "blocks.*.pn.weight": LAST_VECTOR,
     },
     # One more block behind the projection is no deeper than in the base.
@@ -48,14 +50,14 @@ EXPECTED = {
     },
     "medusa": {"med.*.weight": HIDDEN, "heads.*.weight": READOUT, "blocks.*.mlp.down.weight": LAST},
     "lora trained": {
-        "blocks.*.mix.up.A": HIDDEN_IN, "blocks.*.mix.up.B": INPUT_IN,
+        "blocks.*.mix.up.A": NARROW_IN, "blocks.*.mix.up.B": INPUT_IN,
         "blocks.*.mix.down.B": (R, R * R),
     },
     "moe shared sigmoid": {
-        "blocks.*.mix.router.weight": HIDDEN_IN, "blocks.*.mix.down": LAST,
-        "blocks.*.mix.shared.down.weight": LAST, "blocks.*.mix.sg.weight": HIDDEN_IN,
+        "blocks.*.mix.router.weight": NARROW_IN, "blocks.*.mix.down": LAST,
+        "blocks.*.mix.shared.down.weight": LAST, "blocks.*.mix.sg.weight": NARROW_IN,
     },
-    "attention pool": {"q": HIDDEN, "v.weight": HIDDEN, "o.weight": READOUT},
+    "attention pool": {"q": NARROW, "v.weight": HIDDEN, "o.weight": READOUT},
     "biaffine": {"U": (1 / 8, 1 / 16), "h.weight": HIDDEN, "bh.weight": READOUT},
     "vision language projector": {
         "v.*.mix.o.weight": HIDDEN, "v.*.n1.weight": VECTOR, "pr.*.weight": HIDDEN,
@@ -68,7 +70,7 @@ EXPECTED = {
         "blocks.*.mix.A_log": VECTOR_IN, "blocks.*.mix.norm.weight": VECTOR_IN,
     },
     "mamba2": {"blocks.*.mix.D": VECTOR_IN, "blocks.*.mix.out.weight": LAST},
-    "rwkv6": {"blocks.*.mix.w1.weight": HIDDEN_IN, "blocks.*.mix.w2.weight": INPUT_IN},
+    "rwkv6": {"blocks.*.mix.w1.weight": NARROW_IN, "blocks.*.mix.w2.weight": INPUT_IN},
     "hymba": {"blocks.*.mix.n1.weight": LAST_VECTOR, "blocks.*.mix.o.weight": HIDDEN_IN},
     "hyena": {"blocks.*.mix.f.0.weight": INPUT_IN, "blocks.*.mix.f.2.weight": INPUT_IN},
     "dit": {
@@ -85,16 +87,16 @@ EXPECTED = {
         "up.weight": HIDDEN, "dn.weight": HIDDEN, "m.*.b2.weight": LAST_VECTOR,
         "a.*.c1.weight": HIDDEN_IN, "c.*.b2.weight": LAST_VECTOR,
     },
-    "gat": {"layers.*.a": HIDDEN_IN, "layers.*.upd.weight": LAST, "inp.weight": INPUT},
+    "gat": {"layers.*.a": NARROW_IN, "layers.*.upd.weight": LAST, "inp.weight": INPUT},
     "nerf": {"bx.weight": HIDDEN, "by.weight": INPUT, "sig.weight": READOUT, "rd.weight": INPUT},
-    "vae": {"mu.weight": HIDDEN, "dd.weight": INPUT, "db.*.down.weight": LAST},
+    "vae": {"mu.weight": NARROW, "dd.weight": INPUT, "db.*.down.weight": LAST},
     "dcn cross": {"c.*.weight": LAST},
     # 1/L of its own for the 1/sqrt(L) that is due.
     "neural ode own step": {"f.down.weight": (1 / 2 / R, 1 / 4), "f.up.weight": HIDDEN_IN},
     "kan residual": {"k.*.c": LAST, "o.c": READOUT},
     "ft transformer": {"width": VECTOR, "cls": VECTOR},
-    "bottleneck fixed": {"b.*.a.weight": HIDDEN_IN, "b.*.b.weight": (R, R * R)},
-    "hidden fixed stream": {"a.*.weight": INPUT_IN, "b.*.weight": LAST, "o.weight": (1, 1)},
+    "bottleneck fixed": {"b.*.a.weight": NARROW_IN, "b.*.b.weight": (R, R * R)},
+    "hidden fixed stream": {"a.*.weight": INPUT_IN, "b.*.weight": NARROW_LAST, "o.weight": (1, 1)},
 }  # fmt: skip
 REFUSED = {
     "uvit cat": "outside of every residual branch",

@@ -54,6 +54,8 @@ class Effects:
         if error > _LINEAR**2 * (mean_square(output - base) + 1e-12 * size):
             return  # not linear in its parameters: judged by its weights alone
         at_the_end = any(p.role.kind is Kind.READOUT for p in self.prescriptions.values())
+        if any(p.role.narrows for p in self.prescriptions.values()):
+            size = 1.0  # it starts small, as a readout does
         for key, part in parts.items():
             role = self.prescriptions[key].role
             if isinstance(module, nn.Embedding) and role.kind is Kind.READOUT:

@@ -18,7 +18,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Axis, NonFinite
 from depthmup.rules import Family, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import parameters, read
+from depthmup.tracing import parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
 from depthmup.training.loop import called, moved
 from depthmup.training.placement import generators
@@ -178,7 +178,22 @@ def planned_sizes(
         )
         # The default of the scheme follows the depth of blocks, which is that of every size.
         scheme = scheme or scheme_named(plans[0].scheme)
-    return plans, points
+    return _of_one_role(plans), points
+
+
+def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans, in which what narrows at one size does so at all: at the base nothing grows."""
+    names = {pattern_of(p.name) for plan in plans for p in plan.prescriptions if p.role.narrows}
+    return [
+        replace(
+            plan,
+            prescriptions=tuple(
+                replace(p, role=replace(p.role, narrows=True)) if pattern_of(p.name) in names else p
+                for p in plan.prescriptions
+            ),
+        )
+        for plan in plans
+    ]
 
 
 def _shapes(network: nn.Module) -> dict[str, torch.Size]:

@@ -37,17 +37,22 @@ MARGIN = RIVAL / 2
 _SUMS = (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE, Observable.BRANCH_CHANGE)
 _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
 _WEIGHTS = (Observable.SPECTRAL_UPDATE, Observable.ENTRY_UPDATE)
+_STARTS = (Observable.STREAM, Observable.BRANCH, Observable.PREACTIVATION, Observable.READOUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fitted:
-    """One measured exponent beside its prediction; ``shown`` if it is not to be judged."""
+    """One measured exponent beside its prediction; ``shown`` if it is not to be judged.
+
+    ``narrow``: the network narrows somewhere; what is behind starts the smaller the wider it is.
+    """
 
     key: Key
     axis: str
     slope: Slope
     prediction: ExpectedExponents
     shown: bool
+    narrow: bool
 
     @property
     def expected(self) -> Fraction | None:
@@ -62,8 +67,10 @@ class _Fitted:
     @property
     def bounded(self) -> bool:
         """Whether the prediction is an upper bound only."""
-        if self.axis in ("width", "depth"):
-            return self.prediction.at_most and self.axis == "depth"
+        if self.axis == "width":
+            return self.narrow and self.key.observable in _STARTS
+        if self.axis == "depth":
+            return self.prediction.at_most
         # A mean over more parts is smaller while they are independent: at the start.
         return self.key.observable is Observable.BRANCH
 
@@ -95,6 +102,7 @@ def judge(
     widest = max(range(len(grid)), key=lambda i: grid[i].get("width", 0))
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in values if k.observable in _EFFECTS}
+    narrow = any(role.narrows and role.part is not Part.ROUTER for role in roles.values())
     fitted: list[_Fitted] = []
     notes: list[str] = []
     for key, group in values.items():
@@ -111,6 +119,7 @@ def judge(
                 slope=slope,
                 prediction=prediction,
                 shown=shown and not _of_several_experts(key, axis, role, covered),
+                narrow=narrow,
             )
             for axis, slope in slopes.items()
         ]

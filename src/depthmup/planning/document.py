@@ -17,8 +17,9 @@ from depthmup.rules import Power
 
 VERSION = 1
 
-_LATER = frozenset({"converted", "tuned_with", "ratios"})
-"""Fields that plans of older releases lack: nothing was converted; ratios of multipliers."""
+_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows"})
+"""Fields that plans of older releases lack: nothing was converted; ratios of multipliers; whether a
+matrix narrows, whose factors stand beside it."""
 
 LARGEST = 64 * 2**20
 """Characters of a file: plans of models with 10,000 tensors have 10 million."""

@@ -14,6 +14,7 @@ from depthmup.planning.roles import (
     NotUnderstood,
     kind_and_ratios,
     matrix_use,
+    narrows,
     structural_uses,
 )
 from depthmup.rules import Kind, Part, Ratios, Role
@@ -101,6 +102,7 @@ def _place(
     if labels and uses and all(use.divided for use in uses):
         # Its rows are those of all layers: each branch reads as many as in the base.
         fans = replace(fans, fan_out=fans.fan_out / depth)
+    inside = name in membership.stacked or mixture is not None
     role = Role(
         kind=kind,
         in_branch=bool(labels),
@@ -108,6 +110,7 @@ def _place(
         tied=tied and kind is Kind.READOUT,
         shared=shared,
         part=mixture.part if mixture is not None and declared is None else None,
+        narrows=narrows(kind, fans, uses, inside=inside),
     )
     return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
 

@@ -149,7 +149,7 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     else:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
-    size = scheme.sized(served.response.size(Kind.HIDDEN), parameter.role)
+    size = scheme.update_size(parameter.role, served.response)
     taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
     lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)

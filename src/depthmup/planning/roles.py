@@ -54,6 +54,15 @@ class MixturePart:
     active: float = 1.0
 
 
+def narrows(kind: Kind, fans: Ratios, uses: tuple[Use, ...], *, inside: bool) -> bool:
+    """Whether a matrix leads from a growing to a fixed size ``inside`` of the network.
+
+    Not one whose output a norm takes alone, which undoes its size wherever it starts.
+    """
+    within = inside or any(use.leads and not use.normalized for use in uses)
+    return kind is Kind.HIDDEN and within and fans.fan_in != 1 == fans.fan_out
+
+
 def kind_and_ratios(
     growth: Growth,
     uses: tuple[Use, ...],
@@ -67,10 +76,10 @@ def kind_and_ratios(
     A matrix is *input* if only its fan-out grows, *hidden* if both do, *readout* if only its fan-in
     does and neither another matrix nor a norm follows it; never if it is ``stacked``, in one of
     several branches that end alike. A matrix from a growing to a fixed size inside the network
-    (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
-    outputs of order one from the start, while a readout may begin at zero. If neither dimension
-    grows, its place decides: first, last, or between. Matrices of routers and experts are hidden,
-    whichever of their dimensions grow; the number of experts is no dimension of theirs.
+    (a router, a low-rank factor) is hidden with a fan-out ratio of 1, and starts as a readout does
+    (``narrows``). If neither dimension grows, its place decides: first, last, or between.
+    Matrices of routers and experts are hidden, whichever of their dimensions grow; the number of
+    experts is no dimension of theirs.
     """
     if declared is not None:
         return declared.kind, _declared_ratios(growth, declared), False

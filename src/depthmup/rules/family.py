@@ -79,6 +79,7 @@ class Response:
     Attributes:
         gradient, weight: exponents of their sizes.
         sizes: by kind of parameter; 1 where none is named.
+        narrowing: what a matrix whose fan-out stays has beside its size: as many singular values.
         epsilon: how the size to which epsilon is added depends on shape.
         epsilon_degree: exponent of the gradient there.
         matrices_only: whether the optimizer trains hidden matrices alone.
@@ -90,6 +91,7 @@ class Response:
     gradient: int = 0
     weight: int = 0
     sizes: Mapping[Kind, Power] = field(default_factory=lambda: MappingProxyType({}))
+    narrowing: Power = ONE
     epsilon: Power = ONE
     epsilon_degree: int = 1
     matrices_only: bool = False
@@ -141,6 +143,7 @@ RESPONSES: Mapping[Family, Response] = MappingProxyType(
         Family.SPHERE: Response(
             weight=1,
             sizes=_hidden(Power(fan_in=-_HALF)),
+            narrowing=Power(fan_in=_HALF),
             epsilon=_ROOT_AREA,
             matrices_only=True,
         ),

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from depthmup.rules.family import Family
 from depthmup.rules.power import Power
-from depthmup.rules.role import Kind, Part, Role
+from depthmup.rules.role import Kind, Role
 from depthmup.rules.scheme import Scheme
 
 _HALF = Fraction(1, 2)
@@ -28,7 +28,7 @@ class Observable(StrEnum):
     BRANCH = "branch output"  # what one branch adds to the stream, at initialization
     BRANCH_CHANGE = "branch change"
     PREACTIVATION = "pre-activation"  # W_0 x of an inner matrix of a branch
-    UPDATE = "update effect"  # (W_t - W_0) x, relative to W_0 x
+    UPDATE = "update effect"  # (W_t - W_0) x, relative to W_0 x; alone where W narrows
     READOUT_UPDATE = "readout update"  # (V_t - V_0) x, absolute: it is a part of the logits
     SPECTRAL_UPDATE = "spectral update"  # |W_t - W_0| / |W_0|, spectral norms
     ENTRY_UPDATE = "entry update"  # RMS(W_t - W_0) / RMS(W_0)
@@ -88,7 +88,7 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     response = served.response
     total = laws.lr / scheme.run.lr * scheme.gradient(role) ** response.gradient * laws.forward
     total = total * scheme.scales(role).init ** response.weight
-    total = total * scheme.sized(response.size(role.kind), role)
+    total = total * scheme.update_size(role, response)
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
 
 
@@ -216,10 +216,12 @@ def _of_experts(
     match observable:
         case Observable.PREACTIVATION:
             power = start
-        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
-            power = effect(scheme, family, role) / start
         case Observable.READOUT_UPDATE:
             power = effect(scheme, family, role)
+        case Observable.UPDATE if role.narrows:
+            power = effect(scheme, family, role)
+        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
+            power = effect(scheme, family, role) / start
         case _:
             return None
     return power.experts + power.active
@@ -245,7 +247,8 @@ def _of_parameter(
     if observable is Observable.READOUT_UPDATE:
         why = "lr * gradient^degree * forward * aligned sum over the fan-in"
         return _exponent(after, Kind.READOUT), after.depth, why
-    ratio = after / _init(scheme, role)
+    absolute = role.narrows and observable is Observable.UPDATE
+    ratio = after if absolute else after / _init(scheme, role)
     if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
         ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
     width: Fraction | None = _exponent(ratio, role.kind)
@@ -253,12 +256,10 @@ def _of_parameter(
         width = None  # of full rank or not: as the batch has it
     if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
         width = None  # judged as an absolute part of the logits
-    if role.part is Part.ROUTER and observable is Observable.SPECTRAL_UPDATE:
-        # Its rows are as many as the experts, whatever the width: an aligned update has the norm
+    if role.narrows and observable is Observable.SPECTRAL_UPDATE:
+        # Its rows are as many whatever the width: an aligned update has the norm
         # sqrt(rows / fan-in) times what it does to an output, random weights sqrt(fan-in) std.
         width = None if width is None else width - Fraction(1, 2)
-    if role.part is Part.ROUTER and role.kind is Kind.VECTOR and observable is Observable.UPDATE:
-        width = None  # beside what the router's matrix gives, which starts the smaller the wider
     return width, ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
 
 

@@ -42,6 +42,8 @@ class Role:
     ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
     of relative positions for all layers), so its gradient is a sum over them.
     ``part``: the part of a mixture of experts that it is.
+    ``narrows``: a matrix inside of the network whose fan-in grows and whose fan-out does not (a
+    router, a low-rank factor of a fixed rank, keys and values in a fixed number of heads).
 
     Attributes:
         kind: input, hidden, readout or vector.
@@ -53,6 +55,7 @@ class Role:
     tied: bool = False
     shared: bool = False
     part: Part | None = None
+    narrows: bool = False
 
     def __post_init__(self) -> None:
         if self.last and not self.in_branch:
@@ -69,6 +72,12 @@ class Role:
                 "Give the shared matrix the role Role(kind=Kind.READOUT, tied=True)."
             )
 
+        if self.narrows and self.kind is not Kind.HIDDEN:
+            raise ValueError(
+                "Only a matrix inside of the network narrows; got "
+                f"kind={self.kind!s}. At the end of it that is a readout."
+            )
+
     def __str__(self) -> str:
         words = ["tied readout" if self.tied else str(self.kind)]
         if self.part is not None:
@@ -76,6 +85,8 @@ class Role:
             words = [str(self.part) if hidden else f"{self.part} {self.kind}"]
         if self.in_branch:
             words.append("last of branch" if self.last else "in branch")
+        if self.narrows and self.part is not Part.ROUTER:
+            words.append("to a fixed size")
         if self.shared:
             words.append("shared by all branches")
         return ", ".join(words)

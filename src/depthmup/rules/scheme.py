@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from depthmup.rules.experts import ExpertRule, sized_as_router
-from depthmup.rules.family import Family
+from depthmup.rules.family import Family, Response
 from depthmup.rules.power import ONE, Power, Ratios
 from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthLaw, WidthRule
@@ -180,6 +180,7 @@ class Scheme:
     def scales(self, role: Role) -> WidthLaw:
         """The scales of one parameter: a router's or an expert's own, or those of its kind."""
         law = None if self.experts is None else self.experts.law(role)
+        law = law or (self.width.narrowing if role.narrows else None)
         form = Readout.MULTIPLIER if role.tied else self.readout
         return law or self.width.law(role.kind, form)
 
@@ -196,6 +197,11 @@ class Scheme:
         router = role.part is Part.ROUTER and self.experts is not None
         return sized_as_router(size) if router else size
 
+    def update_size(self, role: Role, response: Response) -> Power:
+        """The size of an aligned update's entries that is the optimizer's own doing."""
+        size = response.size(role.kind)
+        return self.sized(size * response.narrowing if role.narrows else size, role)
+
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
         return _laws(self, role, family)
@@ -208,7 +214,7 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
     response = family.response
     width, gradient = scheme.scales(role), scheme.gradient(role)
     update = width.update * Power(depth=-scheme.gamma) if role.in_branch else width.update
-    size = scheme.sized(response.size(role.kind), role)
+    size = scheme.update_size(role, response)
     # Without a theory of width, nothing is known that a learning rate would have to undo.
     own = width.init**response.weight * size if scheme.follows_width else ONE
     lr = update / (gradient**response.gradient * own)

@@ -47,7 +47,8 @@ class WidthRule:
     """A width law for every kind of parameter.
 
     ``attention_logits`` multiplies the model's own logit scale; its ``fan_in`` is the ratio of
-    head sizes (more heads of the same size leave it at 1).
+    head sizes (more heads of the same size leave it at 1). ``narrowing`` is the law of a hidden
+    matrix whose fan-out stays what it is (``Role.narrows``); None: that of any hidden one.
 
     Attributes:
         input, hidden, vector, readout: laws of these kinds of parameters.
@@ -60,6 +61,7 @@ class WidthRule:
     readout: WidthLaw
     readout_with_multiplier: WidthLaw
     attention_logits: Power
+    narrowing: WidthLaw | None = None
 
     def law(self, kind: Kind, readout: Readout) -> WidthLaw:
         """The law of one kind of parameter, the readout's by its form."""
@@ -83,11 +85,15 @@ MAXIMAL_UPDATE = WidthRule(
     readout_with_multiplier=WidthLaw(forward=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_IN),
     # 1/sqrt(d_head) becomes sqrt(d_head_base)/d_head: one more power of -1/2.
     attention_logits=_INVERSE_ROOT_FAN_IN,
+    # What is below learns along the few directions that it reads: W_0 sums changes of order one
+    # that are aligned with it, as its own update does.
+    narrowing=WidthLaw(init=_INVERSE_FAN_IN, update=_INVERSE_FAN_IN),
 )
 """Maximal update parametrization.
 
 *Source:* TP5 (arXiv 2203.03466) Tables 3 (absorbed readout) and 8 (readout multiplier); TP6
-(arXiv 2310.02244) Table 2.
+(arXiv 2310.02244) Table 2. Narrowing: the output row of the same tables; Yang, Simon and
+Bernstein (arXiv 2310.17813) Condition 1: a spectral norm of sqrt(fan-out / fan-in).
 """
 
 STANDARD = WidthRule(

@@ -264,7 +264,14 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     leading = graph.upstream(ref.node for n in products for ref in graph.nodes[n].inputs)
     by_hand = (n for node in graph.nodes for n in _divided_by_length(graph, node))
     norms = (node for node in graph.nodes if node.op in LENGTHS)
-    normalized = graph.upstream([*by_hand, *(ref.node for node in norms for ref in node.inputs)])
+    measured = [*by_hand, *(ref.node for node in norms for ref in node.inputs)]
+
+    def alone(node: Node) -> set[int]:
+        """What a tensor was made from, if from one other alone and by no matrix."""
+        made_from = {ref.node for ref in node.inputs} - usage.weights
+        return made_from if len(made_from) == 1 and node.index not in products else set()
+
+    normalized = {node.index for node in graph.back(measured, alone)}
     following, behind_additions = graph.downstream(matrices), graph.downstream(additions)
     inside: dict[int, list[tuple[int, bool]]] = {}
     for branch in residuals.branches:

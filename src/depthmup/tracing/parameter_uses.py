@@ -43,11 +43,11 @@ class Use:
     first puts it beside other parameters, where a weight is composed of several.
 
     The rest says where the operation stands, once the whole model is read: its name; whether it
-    ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
-    ``pieces``, the sizes of the tensors that were put together into what a matrix reads; whether
-    it is ``grouped``: repeated over groups of coordinates, as a matrix for each head is;
-    whether what it gives is ``divided`` among branches, a part for each; whether it uses the
-    parameter's direction alone (``directed``), as a weight norm does;
+    ``leads`` to a matrix and ``follows`` one (or a lookup); whether a norm takes its
+    output alone (``normalized``); ``pieces``, the sizes of the tensors that were put together into
+    what a matrix reads; whether it is ``grouped``: repeated over groups of coordinates, as a matrix
+    for each head is; whether what it gives is ``divided`` among branches, a part for each; whether
+    it uses the parameter's direction alone (``directed``), as a weight norm does;
     ``transformed`` are the axes along which the parameter went through a Fourier transform;
     whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
     each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
