@@ -118,6 +118,21 @@ def test_nested_branches_multiply_their_ratios():
     assert result["blocks.0.adapter_out.weight"].role.kind is Kind.INPUT
     narrow = result["blocks.0.adapter_in.weight"]
     assert (narrow.role.kind, narrow.ratios.fan_in, narrow.ratios.fan_out) == (Kind.HIDDEN, 4, 1)
+    assert narrow.role.narrows
+
+
+def test_what_leads_to_a_fixed_size_narrows_unless_that_is_larger_or_has_a_norm_of_its_own():
+    def make(width, size, norm):
+        inner = nn.Linear(width, size), norm(size), nn.Linear(size, width)
+        return nn.Sequential(nn.Linear(6, width), *inner, nn.Linear(width, 2))
+
+    for size, norm, expected in (
+        (4, nn.Identity, True), (64, nn.Identity, False), (4, nn.LayerNorm, False),
+    ):  # fmt: skip
+        places = anatomy(
+            make(32, size, norm), make(16, size, norm), example_inputs=vectors()
+        ).places
+        assert [p.role.narrows for p in places if p.name == "1.weight"] == [expected]
 
 
 def test_layers_tied_across_depth_are_shared():

@@ -81,11 +81,11 @@ UNDERSTOOD = {
     ),
     "merged adapters": (
         lambda b: b.weight + 0.5 * (b.up @ b.down),
-        {"weight": HIDDEN, "down": HIDDEN, "up": (Kind.INPUT, 1, 1)},
+        {"weight": HIDDEN, "down": (Kind.HIDDEN, 1 / 4, 1 / 4), "up": (Kind.INPUT, 1, 1)},
     ),
     "merged adapters, transposed": (
         lambda b: (b.weight.T + b.down.T @ b.up.T).T,
-        {"weight": HIDDEN, "down": HIDDEN, "up": (Kind.INPUT, 1, 1)},
+        {"weight": HIDDEN, "down": (Kind.HIDDEN, 1 / 4, 1 / 4), "up": (Kind.INPUT, 1, 1)},
     ),
     "noise": (
         lambda b: b.weight + b.other * b.noise,

@@ -395,18 +395,16 @@ def test_gated_heads_are_no_experts():
 
 
 def test_of_fixed_sizes_a_mixture_is_planned_as_dense_layers_are():
-    """The rule for experts adds nothing where E and K are those of the base but a router's start,
-    and a dense scheme has the factors that it always had."""
+    """The rule for experts adds nothing where E and K are those of the base."""
     alike = {**BASE, "n": 64, "N": 32}
     with_rule = planned(custom, alike, scheme="completep+mssp-fixed")
     without = planned(custom, alike, scheme="completep")
-    assert without["1.router.weight"].init == approx(2**-0.5)
+    assert without["1.router.weight"].init == approx(1 / 2)
     for ours, theirs in zip(with_rule.prescriptions, without.prescriptions, strict=True):
-        if part_of(ours.name) != "router":
-            factors = ("init", "lr", "epsilon", "decay", "folded")
-            assert [getattr(ours, f) for f in factors] == approx(
-                [getattr(theirs, f) for f in factors]
-            ), ours.name
+        factors = ("init", "lr", "epsilon", "decay", "folded")
+        assert [getattr(ours, f) for f in factors] == approx(
+            [getattr(theirs, f) for f in factors]
+        ), ours.name
     assert without["1.experts.0.up.weight"].role == Role(
         kind=Kind.HIDDEN, in_branch=True, part=Part.EXPERT
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from depthmup.diagnostics.observations import Collector, Key, mean_square
 from depthmup.diagnostics.sharding import whole
@@ -62,7 +63,7 @@ class Effects:
                 role = Role(kind=Kind.INPUT)  # the other end of a tied readout
             label = f"{pattern}.{key}" if pattern else key
             effect = self.collector.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
-            effect /= self._crowding(key, args)
+            effect /= self._crowding(module, key, args)
             if role.kind is Kind.READOUT:
                 self.collector.readouts.append(mean_square(output))
             observable, of = Observable.UPDATE, size
@@ -99,7 +100,7 @@ class Effects:
             key = Key(observable=Observable.PREACTIVATION, module=pattern)
             self.collector.ratio(key, mean_square(base), folded**2, matrix.role)
 
-    def _crowding(self, key: str, args: Any) -> float:
+    def _crowding(self, module: nn.Module, key: str, args: Any) -> float:
         """1 + B/n: what B independent inputs add to the effect of an update on one of them.
 
         The update is a sum over inputs (or its signs). On one of them it is aligned with itself,
@@ -108,10 +109,12 @@ class Effects:
         """
         p = self.prescriptions[key]
         x = args[0] if args and isinstance(args[0], Tensor) else None
-        summed = p.role.kind in (Kind.HIDDEN, Kind.READOUT) and len(p.shape) == 2
+        summed = p.role.kind in (Kind.HIDDEN, Kind.READOUT)
         if not summed or p.family not in _SUMS or x is None or not x.is_floating_point():
             return 1.0
-        if x.shape[-1] not in p.shape:
+        x = patches(module, x)
+        transposed = len(p.shape) == 2 and x.shape[-1] == p.shape[0]
+        if not transposed and x.shape[-1] != math.prod(p.shape[1:]):
             return 1.0
         return 1 + independent_inputs(x) / x.shape[-1]
 
@@ -170,6 +173,22 @@ def bare_readouts(collector: Collector, model: nn.Module, covered: Set[str]) -> 
             observable = Observable.READOUT_UPDATE
         key = Key(observable=observable, module=collector.labels(name))
         collector.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
+
+
+def patches(module: nn.Module, x: Tensor) -> Tensor:
+    """What a plane convolution sums over at each position, one row each; else x itself."""
+    if not isinstance(module, nn.Conv2d) or module.groups > 1 or x.ndim != 4:
+        return x
+    if isinstance(module.padding, str):
+        return x
+    rows = F.unfold(
+        x.detach(),
+        module.kernel_size,
+        module.dilation,
+        module.padding,
+        module.stride,
+    )
+    return rows.transpose(1, 2)
 
 
 def independent_inputs(x: Tensor) -> float:

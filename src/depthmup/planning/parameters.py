@@ -91,18 +91,18 @@ def _place(
     if name in pair.frozen and not uses and declared is None:
         return place
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
+    stacked = name in membership.stacked
     kind, fans, tied = kind_and_ratios(
         growth,
         uses,
         declared,
-        stacked=name in membership.stacked,
+        stacked=stacked,
         # A shared expert is a dense layer.
         mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
     )
     if labels and uses and all(use.divided for use in uses):
         # Its rows are those of all layers: each branch reads as many as in the base.
         fans = replace(fans, fan_out=fans.fan_out / depth)
-    inside = name in membership.stacked or mixture is not None
     role = Role(
         kind=kind,
         in_branch=bool(labels),
@@ -110,7 +110,7 @@ def _place(
         tied=tied and kind is Kind.READOUT,
         shared=shared,
         part=mixture.part if mixture is not None and declared is None else None,
-        narrows=narrows(kind, fans, uses, inside=inside),
+        narrows=narrows(growth, kind, fans, uses, stacked=stacked, mixture=mixture),
     )
     return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
 

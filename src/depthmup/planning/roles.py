@@ -31,6 +31,17 @@ class Growth:
     def along(self, axes: Sequence[int]) -> float:
         return math.prod(self.ratios[axis] for axis in axes)
 
+    def falls(self, use: Use, counting: Sequence[int] = ()) -> bool:
+        """Whether a matrix has at most as many outputs as inputs, in model and base.
+
+        ``counting`` axes are those of experts.
+        """
+        into, out = ([a for a in axes if a not in counting] for axes in (use.fan_in, use.fan_out))
+        return all(
+            math.prod(shape[axis] for axis in out) <= math.prod(shape[axis] for axis in into)
+            for shape in (self.shape, self.base_shape)
+        )
+
     @property
     def growing(self) -> tuple[int, ...]:
         return tuple(axis for axis, ratio in enumerate(self.ratios) if ratio != 1)
@@ -54,13 +65,27 @@ class MixturePart:
     active: float = 1.0
 
 
-def narrows(kind: Kind, fans: Ratios, uses: tuple[Use, ...], *, inside: bool) -> bool:
-    """Whether a matrix leads from a growing to a fixed size ``inside`` of the network.
+def narrows(
+    growth: Growth,
+    kind: Kind,
+    fans: Ratios,
+    uses: tuple[Use, ...],
+    *,
+    stacked: bool,
+    mixture: MixturePart | None,
+) -> bool:
+    """Whether a matrix leads from a growing to a fixed, smaller size inside of the network.
 
     Not one whose output a norm takes alone, which undoes its size wherever it starts.
     """
-    within = inside or any(use.leads and not use.normalized for use in uses)
-    return kind is Kind.HIDDEN and within and fans.fan_in != 1 == fans.fan_out
+    if kind is not Kind.HIDDEN or fans.fan_in == 1 or fans.fan_out != 1:
+        return False
+    if mixture is not None:
+        router = mixture.part is Part.ROUTER
+        return router or any(growth.falls(use, mixture.axes) for use in uses)
+    return any(
+        (stacked or (use.leads and not use.normalized)) and growth.falls(use) for use in uses
+    )
 
 
 def kind_and_ratios(
