@@ -2,6 +2,7 @@
 
     python -m studies.zoo_check              # those of CHECKED: the table of docs/studies/zoo.md
     python -m studies.zoo_check Llama GPT2
+    python -m studies.zoo_check --along-width   # those of ALONG_WIDTH, at one depth
 
 Every observable of a model that is planned by CompleteP is measured at three widths and depths, and
 its exponents are compared with what the scheme predicts. Random tokens and images, few enough that
@@ -35,6 +36,9 @@ CHECKED = {
     ),
     "timm": ("ViT", "ConvNeXt", "MLP-Mixer"),
 }  # fmt: skip
+ALONG_WIDTH = (
+    "T5Gemma", "Afmoe", "post norm", "rtdl ResNet", "DLA", "Res2Net", "SHViT", "FastViT",
+)  # fmt: skip
 
 
 def loss(outputs: Any, targets: Tensor) -> Tensor:
@@ -51,6 +55,8 @@ def subject(architecture: Case) -> Model:
             return torch.randint(3, VOCABULARY, (EXAMPLES, LENGTH), generator=generator)
 
         given = architecture.inputs
+        if isinstance(given, tuple) and given[0].shape != PIXELS.shape:
+            return _like(given[0], generator)
         if isinstance(given, dict) and "input_ids" in given:
             return {name: tokens() for name in given}, tokens()
         images = torch.randn(EXAMPLES, *PIXELS.shape[1:], generator=generator)
@@ -60,13 +66,25 @@ def subject(architecture: Case) -> Model:
     return Model(make=architecture.make, batch=batch, loss=loss)
 
 
-def examine(architecture: Case, *, seeds: int = 3, steps: int = 2) -> Check:
+def _like(given: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Inputs of another kind or size than those of most, and labels."""
+    shape = (EXAMPLES, *given.shape[1:])
+    if given.is_floating_point():
+        labels = torch.randint(2, (EXAMPLES,), generator=generator)
+        return torch.randn(shape, generator=generator), labels
+    tokens, labels = (torch.randint(3, VOCABULARY, shape, generator=generator) for _ in range(2))
+    return tokens, labels
+
+
+def examine(
+    architecture: Case, *, depths: tuple[int, ...] = DEPTHS, seeds: int = 3, steps: int = 2
+) -> Check:
     """The check of one architecture under CompleteP with AdamW."""
     return check(
         subject(architecture),
         scheme="completep",
         widths=WIDTHS,
-        depths=DEPTHS,
+        depths=depths,
         seeds=seeds,
         steps=steps,
     )
@@ -75,7 +93,10 @@ def examine(architecture: Case, *, seeds: int = 3, steps: int = 2) -> Check:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="these architectures alone")
-    names = parser.parse_args().names
+    parser.add_argument("--along-width", action="store_true", help="at one depth")
+    options = parser.parse_args()
+    chosen = {"further": ALONG_WIDTH} if options.along_width else CHECKED
+    depths = DEPTHS[:1] if options.along_width else DEPTHS
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -83,10 +104,10 @@ def main() -> None:
     counts = dict.fromkeys(Outcome, 0)
     print("| package | architecture | check | exponents not passed |", flush=True)
     print("| --- | --- | --- | --- |", flush=True)
-    for architecture in architectures(tuple(CHECKED)):
-        if architecture.name not in (names or CHECKED[architecture.package]):
+    for package, architecture in ((p, a) for p in chosen for a in architectures((p,))):
+        if architecture.name not in (options.names or chosen[package]):
             continue
-        result = examine(architecture)
+        result = examine(architecture, depths=depths)
         counts[result.outcome] += 1
         words = not_passed(result, most=3)
         print(

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.diagnostics import locate, observe
+from depthmup.diagnostics.effects import patches
 from depthmup.diagnostics.observations import labels_of
 from depthmup.records import Outcome
 from depthmup.rules import Observable
@@ -138,3 +139,15 @@ def test_the_tabular_resnet_passes():
     of_biases = {e.outcome for e in result.exponents if e.module in ("inp.bias", "inp")}
     assert of_biases == {Outcome.SHOWN}
     assert result.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("options", [{"padding": 1}, {"stride": 2, "dilation": 2}, {"groups": 2}])
+def test_a_convolution_sums_over_the_patches_that_count_its_inputs(options):
+    """W on the patches is the convolution; groups, and words for padding, are left as they are."""
+    conv, x = nn.Conv2d(4, 6, 3, bias=False, **options), torch.randn(2, 4, 9, 9)
+    rows = patches(conv, x)
+    if "groups" in options:
+        assert rows is x
+        return
+    found = (rows @ conv.weight.flatten(1).T).transpose(1, 2)
+    torch.testing.assert_close(found, conv(x).flatten(2))
