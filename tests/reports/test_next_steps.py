@@ -76,6 +76,24 @@ def test_what_is_open_has_a_command_and_its_price(study, ended, option, runs):
     assert f"about {runs} runs" in step.lead
 
 
+@pytest.mark.parametrize("given", [["--budget", "2min"], ["--budget=2min"]])
+def test_a_search_out_of_time_gets_twice_the_runs_and_no_option_twice(study, given):
+    """Seconds are no reason of a search's own: its stories end without one."""
+    asked = opened(study, "the budget is spent")
+    story = replace(asked.search, ended={})
+    command = [*COMMAND[:2], *given, *COMMAND[2:]]
+    asked = replace(asked, search=story, config={**asked.config, "command": command})
+    [step] = next_steps([asked], [])
+    assert step.code == f"depthmup transfer --preset small --out runs/demo --budget {2 * RUNS}"
+
+
+def test_a_list_that_is_given_is_replaced_whole(study):
+    asked = opened(study, "undecided, and no seeds would change that")
+    command = [*COMMAND, "--depths", "8", "16", "32", "64", "128"]
+    [step] = next_steps([replace(asked, config={**asked.config, "command": command})], [])
+    assert step.code == f"{shlex.join(COMMAND)} --depths 8,16,32,64,128,256"
+
+
 @pytest.mark.parametrize("spelled", [[], ["--lrs", "1e-3"], ["--log2-lrs=-9,-8"]])
 @pytest.mark.parametrize("place", [Place.LOW_EDGE, Place.HIGH_EDGE])
 def test_an_optimum_at_an_edge_of_the_grid_asks_for_a_wider_one(study, place, spelled):

@@ -11,8 +11,10 @@ from rich.table import Table
 
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
-from depthmup.reports import plain_table, summary, table
+from depthmup.records.judgement import Note
+from depthmup.reports import page, plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
+from depthmup.reports.tables import text
 
 
 def test_summary_has_exactly_the_published_keys(study):
@@ -105,6 +107,31 @@ def test_tables_show_rates_drift_and_verdict(study):
 
 def test_plain_table_is_plain(study):
     assert all(ord(sign) >= 32 or sign == "\n" for sign in plain_table(study))
+
+
+def test_a_value_that_drifts_along_another_axis_is_not_advised(study):
+    """Of the first study alone it would hold; in the second the same scheme drifts."""
+    first, *others = study.headline.transfers
+    drifts = replace(first, verdict=Verdict.DRIFTS)
+    window = replace(study.headline, transfers=(drifts, *others))
+    other = replace(study, windows=(window,))
+    assert text(study).startswith("Use learning rate 0.13")
+    assert "Use learning rate" not in text(study, other)
+    assert "Use learning rate" not in drawn(table(study, (study, other)), 80)
+    assert text(study, replace(study)).count("Use learning rate") == 1
+
+
+def test_a_note_names_the_scheme_it_is_about(study):
+    notes = (Note(text="Rates end at 0.1.", scheme="depth-mup"), Note(text="One run diverged."))
+    shown = text(replace(study, notes=notes))
+    assert "- Depth-muP: Rates end at 0.1.\n- One run diverged." in shown
+    assert "Depth-muP: Rates end at 0.1." in page(replace(study, notes=notes))
+
+
+def test_a_command_is_not_said_to_be_judged_by_steps(study):
+    config = {**study.config, "untrained_loss": False, "window": 40, "steps": 200}
+    assert "over the last 20% of every run" in page(replace(study, config=config))
+    assert "over the last" not in page(study)
 
 
 def test_rich_table_fits_a_terminal_and_shows_the_same(study):

@@ -11,7 +11,6 @@ import tyro
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import prepare_file, prepare_folder
 from depthmup.cli.output import print_json, show
-from depthmup.records.printable import printable
 
 if TYPE_CHECKING:
     from depthmup.report import Report
@@ -126,7 +125,7 @@ def deliver(
     from rich.console import Console
 
     from depthmup import reports
-    from depthmup.reports.next_steps import next_lines
+    from depthmup.reports.tables import parts
 
     studies, certificates = report.studies, report.certificates
     if folder is not None and (export or not saved):
@@ -137,16 +136,15 @@ def deliver(
         print_json(report.to_dict())
         return
     console = Console()
-    for study in studies:
-        if console.is_terminal:
-            console.print(reports.table(study))
+    terminal = console.is_terminal
+    width = min(100, console.width) if terminal else 100
+    for i, part in enumerate(parts(studies, certificates, width=width, coloured=terminal)):
+        if i:
+            print()
+        if isinstance(part, str):
+            show(part)
         else:
-            print(reports.plain_table(study))
-    for certificate in certificates:
-        show(f"\n{reports.certificate_text(certificate)}")
-    width = min(100, console.width) if console.is_terminal else 100
-    if steps := "\n".join(next_lines(studies, certificates, width=width)):
-        print(f"\n{printable(steps)}")
+            console.print(part)
     if folder is not None:
         print(f"\nThe page: {(folder / 'report.html').resolve()}")
 

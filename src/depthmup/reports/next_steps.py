@@ -1,5 +1,6 @@
 """What to do after a measurement: lines to paste, and the command that settles what is open."""
 
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,8 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     runs, seeds = _runs(study), study.config.get("seeds")
     took = study.environment.get("seconds, all sessions")
     seconds = float(took) if isinstance(took, int | float) else 0.0
-    ended = study.search.ended.get(transfer.scheme, "") if study.search else ""
+    # A search that did not end by itself ran out of runs, work or time.
+    ended = study.search.ended.get(transfer.scheme, "budget") if study.search else ""
     if "budget" in ended:
         words, option = "twice the budget", f"--budget {2 * runs}"
     elif study.search is None and (wider := _wider(study, transfer)):
@@ -122,7 +124,18 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     if "transfer" not in command[1:2]:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
-    return lead, f"{shlex.join(command)} {option}"
+    return lead, f"{shlex.join(_without(command, option))} {option}"
+
+
+def _without(command: Sequence[str], option: str) -> list[str]:
+    """A command without what it gives an option that is about to be added."""
+    name, kept, dropping = re.split("[ =]", option)[0], list[str](), False
+    for word in command:
+        if word.startswith("--"):
+            dropping = word.partition("=")[0] == name
+        if not dropping:
+            kept.append(word)
+    return kept
 
 
 def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:

@@ -187,7 +187,9 @@ def notebook(study: Study, *more: Study) -> str:
 
     parts = []
     for s in (study, *more):
-        parts += [f"<div><b>{html.escape(sentence)}</b></div>" for sentence in said(s)]
+        parts += [
+            f"<div><b>{html.escape(sentence)}</b></div>" for sentence in said(s, (study, *more))
+        ]
         for card in verdict_cards(s):
             parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
         for chart in (STUDY_CHARTS[name](s) for name in ("transfer", "rates")):

@@ -36,7 +36,7 @@ from depthmup.reports.sentences import (
 )
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_charts import chart_sections
-from depthmup.reports.study_rows import question, size_of, title_of, transfers
+from depthmup.reports.study_rows import of_scheme, question, size_of, title_of, transfers
 
 _SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
 """Settings that other parts of a page have: groups, whose filters stand in the next command."""
@@ -242,7 +242,8 @@ def _notes(studies: Sequence[Study]) -> list[Section]:
             shown = f"Rows {', '.join(map(str, note.rows))}"
             more = ", …" if note.count > len(note.rows) else ""
             word = note.defect.value if note.defect else ""
-            items.append((word, note.text, shown + more if note.rows else ""))
+            text = f"{of_scheme(study, note.scheme)}{note.text}"
+            items.append((word, text, shown + more if note.rows else ""))
     return [Section(title="The runs themselves", items=items)] if items else []
 
 
@@ -284,6 +285,10 @@ def _numbers(study: Study, elsewhere: str) -> Section:
 def _measure(study: Study) -> str:
     if not study.headline.stop:
         return f"Judged by the column {study.config.get('loss', 'loss')}"
+    config = study.config
+    if config.get("untrained_loss") is False:  # a command logs as many losses as it likes
+        part = float(str(config.get("window"))) / float(str(config.get("steps")))
+        return f"Judged by the mean training loss over the last {part:.0%} of every run"
     return f"Judged by the mean training loss over steps {_steps(study.headline)}"
 
 

@@ -110,6 +110,11 @@ def title_of(study: Study, scheme: str) -> str:
     return titles.get(scheme) or scheme
 
 
+def of_scheme(study: Study, scheme: str) -> str:
+    """A scheme's name before what is said of it, where there are several."""
+    return f"{title_of(study, scheme)}: " if scheme and len(transfers(study)) > 1 else ""
+
+
 def sizes(study: Study) -> tuple[float, ...]:
     """Every value along the study's axis that was measured, least first."""
     values = {size_of(study, curve) for window in study.windows for curve in window.curves}

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from depthmup.records import Axis, Place, Study, Transfer, Verdict
@@ -15,17 +15,18 @@ from depthmup.reports.findings import cost, law_sentence, span_sentence
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
 from depthmup.reports.slices import by_slice
-from depthmup.reports.study_rows import question, size_of, title_of, transfers
+from depthmup.reports.study_rows import of_scheme, question, size_of, transfers
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def table(study: Study) -> "Table":
+def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     """The best learning rates, their change, excess loss and verdict, as a Rich table.
 
     Args:
         study: to be shown.
+        among: the studies of all axes, if there are several: the first says what to do.
 
     Returns:
         A table that Rich prints.
@@ -42,7 +43,7 @@ def table(study: Study) -> "Table":
     schemes = transfers(study)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
-        title=Text("\n".join(said(study))),
+        title=Text("\n".join(said(study, among))),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -66,42 +67,59 @@ def table(study: Study) -> "Table":
 
 def text(*studies: Study, certificates: Sequence[Certificate] = ()) -> str:
     """Everything that a report says, as text for logs and pipes."""
-    parts = [plain_table(study) for study in studies]
-    parts += ["\n".join(_beyond(study)) for study in studies if _beyond(study)]
+    shown = [part for part in parts(studies, certificates) if isinstance(part, str)]
+    return "\n\n".join(shown)
+
+
+def parts(
+    studies: Sequence[Study],
+    certificates: Sequence[Certificate],
+    *,
+    width: int = 100,
+    coloured: bool = False,
+) -> Iterator["str | Table"]:
+    """Everything that a report says, in the order in which it is read.
+
+    ``coloured`` has Rich tables, for a terminal; all else is text that can be printed.
+    """
+    for study in studies:
+        yield table(study, studies) if coloured else _printable(plain_table(study, studies))
+    further = ["\n".join(_beyond(study)) for study in studies]
     for certificate in certificates:
-        parts.append(certificate_text(certificate))
-        if span := span_sentence(certificate):
-            parts.append("\n".join(textwrap.wrap(span, 100)))
-    parts.append("\n".join(next_lines(studies, certificates)))
-    return "\n".join(printable(line) for line in "\n\n".join(filter(None, parts)).split("\n"))
+        further.append(certificate_text(certificate))
+        further.append("\n".join(textwrap.wrap(span_sentence(certificate), 100)))
+    further.append("\n".join(next_lines(studies, certificates, width=width)))
+    yield from map(_printable, filter(None, further))
+
+
+def _printable(lines: str) -> str:
+    return "\n".join(map(printable, lines.split("\n")))
 
 
 def _beyond(study: Study) -> list[str]:
     """Rules, laws and notes."""
     lines = []
     for judged in study.rules:
+        rule = f"{judged.rule} ({judged.axis}^{number(judged.exponent)})"
         lines.append(
-            f"{_of(study, judged.scheme)}{judged.rule} ({judged.axis}^{number(judged.exponent)}): "
+            f"{of_scheme(study, judged.scheme)}{rule}: "
             f"{judged.answer.value}. Following it costs {cost(judged.cost)}. {judged.source}."
         )
     if lines:
         lines.insert(0, f"Published rules along {study.axis}:")
-    lines += [f"{_of(study, law.scheme)}{law_sentence(law)}" for law in study.laws]
+    lines += [f"{of_scheme(study, law.scheme)}{law_sentence(law)}" for law in study.laws]
     if study.notes:
-        lines += ["Notes on the runs:", *(f"- {note.text}" for note in study.notes)]
+        notes = [f"- {of_scheme(study, note.scheme)}{note.text}" for note in study.notes]
+        lines += ["Notes on the runs:", *notes]
     return [part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="  ")]
 
 
-def _of(study: Study, scheme: str) -> str:
-    """A scheme's name before what is said of it, where there are several."""
-    return f"{title_of(study, scheme)}: " if len(transfers(study)) > 1 else ""
-
-
-def plain_table(study: Study) -> str:
+def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
     """The same table as aligned text without colour, for logs and pipes.
 
     Args:
         study: to be shown.
+        among: the studies of all axes, if there are several: the first says what to do.
 
     Returns:
         Lines of text.
@@ -116,7 +134,9 @@ def plain_table(study: Study) -> str:
     text = aligned(lines)
     rule = "-" * max(map(len, text))
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
-    return "\n".join([*said(study), *asked, "", text[0], rule, *text[1:], "", *_below(study)])
+    return "\n".join(
+        [*said(study, among), *asked, "", text[0], rule, *text[1:], "", *_below(study)]
+    )
 
 
 def _below(study: Study) -> list[str]:
@@ -126,9 +146,10 @@ def _below(study: Study) -> list[str]:
     return [_caption(study), *why]
 
 
-def said(study: Study) -> list[str]:
-    """What to do, if a scheme transfers; then what was found."""
-    return [line for line in (advice(study), headline(study)) if line]
+def said(study: Study, among: Sequence[Study] = ()) -> list[str]:
+    """What to do, if a scheme transfers along every axis, once; then what was found."""
+    use = advice(*(among or (study,))) if not among or study is among[0] else ""
+    return [line for line in (use, headline(study)) if line]
 
 
 def _ended(study: Study, transfer: Transfer) -> str:
