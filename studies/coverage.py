@@ -63,6 +63,9 @@ NOISES = (
 TURNING = "turning lopsided"
 """Its left side is half as steep, its right side twice as steep, every 2.5 sizes."""
 
+RECEDING = "a side that flattens"
+"""Its right side flattens as 1 / (i + 2)^2 with size i, as a wall does that recedes."""
+
 SCATTERED = {"sizes scatter by 0.1": 0.1, "sizes scatter by 0.2": 0.2}
 """Octaves by which optima scatter about their law."""
 
@@ -105,6 +108,9 @@ class World:
         if self.shape == TURNING:
             turned = 2.0 ** (np.arange(u.shape[1]) / 2.5)[None, :, None, None]
             return np.asarray(0.07 * u**2 * np.where(u < 0, 1 / turned, turned))
+        if self.shape == RECEDING:
+            flat = (2 / np.arange(2, u.shape[1] + 2)[None, :, None, None]) ** 2
+            return np.asarray(0.03 * u**2 * np.where(u < 0, 1.0, flat))
         if self.shape == SHARPENS:
             return np.asarray(0.07 * u**2 * 1.2 ** np.arange(u.shape[1])[None, :, None, None])
         return {**SHAPES, **WALLS, **OTHERS, **UNSEEN}[self.shape](u)
@@ -171,6 +177,7 @@ def worlds(spacing: float, seeds: Sequence[int] = range(1, 7)) -> Iterator[World
         *product(SHAPES, [*SCATTERED, *OTHER_NOISES], seeds),
         *product(UNSEEN, ["like real"], seeds),
         *product(SHAPES, UNSEEN_NOISES, seeds),
+        *product([RECEDING], ["quiet", "like real"], seeds),
     ]
     for shape, noise, count in [*product(SHAPES, NOISES, seeds), *rare]:
         yield World(shape=shape, noise=noise, spacing=spacing, seeds=count)
@@ -195,8 +202,8 @@ class Cell:
         """What its world tests beyond the shapes and noises of real runs, if anything."""
         if self.world.shape in WALLS:
             return "walls where nothing diverges"
-        if self.world.shape == TURNING:
-            return "valleys that turn lopsided"
+        if self.world.shape in (TURNING, RECEDING):
+            return "valleys that turn lopsided" if self.world.shape == TURNING else RECEDING
         if self.world.shape in UNSEEN or self.world.noise in UNSEEN_NOISES:
             return "unseen until the end"
         if self.world.shape in (*OTHERS, SHARPENS):
@@ -205,13 +212,13 @@ class Cell:
 
 
 def drift_cells(
-    spacing: float, experiments: int, *, part: float = 1.0, unseen: bool = True
+    spacing: float, experiments: int, *, part: float = 1.0, unseen: bool = True, shape: str = ""
 ) -> Iterator[Cell]:
-    """Every cell's coverage and verdicts, or those of a random part of the cells."""
+    """Every cell's coverage and verdicts, or those of a random part, or of one shape of valley."""
     draw = np.random.default_rng(0)
     for world, sizes, drift in product(worlds(spacing), (4, 5, 6), (0.0, 0.1, 0.2)):
         hidden = world.shape in UNSEEN or world.noise in UNSEEN_NOISES
-        if draw.random() >= part or (hidden and not unseen):
+        if draw.random() >= part or (hidden and not unseen) or shape not in ("", world.shape):
             continue
         name = f"{world} {sizes} {drift}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -232,10 +239,12 @@ def drift_cells(
         )
 
 
-def report_drifts(experiments: int, part: float = 1.0, *, unseen: bool = True) -> None:
+def report_drifts(
+    experiments: int, part: float = 1.0, *, unseen: bool = True, shape: str = ""
+) -> None:
     """Coverage by seeds and by shape, the worst cells, and false verdicts, as Markdown."""
     for spacing in (0.5, 1.0):
-        cells = list(drift_cells(spacing, experiments, part=part, unseen=unseen))
+        cells = list(drift_cells(spacing, experiments, part=part, unseen=unseen, shape=shape))
         by: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
             by["all cells"].append(cell)
@@ -393,10 +402,16 @@ def main() -> None:
     parser.add_argument("--certificates", type=int, default=10, help="per cell of certificates")
     parser.add_argument("--only", choices=["drifts", "certificates"])
     parser.add_argument("--part", type=float, default=1.0, help="of the cells of drifts")
+    parser.add_argument("--shape", default="", help="one shape of valley alone")
     parser.add_argument("--without-unseen", action="store_true")
     options = parser.parse_args()
     if options.only != "certificates":
-        report_drifts(options.experiments, options.part, unseen=not options.without_unseen)
+        report_drifts(
+            options.experiments,
+            options.part,
+            unseen=not options.without_unseen,
+            shape=options.shape,
+        )
     if options.only != "drifts":
         report_certificates(options.certificates)
 

@@ -196,7 +196,7 @@ def test_a_width_is_looked_at_after_every_seed_and_size():
     search = simulated_search(precision=0.03)
     assert search.looks == (2, 3, 4, 5, 6, 7, 8)
     step = next_round(search, brackets(-0.5, sizes=5))
-    assert "between" in step.why
+    assert "finer and further rates" in step.why
     assert len({ask.size for ask in step.asks}) == 1
 
 

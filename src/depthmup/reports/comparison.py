@@ -33,7 +33,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
     Example:
         >>> from depthmup.reports import example_study
         >>> text = comparison_page({"one": [example_study()], "two": [example_study()]})
-        >>> "two: Depth-muP" in text
+        >>> "two: Use learning rate" in text
         True
     """
     by_axis = {name: {study.axis: study for study in of} for name, of in reports.items()}
