@@ -8,11 +8,13 @@ from itertools import pairwise
 
 import altair as alt
 import pytest
+import vl_convert
 
 from depthmup.records import Estimate
 from depthmup.reports import (
     CHARTS,
     export,
+    limit_chart,
     loss_against_size,
     optimum_against_size,
     rate_panel,
@@ -310,3 +312,11 @@ def test_losses_over_training_end_at_the_best_loss_that_was_run(study):
     assert len({row["of"] for row in drawn}) == len(study.windows)
     one = replace(study, windows=study.windows[-1:], training=())
     assert not CHARTS["loss-against-step"].charts(one)
+
+
+def test_ticks_of_steps_are_plain_numbers():
+    """d3 gives a format without digits as few as tell ticks apart: of 10, 20, 30 that is one."""
+    chart = limit_chart([2.0 / (t + 1) for t in range(50)], [0.0, 1.0], [[1.0, 1.2]] * 50, title="")
+    drawn = re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(chart.to_dict()))
+    assert {"0", "10", "20", "30", "40"} <= {*drawn}
+    assert not [label for label in drawn if "e+" in label]

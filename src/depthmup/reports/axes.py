@@ -29,7 +29,7 @@ class Axis:
     ticks: tuple[float, ...] = ()  # the library's choice if there are none
     log: bool = False
     base: int = 10
-    format: str = "~g"  # of d3, or RATE or PERCENT
+    format: str = ".6~g"  # of d3, or RATE or PERCENT; without digits ticks of 10 read "1e+1"
     grid: bool = True
     top: float | None = None  # the end of the scale beyond ``high``
     bottom: float | None = None
