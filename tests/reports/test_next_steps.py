@@ -17,6 +17,7 @@ from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options, asked
 from depthmup.cli.verbs import parse
 from depthmup.records import Place, Verdict
+from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.search import SearchStory
 from depthmup.reports import example_certificate, example_study, page
 from depthmup.reports.next_steps import next_lines, next_steps
@@ -74,6 +75,20 @@ def test_what_is_open_has_a_command_and_its_price(study, ended, option, runs):
     [step] = next_steps([opened(study, ended)], [])
     assert step.code == f"depthmup transfer --preset small --out runs/demo {option}"
     assert f"about {runs} runs" in step.lead
+
+
+def test_a_target_that_was_asked_for_comes_before_a_scheme_that_is_open(study):
+    """Depth-muP transfers; its certificate is refused for uncertainty, and SP is undecided."""
+    first, *others = study.headline.transfers
+    open_ = [replace(t, verdict=Verdict.UNDECIDED) for t in others]
+    window = replace(study.headline, transfers=(first, *open_))
+    config = {**study.config, "command": COMMAND}
+    given = replace(study, windows=(window,), config=config)
+    lack = Refusal(lack=Lack.UNCERTAIN, reason="It is uncertain.", advice="Use more seeds.")
+    refused = replace(example_certificate(), scheme=first.scheme, refusals=(lack,))
+    leads = [step.lead for step in next_steps([given], [refused])]
+    assert leads[-1].startswith("Get a certificate for width 64 and depth 256: twice")
+    assert next_steps([given], [])[-1].lead.startswith("Decide")
 
 
 @pytest.mark.parametrize("given", [["--budget", "2min"], ["--budget=2min"]])

@@ -80,13 +80,16 @@ def _use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step 
 
 
 def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step | None:
-    """More evidence for the first verdict that is open, or for a certificate."""
+    """More evidence for the target of what transfers, or else for a verdict that is open."""
+    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_SEEDS]
+    best = holding(*studies)
+    if best is not None and best.scheme in {c.scheme for c in refused}:
+        return _more(studies[0], best, f"Get a certificate for {size_text(refused[0].target)}")
     for study in studies:
         for transfer in transfers(study):
             if transfer.verdict is Verdict.UNDECIDED:
                 what = transfer.title if len(transfers(study)) > 1 else "the drift"
                 return _more(study, transfer, f"Decide {what} along {study.axis}")
-    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_SEEDS]
     if not refused:
         return None
     return _more(studies[0], transfers(studies[0])[0], "Get a certificate")
