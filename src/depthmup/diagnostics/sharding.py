@@ -6,12 +6,12 @@ What was kept of the shards is made whole where it is used, one module at a time
 take part, and does if all run the same hooks.
 """
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from depthmup.training.loop import called
 
@@ -19,7 +19,8 @@ from depthmup.training.loop import called
 def whole(tensor: Tensor) -> Tensor:
     """The tensor without its gradient, and from all processes if it is sharded."""
     values = tensor.detach()
-    return values.full_tensor() if isinstance(values, DTensor) else values
+    full: Callable[[], Tensor] | None = getattr(values, "full_tensor", None)  # of a DTensor
+    return values if full is None else full()
 
 
 def forward(model: nn.Module, inputs: Any) -> Any:
@@ -30,7 +31,9 @@ def forward(model: nn.Module, inputs: Any) -> Any:
     """
     with torch.no_grad():
         output = called(model, inputs)
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    # Who has sharded a model has loaded the module that does it; some builds of PyTorch lack it.
+    if fsdp := sys.modules.get("torch.distributed.fsdp"):
+        for module in model.modules():
+            if isinstance(module, fsdp.FSDPModule):
+                module.reshard()
     return output
