@@ -11,6 +11,8 @@ class Meant:
     ``MEANT`` has, for names that people try, the expression with the answer.
     """
 
+    __slots__ = ()  # so that a class without a __dict__ stays without one
+
     MEANT: ClassVar[Mapping[str, str]] = {}
 
     if not TYPE_CHECKING:  # it would have every attribute

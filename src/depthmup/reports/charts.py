@@ -26,6 +26,7 @@ from depthmup.reports.study_rows import (
     title_of,
     transfer_rows,
     transfers,
+    verdicts_of,
 )
 from depthmup.reports.theme import tone
 
@@ -87,10 +88,6 @@ def rate_chart(study: Study, scheme: str) -> Chart:
         if o["scheme"] == scheme and o["place"] != Place.FAILED.value
         if known(o["loss"]) and o["loss"] <= losses.high
     ]
-    verdicts = [
-        next((t.verdict.value for t in window.transfers if t.scheme == scheme), "")
-        for window in study.windows
-    ]
     tips = [
         (axis, axis, ""),
         ("rate", study.tuned.name, ".3~g"),
@@ -116,7 +113,7 @@ def rate_chart(study: Study, scheme: str) -> Chart:
         colours=size_colours(study),
         legend=axis,
         title=title_of(study, scheme),
-        verdicts=verdicts,
+        verdicts=verdicts_of(study, scheme),
         description=(
             f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),

@@ -65,8 +65,9 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     Args:
         study: to draw.
         name: ``transfer``, the best learning rate against size; ``rates``, the loss against
-            learning rate; ``loss``, the best loss against size; ``drift``, the drifts; ``search``,
-            the drift's interval as the search went on.
+            learning rate; ``loss``, the best loss against size; ``drift``, the drifts;
+            ``training``, the loss over training; ``search``, the drift's interval as the search
+            went on.
         kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
 
     Returns:

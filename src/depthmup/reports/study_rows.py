@@ -110,6 +110,12 @@ def title_of(study: Study, scheme: str) -> str:
     return titles.get(scheme) or scheme
 
 
+def verdicts_of(study: Study, scheme: str) -> list[str]:
+    """The verdict on a scheme in every window of training; empty where a window has none."""
+    found = ({t.scheme: t.verdict.value for t in window.transfers} for window in study.windows)
+    return [verdicts.get(scheme, "") for verdicts in found]
+
+
 def of_scheme(study: Study, scheme: str) -> str:
     """A scheme's name before what is said of it, where there are several."""
     return f"{title_of(study, scheme)}: " if scheme and len(transfers(study)) > 1 else ""

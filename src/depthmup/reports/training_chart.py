@@ -8,7 +8,7 @@ from depthmup.reports.axes import Axis, loss_axis
 from depthmup.reports.chart import Chart, Layer, known
 from depthmup.reports.charts import size_colours
 from depthmup.reports.layers import GREY
-from depthmup.reports.study_rows import Row, size_of, transfers
+from depthmup.reports.study_rows import Row, size_of, transfers, verdicts_of
 
 
 def training_charts(study: Study) -> list[Chart]:
@@ -45,10 +45,7 @@ def training_charts(study: Study) -> list[Chart]:
             colours=size_colours(study),
             legend=study.axis,
             title=t.title,
-            verdicts=[
-                next((of.verdict.value for of in w.transfers if of.scheme == t.scheme), "")
-                for w in study.windows
-            ],
+            verdicts=verdicts_of(study, t.scheme),
             description=f"Training loss against steps by {study.axis}: {t.title}",
             height=230,
         )
