@@ -14,7 +14,7 @@ from depthmup.records import Estimate, Place, Study, Verdict
 from depthmup.records.judgement import Note
 from depthmup.reports import page, plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
-from depthmup.reports.tables import text
+from depthmup.reports.tables import parts, text
 
 
 def test_summary_has_exactly_the_published_keys(study):
@@ -126,6 +126,14 @@ def test_a_note_names_the_scheme_it_is_about(study):
     shown = text(replace(study, notes=notes))
     assert "- Depth-muP: Rates end at 0.1.\n- One run diverged." in shown
     assert "Depth-muP: Rates end at 0.1." in page(replace(study, notes=notes))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_notes_are_as_wide_as_the_terminal(study, width):
+    """Of 100 columns on a terminal of 80, every second line would hold two words."""
+    noted = replace(study, notes=(Note(text="A run of that size diverged. " * 9),))
+    notes = [part for part in parts([noted], [], width=width) if part.startswith("Notes")]
+    assert max(map(len, notes[0].splitlines())) in range(width - 10, width + 1)
 
 
 def test_a_command_is_not_said_to_be_judged_by_steps(study):

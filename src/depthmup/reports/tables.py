@@ -84,10 +84,10 @@ def parts(
     """
     for study in studies:
         yield table(study, studies) if coloured else _printable(plain_table(study, studies))
-    further = ["\n".join(_beyond(study)) for study in studies]
+    further = ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
         further.append(certificate_text(certificate))
-        further.append("\n".join(textwrap.wrap(span_sentence(certificate), 100)))
+        further.append("\n".join(textwrap.wrap(span_sentence(certificate), width)))
     further.append("\n".join(next_lines(studies, certificates, width=width)))
     yield from map(_printable, filter(None, further))
 
@@ -96,7 +96,7 @@ def _printable(lines: str) -> str:
     return "\n".join(map(printable, lines.split("\n")))
 
 
-def _beyond(study: Study) -> list[str]:
+def _beyond(study: Study, width: int) -> list[str]:
     """Rules, laws and notes."""
     lines = []
     for judged in study.rules:
@@ -111,7 +111,7 @@ def _beyond(study: Study) -> list[str]:
     if study.notes:
         notes = [f"- {of_scheme(study, note.scheme)}{note.text}" for note in study.notes]
         lines += ["Notes on the runs:", *notes]
-    return [part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="  ")]
+    return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
 
 
 def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
