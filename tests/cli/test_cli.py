@@ -99,6 +99,18 @@ def test_report_rebuilds_the_page_from_the_store_alone(finished, tmp_path):
     assert list((copy / "charts").glob("*.svg"))
 
 
+def test_report_of_a_fitted_table_keeps_all_that_its_summary_holds(tmp_path, capsys):
+    out = tmp_path / "fit"
+    assert main(["fit", "example", "--out", str(out)]) == 0
+    before = (out / "summary.json").read_text()
+    (out / "report.html").unlink()
+    assert main(["report", str(out), "--export", "svg"]) == 0
+    assert str(out / "report.html") in capsys.readouterr().out
+    assert (out / "summary.json").read_text() == before
+    assert (out / "report.html").is_file()
+    assert list((out / "charts").glob("*.svg"))
+
+
 def test_the_table_and_the_page_are_announced(finished, capsys):
     assert main(["report", str(finished[0])]) == 0
     shown = capsys.readouterr().out

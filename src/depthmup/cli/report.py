@@ -66,22 +66,21 @@ def report_on(
     figure: "FigureKind | None" = None,
     partial: bool = False,
 ) -> int:
-    """Make the files of a folder again from its store; ``partial`` as in ``load_report``."""
-    from depthmup.report import load_report
+    """Make a folder's files again from its store, or a table's from its summary."""
+    from depthmup.report import JSON, load_report, read_report
     from depthmup.sweep import MAIN_STORE, snapshot
 
-    with snapshot(given / MAIN_STORE) as store:
-        if any("claims" in session for session in store.sessions()[-1:]):  # of the paper
-            paper = reproduction("command")
-            paper.deliver_evidence(
-                paper.load_evidence(store),
-                given,
-                markdown=None,
-                export=export,
-                as_json=json,
-            )
-            return 0
-        report = load_report(store, partial=partial)
+    if (given / JSON).is_file() and not (given / MAIN_STORE).exists():  # of a table
+        report = read_report(given / JSON)
+    else:
+        with snapshot(given / MAIN_STORE) as store:
+            if any("claims" in session for session in store.sessions()[-1:]):  # of the paper
+                paper = reproduction("command")
+                paper.deliver_evidence(
+                    paper.load_evidence(store), given, markdown=None, export=export, as_json=json
+                )
+                return 0
+            report = load_report(store, partial=partial)
     folder: Path | None = given
     try:
         prepare_folder(given)
@@ -129,7 +128,10 @@ def deliver(
 
     studies, certificates = report.studies, report.certificates
     if folder is not None and (export or not saved):
-        reports.write_result(studies, folder, certificates=certificates, formats=export)
+        whole = report.sweep is None  # of a table no store is beside it
+        reports.write_result(
+            studies, folder, certificates=certificates, formats=export, whole=whole
+        )
     if folder is not None and figure is not None:
         _write_figures(report, folder / "figures", figure)
     if json:
