@@ -91,9 +91,7 @@ class Execution:
         _check(self)
         if self.executor == "ray":
             return Ray(
-                address=self.address,
-                gpus_per_trial=self.gpus_per_trial,
-                trial_seconds=self.seconds,
+                address=self.address, gpus_per_trial=self.gpus_per_trial, trial_seconds=self.seconds
             )
         on_cuda, count = self.place.startswith("cuda"), worker_count(self.workers)
         gpus = visible_gpus() if self.place == "cuda" else ()

@@ -15,20 +15,12 @@ from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import Columns, checked, listed, own_columns, texts
-from depthmup.tables.formats import names_of
-from depthmup.tables.groups import (
-    EXAMPLE,
-    Question,
-    Reading,
-    cells_of,
-    cleaned,
-    example,
-    prediction,
-    studies_of,
-)
+from depthmup.tables.formats import EXAMPLE, example, names_of
+from depthmup.tables.groups import cells_of, cleaned, prediction, studies_of
 from depthmup.tables.predict import checked_target
+from depthmup.tables.question import Question, Reading
 from depthmup.tables.score import scored
-from depthmup.tables.where import Comparison, parse_filters
+from depthmup.tables.where import parse_filters
 
 LARGEST_CERTIFICATE = 2**24
 """Bytes."""
@@ -94,17 +86,17 @@ def fit(
 
     *Source:* the statistics of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
-    table, comparisons, names, question = _asked(
+    question = _asked(
         table, axes, by, where, reading or Reading(), lr=lr, loss=loss, seed=seed, steps=steps
     )
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
     wanted = None if target is None else checked_target(target, question.columns.axes)
     question = replace(question, scheme=under, target=wanted, tolerance=tolerance)
-    source, rows, groups = cleaned(table, comparisons, names, question)
+    source, rows, groups = cleaned(question)
     excluded = tuple(out for group in groups for out in group.excluded)
     return Report(
-        studies=studies_of(source, rows, groups, names, question),
+        studies=studies_of(source, rows, groups, question),
         certificates=tuple(c for group in groups if (c := prediction(group, question))),
         table_runs=tuple(group.runs for group in groups),
         excluded=excluded,
@@ -168,7 +160,7 @@ def score(
             f"{printable(size_text(certificate.target))}. Certify the target from smaller sizes."
         )
     reading = reading or Reading(tuned=certificate.tuned.name)
-    table, comparisons, names, question = _asked(
+    question = _asked(
         table, axes, by, where, reading, lr=lr, loss=loss, seed=seed, otherwise=certificate.target
     )
     if set(question.columns.axes) != set(certificate.target):
@@ -181,7 +173,7 @@ def score(
             f"Expected runs over {certificate.tuned.plural}, of which the forecast speaks; the "
             f"table has {question.tuned.plural}."
         )
-    groups = cleaned(table, comparisons, names, replace(question, fewest=1))[-1]
+    *_, groups = cleaned(replace(question, fewest=1))
     return scored(certificate, [group.runs for group in groups])
 
 
@@ -213,15 +205,12 @@ def _asked(
     seed: str,
     steps: str = "",
     otherwise: Iterable[str] = (),
-) -> tuple[Any, tuple[Comparison, ...], Sequence[str], Question]:
-    """A table, its filters, its columns, and which of these mean what.
-
-    Axes that are not named are called as ``otherwise``.
-    """
+) -> Question:
+    """What is asked of a table; axes that are not named are called as ``otherwise``."""
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
-    comparisons = parse_filters(where)
+    conditions = parse_filters(where)
     names = names_of(table)
     own = None if sizes or lr or loss else own_columns(names)
     columns = own or Columns(
@@ -233,18 +222,16 @@ def _asked(
         by=listed(by),
         ignore=listed(reading.ignore),
     )
-    checked(columns, names)
-    question = Question(
-        columns=columns,
-        scheme=None,
-        target=None,
-        tolerance=TOLERANCE,
+    return Question(
+        source=table,
+        names=names,
+        columns=checked(columns, names),
         reading=reading,
         where=listed(where),
-        table=EXAMPLE if path == str(example()) else path,
+        conditions=conditions,
+        path=EXAMPLE if path == str(example()) else path,
         command=command,
     )
-    return table, comparisons, names, question
 
 
 def _runs_in(table: Any) -> tuple[Any, Any]:

@@ -53,9 +53,7 @@ def runs_done(progress: "Progress") -> str:
 
 
 @contextmanager
-def told(
-    progress: Callable[["Progress"], None] | None,
-) -> Iterator[Callable[["Progress"], None]]:
+def told(progress: Callable[["Progress"], None] | None) -> Iterator[Callable[["Progress"], None]]:
     """What takes a sweep's progress: the caller's function, a notebook's line, or nothing."""
     if progress is not None or not in_notebook():
         yield progress or (lambda progress: None)

@@ -1,7 +1,5 @@
 """The report of runs, trained or read from a table: verdicts, tables, charts and files."""
 
-import csv
-import io
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -530,13 +528,11 @@ class Report(Meant):
     @property
     def excluded_csv(self) -> str:
         """The rows that were left out as CSV, each with its reason; no cell is a formula."""
-        file = io.StringIO()
-        columns = ["row", "group", "defect", "reason", *self.cells]
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(_as_text, columns))
-        for row in self._excluded_rows():
-            writer.writerow(_as_text(row[c]) for c in columns)
-        return file.getvalue()
+        import pandas as pd
+
+        columns = dict.fromkeys(("row", "group", "defect", "reason", *self.cells))
+        table = pd.DataFrame(self._excluded_rows(), columns=[*columns])
+        return str(_without_formulas(table).to_csv(index=False, na_rep="nan", lineterminator="\n"))
 
     def to_csv(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as CSV. A text that a spreadsheet would run as a formula gets a quote mark.
@@ -545,10 +541,7 @@ class Report(Meant):
             path: of the file.
             name: which table, as in ``to_pandas``.
         """
-        table = self.to_pandas(name)
-        texts = table.columns[[dtype.kind not in "biuf" for dtype in table.dtypes]]
-        table[texts] = table[texts].map(_as_text)
-        table.rename(columns=_as_text).to_csv(path, index=False)
+        _without_formulas(self.to_pandas(name)).to_csv(path, index=False)
 
     def to_parquet(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as Parquet.
@@ -613,6 +606,13 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 FitReport = Report
 """What ``depthmup.fit`` returns: the one report, of runs that a table has."""
+
+
+def _without_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
+    """A table that no spreadsheet runs anything of."""
+    texts = table.columns[[dtype.kind not in "biuf" for dtype in table.dtypes]]
+    table[texts] = table[texts].map(_as_text)
+    return table.rename(columns=_as_text)
 
 
 def _as_text(value: Any) -> Any:

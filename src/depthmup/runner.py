@@ -38,11 +38,7 @@ class Runner:
 
 
 def runner_of(
-    model: Model | BuiltIn,
-    sweep: Sweep,
-    on: Execution | Executor | int,
-    *,
-    out: Path | None = None,
+    model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int, *, out: Path | None = None
 ) -> Runner:
     """The executor that was asked for, and the trainer for a sweep's runs there.
 

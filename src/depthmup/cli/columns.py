@@ -34,6 +34,6 @@ class RunColumns:
 
 def table_named(path: Path) -> Path:
     """A table's path; of the word "example" that of the table that ships with this package."""
-    from depthmup.tables.groups import EXAMPLE, example
+    from depthmup.tables.formats import EXAMPLE, example
 
     return example() if str(path) == EXAMPLE else path

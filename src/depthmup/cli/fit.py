@@ -27,7 +27,7 @@ class Options:
         depthmup fit runs.csv --axes depth=n_layers width=d_model --lr lr --loss final_loss
     """
 
-    API: ClassVar = ("from_table:fit", "tables.groups:Reading")
+    API: ClassVar = ("from_table:fit", "tables.question:Reading")
 
     table: Annotated[Path, tyro.conf.Positional]
     """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known

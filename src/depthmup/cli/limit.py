@@ -207,13 +207,7 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
 
     scaling = _scaling(options)
     if options.optimizer == "sign":
-        _refuse(
-            options,
-            _NO_EFFECT.format("--optimizer sign"),
-            "momentum",
-            "decay",
-            "rms_norm",
-        )
+        _refuse(options, _NO_EFFECT.format("--optimizer sign"), "momentum", "decay", "rms_norm")
     elif options.block_depth == 1:
         _refuse(
             options,
@@ -246,11 +240,7 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
         **scaling,
     )
     if asked.averages is None:
-        _refuse(
-            options,
-            _NO_EFFECT.format("a limit in which nothing is sampled"),
-            "points",
-        )
+        _refuse(options, _NO_EFFECT.format("a limit in which nothing is sampled"), "points")
         return limits.solve(asked)
     if options.tol is None:
         asked = replace(asked, tol=SAMPLED_TOL)

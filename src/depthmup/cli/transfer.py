@@ -368,9 +368,7 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
         mean_subtraction=networks.mean_subtraction == "on",
         layer_norm=networks.layer_norm == "on",
         data=find_data(
-            networks.data,
-            label_noise=networks.label_noise,
-            verify=not networks.unverified_data,
+            networks.data, label_noise=networks.label_noise, verify=not networks.unverified_data
         ),
     )
     return BuiltIn(**asked)

@@ -20,7 +20,7 @@ SCALED_BY_SCHEMES = ("width", "depth")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class AxisClaim:
     """What one rule says of measured values along an axis, beyond the scheme's scaling.
 
     ``elsewhere``: it speaks of other runs than these, so they can neither confirm nor reject it.
@@ -37,7 +37,7 @@ class Claim:
 
 def claims(
     axis: str, fixed: str, scheme: Scheme | None, *, batch_held: bool = False
-) -> Iterator[Claim]:
+) -> Iterator[AxisClaim]:
     """The published rules that speak of an axis, as exponents of the measured values.
 
     Under a scheme the values are those at its base: what it scales by width and depth should stay,
@@ -49,7 +49,7 @@ def claims(
     axis_name = canonical(axis)
     # Under SP nothing is scaled by size: the values are what rules speak of.
     if scheme is not None and scheme.name != SP.name and axis_name in SCALED_BY_SCHEMES:
-        yield Claim(
+        yield AxisClaim(
             rule=scheme.title,
             exponent=Fraction(0),
             setting="the values are its base's: they should stay",
@@ -64,7 +64,7 @@ def claims(
         exponent = rule.along(axis_name, fixed=fixed)
         if exponent is not None:
             batch = f"; batch {rule.batch.value}" if axis_name in _OF_RUNS else ""
-            yield Claim(
+            yield AxisClaim(
                 rule=rule.name,
                 exponent=exponent - own,
                 setting=rule.setting + batch,
@@ -86,10 +86,7 @@ def scaled_by(scheme: Scheme | None, axis: str, fixed: str) -> Fraction:
 
 
 def prescribed(
-    base: Mapping[str, float],
-    target: Mapping[str, float],
-    log2_rate: float,
-    scheme: Scheme | None,
+    base: Mapping[str, float], target: Mapping[str, float], log2_rate: float, scheme: Scheme | None
 ) -> Iterator[tuple[RunRule, float]]:
     """What every rule that speaks of a growing axis makes of the base's best rate at the target.
 

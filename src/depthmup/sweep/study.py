@@ -10,7 +10,7 @@ import numpy as np
 from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
 from depthmup.records.judgement import Judgement, Note
 from depthmup.records.search import SearchStory
-from depthmup.rules.claims import Claim, claims
+from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves
 from depthmup.statistics.intervals import geometric_mean
 from depthmup.statistics.runs import Runs
@@ -174,7 +174,7 @@ def _earlier(sweep: Sweep, records: Records, headline: Window, span: slice) -> W
     return Window(start=span.start, stop=span.stop, curves=tuple(curves), transfers=())
 
 
-def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[Claim, ...]:
+def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[AxisClaim, ...]:
     """What published rules say of a variant's values at the base; of learning rates alone."""
     if not design.tune.is_learning_rate:
         return ()

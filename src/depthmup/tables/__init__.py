@@ -1,8 +1,8 @@
 """Tables of runs that exist: read, clean, group; and which runs a table lacks most."""
 
-from depthmup.tables.formats import LARGEST_FILE
-from depthmup.tables.groups import KEEP, Reading, example
+from depthmup.tables.formats import LARGEST_FILE, example
 from depthmup.tables.proposal import NextRuns, next_runs
+from depthmup.tables.question import KEEP, Reading
 
 __all__ = [
     "KEEP",

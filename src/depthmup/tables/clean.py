@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from depthmup.records import Place, Tuned
+from depthmup.records import Place
 from depthmup.records.judgement import Defect, Note
 from depthmup.records.printable import printable
 from depthmup.statistics import Curves
@@ -18,9 +18,10 @@ from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of
 from depthmup.tables import defects
-from depthmup.tables.columns import Columns
-from depthmup.tables.read import Table
-from depthmup.tables.rows import SHOWN, Excluded, Rows
+from depthmup.tables.columns import CHANCE, RATES, Columns
+from depthmup.tables.question import Question
+from depthmup.tables.read import RunTable
+from depthmup.tables.rows import SHOWN, Excluded, GroupRows
 from depthmup.tables.settings import settings_of
 
 FEWEST_RUNS = 8
@@ -45,52 +46,40 @@ class Cleaned:
     where: str = ""
 
 
-def clean(
-    table: Table,
-    columns: Columns,
-    *,
-    name: str,
-    title: str,
-    tuned: Tuned,
-    chance: float,
-    keep: frozenset[Defect],
-    fewest: int,
-) -> Cleaned:
-    """One group's runs, and what was wrong with its rows; ``fewest`` sizes must have an optimum."""
-    words = tuned.name
-    rows = Rows(table=table, columns=columns, name=name, keep=keep)
-    defects.numbers(rows, words)
+def clean(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
+    """One group's runs, and what was wrong with its rows."""
+    rows = GroupRows(table=table, question=question, name=name)
+    defects.numbers(rows)
     defects.losses_of_no_logarithm(rows)
     defects.repeats(rows, rows.sizes()[1])
     sizes, size = rows.sizes()
-    settings = settings_of(rows, size, len(sizes))
-    defects.strays(rows, words)
+    settings = settings_of(rows, size)
+    defects.strays(rows)
     defects.tokens(rows)
     defects.steps(rows)
     defects.unsaid(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
-    _askable(rows, sizes, log2_rate, loss, words, fewest)
+    _askable(rows, sizes, log2_rate, loss)
     seed, law = rows.seed, None
     if scattered := rows.scattered(size):
-        gathered = _gathered(rows, sizes[size], log2_rate, loss, words)
-        law, sizes, size, log2_rate, log_loss = gathered
+        law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
     curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
-    _enough(rows, curves, log2_rate, words, fewest)
+    _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,
         title=title,
         sizes=tuple(_named(rows.columns, values) for values in sizes),
         curves=curves,
-        chance=chance,
+        chance=question.reading.chance,
         sought=is_sought(curves),
     )
     usual = np.zeros(0)
     if rows.counts_steps and not scattered:
         usual = np.zeros(len(sizes))
-        usual[size] = usual_steps(size, rows.table.numbers[columns.steps])
+        usual[size] = usual_steps(size, rows.table.numbers[rows.columns.steps])
     notes = (
         *rows.findings,
         *_of_sizes(runs),
@@ -107,13 +96,11 @@ def clean(
     )
 
 
-def own_runs(
-    table: Table, columns: Columns, *, name: str, title: str, chance: float, rates: str
-) -> Cleaned:
+def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
     """The runs of one variant of this package's own table, whose every row is a sound run."""
-    numbers, axes = table.numbers, columns.axes
+    columns, numbers, rates = question.columns, table.numbers, table.first(RATES)
     sizes, size = np.unique(
-        np.column_stack([numbers[c] for c in axes.values()]), axis=0, return_inverse=True
+        np.column_stack([numbers[c] for c in columns.axes.values()]), axis=0, return_inverse=True
     )
     log2, point = np.unique(np.log2(numbers[columns.lr]), return_inverse=True)
     seeds = np.array([float(s) for s in table.names[columns.seed]])[table.codes[columns.seed]]
@@ -126,7 +113,7 @@ def own_runs(
             title=title,
             sizes=tuple(_named(columns, values) for values in sizes),
             curves=Curves.of(log2.tolist(), losses),
-            chance=chance,
+            chance=float(numbers[CHANCE][0]),
             base={axis: number(numbers[column][0]) for axis, column in columns.base.items()},
             sought=rates != "grid",
             decides=rates == "search",
@@ -144,11 +131,9 @@ def _named(columns: Columns, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(columns.axes, map(number, values), strict=True))
 
 
-def _askable(
-    rows: Rows, sizes: Array, log2_rate: Array, loss: Array, tuned: str, fewest: int
-) -> None:
+def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> None:
     """Refuse rows of too few sizes, one rate, or no finite loss."""
-    if len(sizes) < fewest:
+    if len(sizes) < rows.question.fewest:
         axes = rows.columns.axes
         only = ", ".join(f"{a} {v:g}" for a, v in zip(axes, sizes[0], strict=True))
         raise ValueError(
@@ -161,21 +146,21 @@ def _askable(
         )
     if len(np.unique(log2_rate)) < 2:
         raise ValueError(
-            f"Expected at least three values of the {tuned}{rows.of_group}; the column "
+            f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
             f"{printable(rows.columns.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
         )
 
 
 def _gathered(
-    rows: Rows, values: Array, log2_rate: Array, loss: Array, tuned: str
+    rows: GroupRows, values: Array, log2_rate: Array, loss: Array
 ) -> tuple[Pooled, Array, Index, Array, Array]:
     """The runs of a random design at the sizes of cells, told in a note."""
     found = gather(values, log2_rate, np.log(loss))
     if found is None:
         raise ValueError(
-            f"Expected runs that show where the best {tuned} is{rows.of_group}; nearly every one "
-            f"of the {len(loss):,} has a size of its own, and together they show no valley. Train "
-            f"several values of the {tuned} at a few sizes."
+            f"Expected runs that show where the best {rows.tuned} is{rows.of_group}; nearly every "
+            f"one of the {len(loss):,} has a size of its own, and together they show no valley. "
+            f"Train several values of the {rows.tuned} at a few sizes."
         )
     rows.findings.append(
         Note(
@@ -189,15 +174,15 @@ def _gathered(
     return found
 
 
-def _enough(rows: Rows, curves: Curves, log2_rate: Array, tuned: str, fewest: int) -> None:
+def _enough(rows: GroupRows, curves: Curves, log2_rate: Array) -> None:
     """Refuse sizes that have no optimum, neither of their own nor together."""
-    rates = (~np.isnan(curves.log2_lrs)).sum(-1)
+    rates, fewest = (~np.isnan(curves.log2_lrs)).sum(-1), rows.question.fewest
     pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.columns.axes)
     if (rates >= FEWEST_RATES).sum() < fewest and not (pooled and len(np.unique(log2_rate)) > 2):
         at = "at two sizes or more, or two at many" if fewest > 1 else "at the size"
         raise ValueError(
-            f"Expected at least three values of the {tuned} {at}{rows.of_group}; of {len(rates)} "
-            "sizes fewer have. Is every column named as an axis one?"
+            f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
+            f"{len(rates)} sizes fewer have. Is every column named as an axis one?"
         )
 
 
@@ -230,11 +215,7 @@ def _of_losses(runs: Runs) -> list[Note]:
     fitted = runs.optima
     centre = np.where(runs.inside, fitted.centre, np.nan)
     slips = slipped_losses(
-        np.log2(runs.array),
-        fitted.curves.log2_lrs,
-        fitted.log_losses,
-        centre,
-        fitted.spacing,
+        np.log2(runs.array), fitted.curves.log2_lrs, fitted.log_losses, centre, fitted.spacing
     )
     return [
         Note(
@@ -250,7 +231,7 @@ def _of_losses(runs: Runs) -> list[Note]:
     ]
 
 
-def _of_seeds(rows: Rows, seeds: int, shared: bool) -> list[Note]:
+def _of_seeds(rows: GroupRows, seeds: int, shared: bool) -> list[Note]:
     texts, named = [], rows.columns.seed
     if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")

@@ -19,7 +19,7 @@ from depthmup.statistics.strays import (
     impossible,
     usual_steps,
 )
-from depthmup.tables.rows import Labels, Rows
+from depthmup.tables.rows import GroupRows, Labels
 
 DIGITS = 6
 """Significant digits from which on two runs of different seeds do not end with one loss."""
@@ -28,10 +28,11 @@ COUNT_OFF = 0.05
 """How far tokens may be from batch x steps x a constant, as a fraction."""
 
 
-def numbers(rows: Rows, tuned: str) -> None:
+def numbers(rows: GroupRows) -> None:
     """Sizes, rates or losses that are missing or cannot be."""
     cells, columns, loss = rows.table.numbers, rows.columns, rows.loss
-    named = {**{axis: cells[column] for axis, column in columns.axes.items()}, tuned: rows.rate}
+    named = {axis: cells[column] for axis, column in columns.axes.items()}
+    named[rows.tuned] = rows.rate
     if columns.steps:
         named["steps"] = cells[columns.steps]
     lacking = np.isnan(loss) & ~rows.table.unsaid[columns.loss]
@@ -47,11 +48,11 @@ def numbers(rows: Rows, tuned: str) -> None:
         wrong = ~lacking & ~((values > 0) & np.isfinite(values))
         reasons[wrong & ~bad] = f"{what} is not positive"
         bad |= wrong
-    sentence = f"have a size or a {tuned} that is not positive"
+    sentence = f"have a size or a {rows.tuned} that is not positive"
     rows.drop(out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True))
 
 
-def losses_of_no_logarithm(rows: Rows) -> None:
+def losses_of_no_logarithm(rows: GroupRows) -> None:
     """Losses that are not positive, and sizes whose losses really go below zero.
 
     There the best runs do so: without them the size would have an edge that is none. One number
@@ -70,7 +71,7 @@ def losses_of_no_logarithm(rows: Rows) -> None:
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
 
 
-def repeats(rows: Rows, size: Index) -> None:
+def repeats(rows: GroupRows, size: Index) -> None:
     """Rows that stand twice, and runs that do with different losses."""
     rate, loss = rows.rate, rows.loss
     key = np.column_stack([size, rate, rows.seed])
@@ -105,12 +106,12 @@ def _digits(value: float) -> int:
     return len(f"{value:.15g}".split("e")[0].replace(".", "").replace("-", "").strip("0"))
 
 
-def strays(rows: Rows, tuned: str) -> None:
+def strays(rows: GroupRows) -> None:
     """Rates beyond sense, and losses far below all others."""
     sizes, size = rows.sizes()
     rate, loss = np.log2(rows.rate), rows.loss
-    reasons = [f"{tuned} {2.0**r:.3g} lies alone" for r in rate]
-    sentence = f"have a {tuned} more than 256 times beyond all others"
+    reasons = [f"{rows.tuned} {2.0**r:.3g} lies alone" for r in rate]
+    sentence = f"have a {rows.tuned} more than 256 times beyond all others"
     out = rows.tell(Defect.RATE, beyond_sense(rate), sentence, reasons=reasons)
     low = impossible(size, np.where(np.isnan(loss), math.inf, np.log(loss)), np.log2(sizes))
     reasons = [f"a loss of {value:.3g}, far below every other run" for value in loss]
@@ -118,7 +119,7 @@ def strays(rows: Rows, tuned: str) -> None:
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, low, sentence, reasons=reasons))
 
 
-def tokens(rows: Rows) -> None:
+def tokens(rows: GroupRows) -> None:
     """Slices that count tokens otherwise than batch x steps x length, all by one factor."""
     columns, cells = rows.columns, rows.table.numbers
     if not columns.steps or not {"batch", "tokens"} <= columns.axes.keys():
@@ -138,7 +139,7 @@ def tokens(rows: Rows) -> None:
     rows.drop(rows.tell(Defect.UNIT, off, sentence, reasons=reasons))
 
 
-def steps(rows: Rows) -> None:
+def steps(rows: GroupRows) -> None:
     """Runs that were cut short."""
     if not rows.counts_steps:
         return
@@ -161,7 +162,7 @@ def steps(rows: Rows) -> None:
     rows.drop(rows.tell(Defect.SHORT, ~usually, sentence, reasons=reasons))
 
 
-def unsaid(rows: Rows) -> None:
+def unsaid(rows: GroupRows) -> None:
     """Runs without a loss or a word on why: diverged if smaller rates trained better."""
     rate, loss = rows.rate, rows.loss
     nothing = np.isnan(loss)
@@ -174,7 +175,7 @@ def unsaid(rows: Rows) -> None:
     rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
 
 
-def rates_and_losses(rows: Rows, size: Index) -> tuple[Array, Array]:
+def rates_and_losses(rows: GroupRows, size: Index) -> tuple[Array, Array]:
     """log2 rates, and losses that are infinite where runs diverged."""
     rate, loss = np.log2(rows.rate), rows.loss
     above = far_above(size, rate, np.log(loss))

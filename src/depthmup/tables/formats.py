@@ -42,6 +42,15 @@ EMPTIEST = 20
 CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (".parquet", ".pq")
 
 
+EXAMPLE = "example"
+"""The word for the table that ships with this package, where a path goes."""
+
+
+def example() -> Path:
+    """The table that ships with this package: 5 depths of residual MLPs under three schemes."""
+    return Path(__file__).parent / "runs.csv"
+
+
 def names_of(source: Any) -> tuple[str, ...]:
     """The columns of a frame or a file."""
     if _is_frame(source):

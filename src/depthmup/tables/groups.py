@@ -1,16 +1,14 @@
 """From a table to the studies of its groups: one for each axis, each group a variant."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import TUNED, Certificate, Study, Transfer, Tuned, worded
-from depthmup.records.judgement import EXCLUDED, Defect, JointLaw, Judgement, Note
+from depthmup.records import Certificate, Study, Transfer
+from depthmup.records.judgement import JointLaw, Judgement, Note
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
@@ -21,105 +19,31 @@ from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
-from depthmup.tables.columns import CHANCE, RATES, TITLE, Columns, listed, propose
+from depthmup.tables.columns import TITLE, Columns, listed, propose
+from depthmup.tables.held import fixed_of, question_of
 from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
-from depthmup.tables.question import fixed_of, question_of
-from depthmup.tables.read import Table
+from depthmup.tables.question import Question
+from depthmup.tables.read import RunTable
 from depthmup.tables.rows import Excluded
-from depthmup.tables.where import Comparison, equalities, filtered, is_number, read_for
+from depthmup.tables.where import equalities, is_number
 
 MOST_GROUPS = 40
 VERSION = 2
 """Of what is concluded: raised when the same table would give another study."""
 
-KEEP: Mapping[str, Defect] = {
-    "rate": Defect.RATE,
-    "impossible": Defect.IMPOSSIBLE,
-    "short": Defect.SHORT,
-    "duplicate": Defect.DUPLICATE,
-    "unit": Defect.UNIT,
-}
-"""Tests whose rows may be kept all the same, by their names."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How ``fit`` reads a table, where the default reading is not what a person means by it.
-
-    Attributes:
-        ignore: columns to ignore when runs are grouped.
-        keep: tests to skip, whose rows stay: rate, impossible, short, duplicate, unit.
-        chance: the loss of guessing; a size fails where no run ends below it.
-        tuned: name of the hyperparameter in the column ``lr``.
-        title: of the report.
-    """
-
-    ignore: str | Sequence[str] = ()
-    keep: str | Sequence[str] = ()
-    chance: float = math.inf
-    tuned: str = "learning rate"
-    title: str = ""
-
-    def __post_init__(self) -> None:
-        if unknown := [name for name in listed(self.keep) if name not in KEEP]:
-            raise ValueError(
-                f"Expected tests to keep rows of: {', '.join(KEEP)}; got "
-                f"{printable(', '.join(map(str, unknown)))}."
-            )
-        if not (isinstance(self.chance, int | float) and self.chance > 0):
-            raise ValueError(f"Expected a positive loss of guessing; got {self.chance}.")
-
-    @property
-    def kept_defects(self) -> frozenset[Defect]:
-        """The defects whose rows are not left out."""
-        return frozenset(KEEP[name] for name in listed(self.keep)) & EXCLUDED
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What is asked of every group of a table."""
-
-    columns: Columns
-    scheme: Scheme | None
-    target: Mapping[str, float] | None
-    tolerance: float
-    reading: Reading
-    where: tuple[str, ...] = ()
-    fewest: int = 2
-    """Sizes that a group needs: one, where nothing is asked of how the optimum moves."""
-    table: str = ""
-    """The path of its file, as it was given; empty for a frame."""
-    command: Sequence[str] = ()
-    """That made the runs, where they are those of a folder of this package."""
-
-    @property
-    def tuned(self) -> Tuned:
-        """What is tuned: of this package's own tables their column says it."""
-        if self.columns.own:
-            return next(what for what in TUNED if what.key == self.columns.lr)
-        return worded(self.reading.tuned)
-
-
-def cleaned(
-    table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
-) -> tuple[Table, Table, list[Cleaned]]:
+def cleaned(question: Question) -> tuple[RunTable, RunTable, list[Cleaned]]:
     """A table, its rows that satisfy the filter, and the groups of these."""
-    source = read_for(table, question.columns, comparisons, names)
-    rows = filtered(source, comparisons)
+    source, rows = question.read()
     groups = [
-        replace(_group(part, name, question), where=where)
-        for name, where, part in _groups(rows, question.columns)
+        _group(part, name, where, question) for name, where, part in _groups(rows, question.columns)
     ]
     return source, rows, groups
 
 
 def studies_of(
-    source: Table,
-    rows: Table,
-    groups: Sequence[Cleaned],
-    names: Sequence[str],
-    question: Question,
+    source: RunTable, rows: RunTable, groups: Sequence[Cleaned], question: Question
 ) -> tuple[Study, ...]:
     """A study along every axis that varies, from the groups of a table's filtered rows."""
     # One group that cannot be fitted is a result beside the others; none at all is an error.
@@ -128,7 +52,7 @@ def studies_of(
     columns = question.columns
     laws = [_laws(group, question) for group in groups]
     notes = [note for group in groups for note in group.notes]
-    notes += _notes(groups, columns, names, len(source) - len(rows))
+    notes += _notes(groups, question, len(source) - len(rows))
     studies = [_study(groups, laws, axis, question) for axis in columns.axes]
     excluded = sum(len(group.excluded) for group in groups)
     return tuple(
@@ -150,7 +74,7 @@ def _config(
 ) -> dict[str, object]:
     columns, scheme = question.columns, question.scheme
     return {
-        "table": question.table,
+        "table": question.path,
         "axes": dict(columns.axes),
         "lr": columns.lr,
         "loss": columns.loss,
@@ -170,36 +94,17 @@ def _config(
     }
 
 
-def _group(part: Table, name: str, question: Question) -> Cleaned:
+def _group(part: RunTable, name: str, where: str, question: Question) -> Cleaned:
     """One group, or why it cannot be fitted."""
-    columns, reading = question.columns, question.reading
-    title = _first(part, TITLE) if columns.own else _title(name, columns.by)
+    columns = question.columns
+    title = part.first(TITLE) if columns.own else _title(name, columns.by)
     try:
-        if columns.own:
-            group = own_runs(
-                part,
-                columns,
-                name=name,
-                title=title,
-                chance=float(part.numbers[CHANCE][0]),
-                rates=_first(part, RATES),
-            )
-        else:
-            group = clean(
-                part,
-                columns,
-                name=name,
-                title=title,
-                tuned=question.tuned,
-                chance=reading.chance,
-                keep=reading.kept_defects,
-                fewest=question.fewest,
-            )
+        group = (own_runs if columns.own else clean)(part, question, name=name, title=title)
     except ValueError as error:
         runs = Runs(name=name, title=title, sizes=(), curves=Curves.none(), problem=str(error))
-        return Cleaned(runs=runs, notes=())
+        return Cleaned(runs=runs, notes=(), where=where)
     asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
-    return replace(group, runs=replace(group.runs, question=asked))
+    return replace(group, where=where, runs=replace(group.runs, question=asked))
 
 
 def _title(name: str, by: Sequence[str]) -> str:
@@ -209,10 +114,6 @@ def _title(name: str, by: Sequence[str]) -> str:
         if value[:1].isalpha() and not is_number(value):
             return value
     return name[:1].upper() + name[1:] or "All runs"
-
-
-def _first(table: Table, column: str) -> str:
-    return str(table.names[column][int(table.codes[column][0])])
 
 
 def _partners(group: Cleaned) -> list[tuple[str, ...]]:
@@ -350,7 +251,7 @@ def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> C
     return certificate
 
 
-def _groups(table: Table, columns: Columns) -> list[tuple[str, str, Table]]:
+def _groups(table: RunTable, columns: Columns) -> list[tuple[str, str, RunTable]]:
     """The name of each group, the filter that its rows satisfy, and these."""
     by = columns.by
     if not by:
@@ -375,7 +276,7 @@ def _groups(table: Table, columns: Columns) -> list[tuple[str, str, Table]]:
     return groups if columns.own else sorted(groups, key=lambda group: group[0])
 
 
-def cells_of(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
+def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
     """What the excluded rows hold, by column."""
     index = np.searchsorted(table.rows, [e.row for e in excluded])
     cells: dict[str, list[Any]] = {c: v[index].tolist() for c, v in table.numbers.items()}
@@ -384,9 +285,8 @@ def cells_of(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]
     return cells
 
 
-def _notes(
-    groups: Sequence[Cleaned], columns: Columns, names: Sequence[str], filtered: int
-) -> list[Note]:
+def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list[Note]:
+    columns = question.columns
     notes = [
         Note(
             scheme=group.runs.name,
@@ -404,19 +304,11 @@ def _notes(
             notes.append(Note(text=f"{which}: {group.runs.problem}", scheme=group.runs.name))
     known = {canonical(a) for a in columns.axes}
     if "batch" in known and not {"tokens", "steps"} & known and not columns.steps:
-        like = propose([n for n in names if n not in columns.axes.values()]).get("tokens", "")
+        unnamed = [name for name in question.names if name not in columns.axes.values()]
+        like = propose(unnamed).get("tokens", "")
         text = (
             "Whether tokens or steps were held while the batch changed is not known: name their "
             f"column{f' ({printable(like)}?)' if like else ''} as an axis, or with --steps."
         )
         notes.append(Note(text=text))
     return notes
-
-
-EXAMPLE = "example"
-"""The word for the table that ships with this package, where a path goes."""
-
-
-def example() -> Path:
-    """The table that ships with this package: 5 depths of residual MLPs under three schemes."""
-    return Path(__file__).parent / "runs.csv"

@@ -17,10 +17,11 @@ from depthmup.statistics.drift import check_tolerance
 from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import Columns, checked, listed, texts
 from depthmup.tables.formats import names_of
-from depthmup.tables.read import Table
-from depthmup.tables.rows import Rows
+from depthmup.tables.question import Question, Reading
+from depthmup.tables.read import RunTable
+from depthmup.tables.rows import GroupRows
 from depthmup.tables.settings import settings_of
-from depthmup.tables.where import filtered, parse_filters, read_for
+from depthmup.tables.where import parse_filters
 
 DIGITS = 6
 """Significant digits of a proposed rate: far more than rates are told apart by."""
@@ -112,14 +113,19 @@ def next_runs(
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     names = names_of(table)
-    checked(columns, names)
-    comparisons = parse_filters(where)
-    source = filtered(read_for(table, columns, comparisons, names, empty=True), comparisons)
+    question = Question(
+        source=table,
+        names=names,
+        columns=checked(columns, names),
+        reading=Reading(tuned=tuned),
+        conditions=parse_filters(where),
+    )
+    _, source = question.read(empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)
     points = _points(source, columns, begin)
     of_size = _indices(points, columns, wanted)
-    _check_settings(source, columns, of_size)
+    _check_settings(source, question, of_size)
     labels, number = _seeds(source, columns, points)
     search = Search(
         sizes=wanted,
@@ -214,12 +220,12 @@ def _indices(
     return np.array([wanted.get(tuple(size), -1) for *size, _ in points], np.int64)
 
 
-def _check_settings(source: Table, columns: Columns, of_size: Index) -> None:
+def _check_settings(source: RunTable, question: Question, of_size: Index) -> None:
     """Refuse runs of one wanted size that differ in a setting that was not named."""
     asked = of_size >= 0
     if asked.any():
-        rows = Rows(table=source.where(asked), columns=columns, name="", keep=frozenset())
-        settings_of(rows, of_size[asked], len(np.unique(of_size[asked])), advice=ADVICE)
+        rows = GroupRows(table=source.where(asked), question=question)
+        settings_of(rows, of_size[asked], advice=ADVICE)
 
 
 ADVICE = (
@@ -228,7 +234,7 @@ ADVICE = (
 )
 
 
-def _points(source: Table, columns: Columns, start: float) -> list[tuple[float, ...]]:
+def _points(source: RunTable, columns: Columns, start: float) -> list[tuple[float, ...]]:
     """Every row's size and log2 rate, which is NaN where it cannot be."""
     sizes = [source.numbers[column] for column in columns.axes.values()]
     rates = [_log2(float(rate), start) for rate in source.numbers[columns.lr]]
@@ -246,7 +252,7 @@ def _log2(rate: float, start: float) -> float:
 
 
 def _seeds(
-    source: Table, columns: Columns, points: Sequence[tuple[float, ...]]
+    source: RunTable, columns: Columns, points: Sequence[tuple[float, ...]]
 ) -> tuple[list[str], list[int]]:
     """The texts of the seeds, and every row's number.
 
@@ -276,7 +282,7 @@ def _seeds(
 
 
 def _losses(
-    source: Table,
+    source: RunTable,
     column: str,
     points: Sequence[tuple[float, ...]],
     of_size: Index,

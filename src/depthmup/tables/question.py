@@ -1,69 +1,109 @@
-"""Which question a drift of a table answers, in words: what is held, and what changes too."""
+"""What is asked of a table: which columns mean what, which rows count, and what groups need."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from depthmup.records import Tuned
-from depthmup.rules import canonical
-from depthmup.statistics.intervals import Index
-from depthmup.statistics.runs import slices_of
-from depthmup.tables.clean import Cleaned
+from depthmup.records import TUNED, Tuned, worded
+from depthmup.records.judgement import EXCLUDED, Defect
+from depthmup.records.printable import printable
+from depthmup.rules import Scheme
+from depthmup.statistics import TOLERANCE
+from depthmup.tables.columns import Columns, listed
+from depthmup.tables.read import RunTable, read
+from depthmup.tables.where import Condition
 
-_FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
-"""Words of settings that are said to be unchanged, or not, in a question."""
-
-
-def question_of(group: Cleaned, axis: str, tuned: Tuned) -> str:
-    """Which question a number along an axis answers."""
-    runs = group.runs
-    members, together = slices_of(runs, axis)
-    fixed = [a for a in runs.varied() if a != axis and a not in together]
-    with_it = [a for a in together if a != axis]
-    if canonical(axis) == "batch" and not {"tokens", "steps"} & set(map(canonical, runs.sizes[0])):
-        budget = _budget(group, axis, members)
-        if budget in ("tokens", "steps"):
-            fixed.append(budget)
-        elif budget:
-            with_it.append(budget)
-    text = f"the best {tuned.name} against {axis}"
-    if with_it:
-        text += f", while {' and '.join(with_it)} change with it"
-    if fixed:
-        text += f", at fixed {' and '.join(fixed)}"
-    return text + _settings(group, members)
+KEEP: Mapping[str, Defect] = {
+    "rate": Defect.RATE,
+    "impossible": Defect.IMPOSSIBLE,
+    "short": Defect.SHORT,
+    "duplicate": Defect.DUPLICATE,
+    "unit": Defect.UNIT,
+}
+"""Tests whose rows may be kept all the same, by their names."""
 
 
-def fixed_of(group: Cleaned, axis: str) -> str:
-    """Whether tokens or steps stay fixed along the batch; empty where that is not known."""
-    members, together = slices_of(group.runs, axis)
-    names = {canonical(a): a for a in group.runs.sizes[0]}
-    for what in ("tokens", "steps"):
-        if what in names and names[what] not in together:
-            return what
-    budget = _budget(group, axis, members)
-    return budget if budget in ("tokens", "steps") else ""
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How ``fit`` reads a table, where the default reading is not what a person means by it.
+
+    Attributes:
+        ignore: columns to ignore when runs are grouped.
+        keep: tests to skip, whose rows stay: rate, impossible, short, duplicate, unit.
+        chance: the loss of guessing; a size fails where no run ends below it.
+        tuned: name of the hyperparameter in the column ``lr``.
+        title: of the report.
+    """
+
+    ignore: str | Sequence[str] = ()
+    keep: str | Sequence[str] = ()
+    chance: float = math.inf
+    tuned: str = "learning rate"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in listed(self.keep) if name not in KEEP]:
+            raise ValueError(
+                f"Expected tests to keep rows of: {', '.join(KEEP)}; got "
+                f"{printable(', '.join(map(str, unknown)))}."
+            )
+        if not (isinstance(self.chance, int | float) and self.chance > 0):
+            raise ValueError(f"Expected a positive loss of guessing; got {self.chance}.")
+
+    @property
+    def kept_defects(self) -> frozenset[Defect]:
+        """The defects whose rows are not left out."""
+        return frozenset(KEEP[name] for name in listed(self.keep)) & EXCLUDED
 
 
-def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
-    """What stays as the batch grows, by the column of steps: tokens, steps, or neither."""
-    if not len(group.steps) or not members:
-        return ""
-    constant = {"steps": group.steps, "tokens": group.steps * group.runs.along(axis)}
-    for what, values in constant.items():
-        # Steps are counted in whole numbers and tokens to the last batch: 5% apart is the same.
-        if all(np.ptp(np.log(values[m])) < 0.05 for m in members):
-            return what
-    return "steps and tokens"
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """What is asked of a table and of every group of it."""
 
+    source: Any
+    """A frame, or the path of a file."""
+    names: Sequence[str]
+    """All columns that it has."""
+    columns: Columns
+    reading: Reading
+    where: tuple[str, ...] = ()
+    """The filters as they were given, for the record; ``conditions`` is what they say."""
+    conditions: tuple[Condition, ...] = ()
+    scheme: Scheme | None = None
+    target: Mapping[str, float] | None = None
+    tolerance: float = TOLERANCE
+    fewest: int = 2
+    """Sizes that a group needs: one, where nothing is asked of how the optimum moves."""
+    path: str = ""
+    """Of the file, as it was given; empty for a frame."""
+    command: Sequence[str] = ()
+    """That made the runs, where they are those of a folder of this package."""
 
-def _settings(group: Cleaned, members: list[Index]) -> str:
-    """Which settings change with the axis, and which usual ones do not."""
-    changed, same = [], []
-    for name, codes in group.settings.items():
-        if not members or len(codes) <= max(int(m.max()) for m in members):
-            continue
-        if any(len(np.unique(codes[m])) > 1 for m in members):
-            changed.append(name)
-        elif any(word in _FIXED for word in name.lower().replace(".", "_").split("_")):
-            same.append(name)
-    text = f", {' and '.join(same)} unchanged" if same else ""
-    return text + (f", while {' and '.join(changed)} change too" if changed else "")
+    @property
+    def tuned(self) -> Tuned:
+        """What is tuned: of this package's own tables their column says it."""
+        if self.columns.own:
+            return next(what for what in TUNED if what.key == self.columns.lr)
+        return worded(self.reading.tuned)
+
+    def read(self, *, empty: bool = False) -> tuple[RunTable, RunTable]:
+        """The table with its columns and those of the filter, and the rows that satisfy it."""
+        wanted = [condition.column for condition in self.conditions]
+        for column in wanted:
+            if column not in self.names:
+                raise ValueError(
+                    f"Expected the column {printable(repr(column))} of a filter in the table; it "
+                    f"has {printable(', '.join(map(str, self.names[:20])))}."
+                )
+        numbers = self.columns.numbers
+        labels = dict.fromkeys((*self.columns.labels, *(c for c in wanted if c not in numbers)))
+        table = read(self.source, numbers=numbers, labels=tuple(labels), empty=empty)
+        keep = np.ones(len(table), bool)
+        for condition in self.conditions:
+            keep &= condition.holds(table)
+        if len(table) and not keep.any():
+            raise ValueError("Expected rows that satisfy the filter; none does.")
+        return table, table.where(keep)

@@ -21,7 +21,7 @@ FEW_VALUES = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
+class RunTable:
     """Columns of a table.
 
     Attributes:
@@ -44,9 +44,13 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def where(self, keep: Flags) -> "Table":
+    def first(self, column: str) -> str:
+        """The label of the first row."""
+        return self.names[column][int(self.codes[column][0])]
+
+    def where(self, keep: Flags) -> "RunTable":
         """The rows that a flag keeps."""
-        return Table(
+        return RunTable(
             title=self.title,
             rows=self.rows[keep],
             numbers={name: values[keep] for name, values in self.numbers.items()},
@@ -59,7 +63,7 @@ class Table:
 
 def read(
     source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
-) -> Table:
+) -> RunTable:
     """A table from a frame or a file; what is not needed is dropped chunk by chunk."""
     values: dict[str, list[Array]] = {name: [] for name in numbers}
     unsaid: dict[str, list[Flags]] = {name: [] for name in numbers}
@@ -95,7 +99,7 @@ def read(
         raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
     none = np.zeros(0)
     whole = {n: np.concatenate([*parts, none.astype(np.int64)]) for n, parts in codes.items()}
-    return Table(
+    return RunTable(
         title=title,
         rows=np.arange(1, rows + 1),
         numbers={n: np.concatenate([*parts, none]) for n, parts in values.items()},

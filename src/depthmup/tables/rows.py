@@ -16,7 +16,8 @@ from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import merged, sizes_of
 from depthmup.tables.columns import Columns
-from depthmup.tables.read import Table
+from depthmup.tables.question import Question
+from depthmup.tables.read import RunTable
 
 SHOWN = 10
 """Rows and sizes that a finding lists."""
@@ -43,15 +44,23 @@ class Excluded:
 
 
 @dataclass
-class Rows:
+class GroupRows:
     """The rows that are left of one group, and what was said of the others so far."""
 
-    table: Table
-    columns: Columns
-    name: str  # of the group, for messages
-    keep: frozenset[Defect]  # defects whose rows stay on request
+    table: RunTable
+    question: Question
+    name: str = ""  # of the group, for messages
     excluded: list[Excluded] = field(default_factory=list)
     findings: list[Note] = field(default_factory=list)
+
+    @property
+    def columns(self) -> Columns:
+        return self.question.columns
+
+    @property
+    def tuned(self) -> str:
+        """What is tuned, in words."""
+        return self.question.tuned.name
 
     @property
     def rate(self) -> Array:
@@ -109,7 +118,7 @@ class Rows:
         if not count:
             return flags
         if out is None:
-            out = defect in EXCLUDED and defect not in self.keep
+            out = defect in EXCLUDED and defect not in self.question.reading.kept_defects
         done = _DONE.get(defect, "Left out" if out else "Kept")
         runs = f"{count:,} run{'s' if count != 1 else ''}"
         numbers = self.table.rows[flags]

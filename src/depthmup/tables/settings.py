@@ -4,7 +4,7 @@ import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Index
-from depthmup.tables.rows import Rows
+from depthmup.tables.rows import GroupRows
 
 SHARE = 8
 """A setting's values recur: it has at most one for so many rows."""
@@ -26,10 +26,11 @@ ADVICE = (
 )
 
 
-def settings_of(rows: Rows, size: Index, count: int, *, advice: str = ADVICE) -> dict[str, Array]:
+def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[str, Array]:
     """The settings of a group, each as one code for every size."""
     settings: dict[str, Array] = {}
     mixed: dict[str, int] = {}
+    count = len(np.unique(size))
     for name in rows.table.others:
         words = name.lower().replace(".", "_").replace("/", "_").split("_")
         if name in rows.columns.ignore or METADATA.intersection(words):
@@ -59,7 +60,7 @@ def _follows(codes: Index, rate: Array, distinct: int) -> bool:
     return alone and int((np.diff(pairs[1]) != 0).sum()) == distinct - 1
 
 
-def _mixed(mixed: dict[str, int], rows: Rows, advice: str) -> str:
+def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
     name, distinct = next(iter(mixed.items()))
     others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
     return (

@@ -1,10 +1,10 @@
 """Filters such as ``optimizer == adamw and lr < 1``: parsed by their own grammar, never evaluated.
 
-filter     = comparison, { "and", comparison } ;
-comparison = column, ( "==" | "!=" | "<=" | ">=" | "<" | ">" ), value
-           | column, "in", "(", value, { ",", value }, ")" ;
-column     = a name without spaces, or any text in backticks ;
-value      = a number, a word, or any text in quotes.
+filter    = condition, { "and", condition } ;
+condition = column, ( "==" | "!=" | "<=" | ">=" | "<" | ">" ), value
+          | column, "in", "(", value, { ",", value }, ")" ;
+column    = a name without spaces, or any text in backticks ;
+value     = a number, a word, or any text in quotes.
 """
 
 import operator
@@ -17,8 +17,8 @@ import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Flags
-from depthmup.tables.columns import Columns, listed
-from depthmup.tables.read import Table, read
+from depthmup.tables.columns import listed
+from depthmup.tables.read import RunTable
 
 LONGEST = 2000
 """Characters of a filter."""
@@ -36,15 +36,21 @@ _ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class Condition:
     """One comparison; ``values`` has several members for ``in`` alone."""
 
     column: str
     operator: str
     values: tuple[str, ...]
 
+    def holds(self, table: RunTable) -> Flags:
+        """Which rows satisfy it; numbers are compared as numbers."""
+        if self.column in table.numbers:
+            values, codes = np.unique(table.numbers[self.column], return_inverse=True)
+            return self.of([repr(float(v)) for v in values])[codes]
+        return self.of(table.names[self.column])[table.codes[self.column]]
+
     def of(self, texts: list[str]) -> Flags:
-        """Which of a column's distinct texts satisfy it; numbers are compared as numbers."""
         numbers = [_number(value) for value in self.values]
         if self.operator in _ORDERS:
             [bound] = numbers
@@ -64,13 +70,13 @@ class Comparison:
         return ~same if self.operator == "!=" else same
 
 
-def parse_filters(where: str | Sequence[str]) -> tuple[Comparison, ...]:
-    """The comparisons of one filter or several, which all must hold."""
-    return tuple(comparison for text in listed(where) for comparison in parse_filter(text))
+def parse_filters(where: str | Sequence[str]) -> tuple[Condition, ...]:
+    """The conditions of one filter or several, which all must hold."""
+    return tuple(condition for text in listed(where) for condition in parse_filter(text))
 
 
-def parse_filter(text: str) -> tuple[Comparison, ...]:
-    """The comparisons of a filter."""
+def parse_filter(text: str) -> tuple[Condition, ...]:
+    """The conditions of a filter."""
     if len(text) > LONGEST:
         raise ValueError(f"Expected a filter of at most {LONGEST} characters; got {len(text)}.")
     tokens = iter(_tokens(text))
@@ -85,7 +91,7 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
     def value() -> str:
         return take("a value", "word", "double", "single")[1]
 
-    comparisons, kind = [], "word"
+    conditions, kind = [], "word"
     while kind != "end":
         _, column = take("a column", "word", "column", "double", "single")
         kind, sign = take("==, <, ... or in", "operator", "word")
@@ -98,47 +104,11 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
                 values.append(value())
         else:
             raise _bad(text, sign, "==, <, ... or in")
-        comparisons.append(Comparison(column=column, operator=sign, values=tuple(values)))
+        conditions.append(Condition(column=column, operator=sign, values=tuple(values)))
         kind, word = take("'and' or the end", "word", "end")
         if kind == "word" and word != "and":
             raise _bad(text, word, "'and' or the end")
-    return tuple(comparisons)
-
-
-def read_for(
-    source: Any,
-    columns: Columns,
-    comparisons: Sequence[Comparison],
-    names: Sequence[str],
-    *,
-    empty: bool = False,
-) -> Table:
-    """A table with its columns and those of a filter."""
-    wanted = [c.column for c in comparisons]
-    for column in wanted:
-        if column not in names:
-            raise ValueError(
-                f"Expected the column {printable(repr(column))} of a filter in the table; it has "
-                f"{printable(', '.join(map(str, names[:20])))}."
-            )
-    labels = (*columns.labels, *(c for c in wanted if c not in columns.numbers))
-    return read(source, numbers=columns.numbers, labels=tuple(dict.fromkeys(labels)), empty=empty)
-
-
-def filtered(table: Table, comparisons: Sequence[Comparison]) -> Table:
-    """The rows that satisfy all comparisons."""
-    keep = np.ones(len(table), bool)
-    for comparison in comparisons:
-        name = comparison.column
-        if name in table.numbers:
-            values, codes = np.unique(table.numbers[name], return_inverse=True)
-            texts = [repr(float(v)) for v in values]
-        else:
-            codes, texts = table.codes[name], table.names[name]
-        keep &= comparison.of(texts)[codes]
-    if len(table) and not keep.any():
-        raise ValueError("Expected rows that satisfy the filter; none does.")
-    return table.where(keep)
+    return tuple(conditions)
 
 
 def equalities(pairs: Sequence[tuple[str, str]]) -> str:

@@ -1,0 +1,69 @@
+"""What is held as an axis grows and what changes too: the question that a drift answers."""
+
+import numpy as np
+
+from depthmup.records import Tuned
+from depthmup.rules import canonical
+from depthmup.statistics.intervals import Index
+from depthmup.statistics.runs import slices_of
+from depthmup.tables.clean import Cleaned
+
+_FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
+"""Words of settings that are said to be unchanged, or not, in a question."""
+
+
+def question_of(group: Cleaned, axis: str, tuned: Tuned) -> str:
+    """Which question a number along an axis answers."""
+    runs = group.runs
+    members, together = slices_of(runs, axis)
+    fixed = [a for a in runs.varied() if a != axis and a not in together]
+    with_it = [a for a in together if a != axis]
+    if canonical(axis) == "batch" and not {"tokens", "steps"} & set(map(canonical, runs.sizes[0])):
+        budget = _budget(group, axis, members)
+        if budget in ("tokens", "steps"):
+            fixed.append(budget)
+        elif budget:
+            with_it.append(budget)
+    text = f"the best {tuned.name} against {axis}"
+    if with_it:
+        text += f", while {' and '.join(with_it)} change with it"
+    if fixed:
+        text += f", at fixed {' and '.join(fixed)}"
+    return text + _settings(group, members)
+
+
+def fixed_of(group: Cleaned, axis: str) -> str:
+    """Whether tokens or steps stay fixed along the batch; empty where that is not known."""
+    members, together = slices_of(group.runs, axis)
+    names = {canonical(a): a for a in group.runs.sizes[0]}
+    for what in ("tokens", "steps"):
+        if what in names and names[what] not in together:
+            return what
+    budget = _budget(group, axis, members)
+    return budget if budget in ("tokens", "steps") else ""
+
+
+def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
+    """What stays as the batch grows, by the column of steps: tokens, steps, or neither."""
+    if not len(group.steps) or not members:
+        return ""
+    constant = {"steps": group.steps, "tokens": group.steps * group.runs.along(axis)}
+    for what, values in constant.items():
+        # Steps are counted in whole numbers and tokens to the last batch: 5% apart is the same.
+        if all(np.ptp(np.log(values[m])) < 0.05 for m in members):
+            return what
+    return "steps and tokens"
+
+
+def _settings(group: Cleaned, members: list[Index]) -> str:
+    """Which settings change with the axis, and which usual ones do not."""
+    changed, same = [], []
+    for name, codes in group.settings.items():
+        if not members or len(codes) <= max(int(m.max()) for m in members):
+            continue
+        if any(len(np.unique(codes[m])) > 1 for m in members):
+            changed.append(name)
+        elif any(word in _FIXED for word in name.lower().replace(".", "_").split("_")):
+            same.append(name)
+    text = f", {' and '.join(same)} unchanged" if same else ""
+    return text + (f", while {' and '.join(changed)} change too" if changed else "")
