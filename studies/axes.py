@@ -35,7 +35,7 @@ from depthmup.sweep import (
     Progress,
     Store,
     Sweep,
-    TrainTrials,
+    Train,
     run,
     studies,
     together,
@@ -238,7 +238,7 @@ def train(store: Store) -> None:
             )
 
 
-def stacks(trials: Iterable[Trial], *, model: Model) -> list[TrainTrials]:
+def stacks(trials: Iterable[Trial], *, model: Model) -> list[Train]:
     """Jobs whose members are as many as pay."""
     of_batch: dict[int, list[Trial]] = defaultdict(list)
     for trial in trials:

@@ -26,7 +26,7 @@ from depthmup.sweep import (
     Progress,
     Store,
     Sweep,
-    TrainTrials,
+    Train,
     losses_over,
     run,
     studies,
@@ -92,7 +92,7 @@ def sweeps() -> Iterator[tuple[Sweep, Model]]:
     yield along_width("adamw", "with RMSNorm"), MODELS["with RMSNorm"]
 
 
-def jobs(missing: Sequence[Trial]) -> list[TrainTrials]:
+def jobs(missing: Sequence[Trial]) -> list[Train]:
     """One table after the other, the largest depth last: tables are there when time runs out."""
     left = {trial.key: trial for trial in missing}
     found = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from depthmup.records import Cell, Data, Run, Task
 from depthmup.rules import DEPTH_MUP, Scheme
-from depthmup.sweep import Store, TrainTrials
+from depthmup.sweep import Store, Train
 from reproduction.evidence import Comparison, Finding, Picture
 from reproduction.runs import Measure
 
@@ -84,7 +84,7 @@ class Experiment:
     conclude: Callable[[Store], Conclusion]
     cells: tuple[Cell, ...] = ()
     measures: tuple[Measure, ...] = ()
-    trials: tuple[TrainTrials, ...] = ()
+    trials: tuple[Train, ...] = ()
     then: Callable[[Store], Ahead] = nothing
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class Experiment:
     def asked(self) -> tuple[Run | Task, ...]:
         """What the first round asks for."""
         tasks = (measure.task for measure in self.measures)
-        return (*self.cells, *tasks, *(trial for job in self.trials for trial in job.trials))
+        return (*self.cells, *tasks, *(trial for job in self.trials for trial in job.runs))
 
     def ahead(self, store: Store) -> Ahead:
         """What to do next, given what a store holds."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Design, Store, Sweep, TrainTrials, together
+from depthmup.sweep import Custom, Design, Store, Sweep, Train, together
 from reproduction.claims.claim import Setting
 from reproduction.claims.common import depths_of, octaves, stored_losses
 
@@ -102,7 +102,7 @@ def custom_sweep(model: "Model", **design: Any) -> Sweep:
     return Sweep(model=Custom(name=model.name, code=model.code), design=Design(**design))
 
 
-def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTrials, ...]:
+def stacks(setting: Setting, *trials: Trial) -> tuple[Train, ...]:
     """The jobs that train them, each once."""
     from depthmup.model import by_reference
 

@@ -12,8 +12,9 @@ from depthmup.model import Model, by_reference, resolved
 from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, outline
 from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
+from depthmup.training import engine_for
 from depthmup.training.command import RunFolders
-from depthmup.training.placement import Placement, check_device, device_facts
+from depthmup.training.placement import Placement, check_device, check_placement, device_facts
 
 RUNS = "runs"
 """The folder, in that of a measurement, of the runs of a command."""
@@ -55,23 +56,25 @@ def runner_of(
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
     trainer: Trainer
     where: dict[str, object] = {}
+    placement = Placement(
+        device=device,
+        engine=execution.engine,
+        cuda_graphs=execution.cuda_graphs,
+        threads=execution.threads,
+    )
     if isinstance(model, BuiltIn):
-        placement = Placement(
-            device=device, engine=execution.engine, cuda_graphs=execution.cuda_graphs
-        )
-        if not elsewhere:
-            check_device(device)
-        cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
+        check_placement(placement)
+    if not elsewhere:
+        check_device(device)
+    if isinstance(model, BuiltIn):
         trainer = BuiltInTrainer(
-            cell=cell,
             placement=placement,
             workers=_workers(chosen),
             rounds=sweep.design.auto is not None,
         )
-        where["engine"] = "each node's own" if elsewhere else trainer.engine
+        cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
+        where["engine"] = "each node's own" if elsewhere else str(engine_for(cell, placement))
     else:
-        if not elsewhere:
-            check_device(device)
         if execution.engine == "native":
             raise ValueError(
                 "Expected the engine of a custom model to be auto, reference or stacked; got "
@@ -81,10 +84,7 @@ def runner_of(
         where["device"] = device
         trainer = CustomTrainer(
             model=model,
-            device=device,
-            threads=execution.threads,
-            stacked=execution.engine == "stacked",
-            cuda_graphs=execution.cuda_graphs,
+            placement=placement,
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
             workers=_workers(chosen),

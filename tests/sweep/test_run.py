@@ -48,8 +48,8 @@ def path(tmp_path):
 
 def test_jobs_hold_every_cell_once_and_the_longest_come_first():
     found = training(GRID.runs, members=5)
-    assert sorted(c.key for job in found for c in job.cells) == sorted(c.key for c in GRID.runs)
-    assert all(len({c.shape for c in job.cells}) == 1 and len(job.cells) <= 5 for job in found)
+    assert sorted(c.key for job in found for c in job.runs) == sorted(c.key for c in GRID.runs)
+    assert all(len({c.shape for c in job.runs}) == 1 and len(job.runs) <= 5 for job in found)
     loads = [job.work for job in found]
     assert loads == sorted(loads, reverse=True)
 
@@ -66,7 +66,7 @@ def test_what_is_stored_is_not_trained_again(path):
         trained: list = field(default_factory=list)
 
         def __call__(self, todo, listener):
-            self.trained += [cell for job in todo for cell in job.cells]
+            self.trained += [cell for job in todo for cell in job.runs]
             InProcess()(todo, listener)
 
     first, second = Counting(), Counting()

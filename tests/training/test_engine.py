@@ -40,7 +40,7 @@ def ampere(monkeypatch):
 )
 def test_settings_that_exclude_each_other_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        Placement(**settings)
+        engine_for(cell(), Placement(**settings))
 
 
 @pytest.mark.parametrize(

@@ -185,9 +185,9 @@ def test_what_cannot_be_stacked_is_refused_before_anything_is_written(make, tmp_
 def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
     trials = [*of(steps=2), *of(steps=2, size={"width": 16, "depth": 1})]
     jobs = together(trials, FUNCTIONS, members=4)
-    assert [len(job.trials) for job in jobs] == [4, 2, 4, 2]
+    assert [len(job.runs) for job in jobs] == [4, 2, 4, 2]
     assert [key for job in jobs for key in job.keys] == [trial.key for trial in trials]
-    assert jobs[0].only(jobs[0].keys[1:3]).trials == jobs[0].trials[1:3]
+    assert jobs[0].only(jobs[0].keys[1:3]).runs == jobs[0].runs[1:3]
     with Store(tmp_path / "results.sqlite") as store:
         store.add(run_trial(trials[0], FUNCTIONS))
         done = run(

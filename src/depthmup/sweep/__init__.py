@@ -7,7 +7,7 @@ from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
-from depthmup.sweep.jobs import Job, Train, TrainTrials, together, training
+from depthmup.sweep.jobs import Job, Train, together, training
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, snapshot
@@ -39,7 +39,6 @@ __all__ = [
     "StoreWarning",
     "Sweep",
     "Train",
-    "TrainTrials",
     "Variant",
     "WorkerError",
     "advance",

@@ -41,15 +41,17 @@ it forecasts of the compiled engine are right within 15% for batches of 16 to 51
 and 256, by processor time."""
 
 
-def work(cell: Cell) -> float:
-    """Parameters times steps of a batch of 64, to which a run's time is proportional.
+def work(run: Cell | Trial) -> float:
+    """Parameters times steps, to which a run's time is proportional; of a cell, of a batch of 64.
 
     A step takes 6 x batch operations per parameter (three matrix products), and moves its weight
     and optimizer state through memory once; at a batch of 64 the operations dominate.
     """
-    network = cell.network
+    if isinstance(run, Trial):
+        return run.step_work * run.steps
+    network = run.network
     parameters = network.depth * network.block_depth * network.width**2
-    return parameters * cell.steps * (_operations(cell.batch_size) / _operations(64))
+    return parameters * run.steps * (_operations(run.batch_size) / _operations(64))
 
 
 def _operations(batch_size: int) -> int:

@@ -4,20 +4,22 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from depthmup.model import Model, resolved
+from depthmup.model import Model
 from depthmup.records import Cell, Measurement, Record, Trial
 from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import MEMBERS, work
-from depthmup.training import Placement, train_group
+from depthmup.training import Placement, train_group, train_trials
 from depthmup.training.placement import place_of
 
 if TYPE_CHECKING:
     from depthmup.training.command import RunFolders
 
 Result = Record[Any] | Measurement
+
+STACKED = Placement(engine="stacked")
 
 StepLoss: TypeAlias = tuple[Trial, int, float]
 """A run that is still training, one of its steps, counted from 0, and the loss there."""
@@ -70,70 +72,30 @@ class Job(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Job):
-    """Train cells of one shape with the engine for them."""
+    """Train runs of one shape: cells, or trials of a ``model``.
 
-    cells: tuple[Cell, ...]
-    placement: Placement = field(default_factory=Placement)
-
-    @property
-    def work(self) -> float:
-        return work(self.cells[0]) * len(self.cells)
-
-    @cached_property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(cell.key for cell in self.cells)
-
-    def only(self, keys: Collection[str]) -> "Train":
-        return replace(self, cells=tuple(cell for cell in self.cells if cell.key in keys))
-
-    def __call__(self, tell: Tell) -> Iterator[Result]:
-        place = place_of(self.placement.device)
-        for record in train_group(self.cells, placement=self.placement, on_progress=tell):
-            yield replace(record, place=place)
-
-    def __str__(self) -> str:
-        network, optimizer = self.cells[0].network, self.cells[0].optimizer
-        if len(self.cells) > 1:
-            return (
-                f"training {len(self.cells)} networks of depth {network.depth} and width "
-                f"{network.width}"
-            )
-        return (
-            f"training a network of depth {network.depth}, width {network.width} and branch "
-            f"multiplier {network.multiplier:.4g} with {optimizer.name}, learning rate "
-            f"{optimizer.lr:.4g} and seed {self.cells[0].seed}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainTrials(Job):
-    """Train a trial of a custom model alone, or several of one shape as one ``stacked`` network.
-
-    ``cost`` is the work of a step per ``Trial.step_work``. If the job is ``live``, it tells the
-    losses of every step. ``folders`` is where a command's runs have their folders.
+    ``cost`` is the work of a trial's step per ``Trial.step_work``. If the job is ``live``, it tells
+    the losses of every step. ``folders`` is where a command's runs have their folders.
     """
 
-    trials: tuple[Trial, ...]
-    model: Model
-    device: str = "cpu"
-    threads: int = 1
-    stacked: bool = False
-    cuda_graphs: bool = True
+    runs: tuple[Any, ...]
+    placement: Placement = field(default_factory=Placement)
+    model: Model | None = None
     cost: float = 1.0
     live: bool = False
     folders: "RunFolders | None" = None
 
     @property
     def computes(self) -> bool:
-        return self.model.command is None
+        return self.model is None or self.model.command is None
 
     @property
     def work(self) -> float:
-        return self.cost * sum(t.step_work * t.steps for t in self.trials)
+        return self.cost * work(self.runs[0]) * len(self.runs)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        return tuple(trial.key for trial in self.trials)
+        return tuple(run.key for run in self.runs)
 
     @property
     def output(self) -> str:
@@ -141,61 +103,47 @@ class TrainTrials(Job):
 
         if self.folders is None:
             return ""
-        return command_and_last_lines(self.folders.log(self.trials[0]))
+        return command_and_last_lines(self.folders.log(self.runs[0]))
 
-    def only(self, keys: Collection[str]) -> "TrainTrials":
-        return replace(self, trials=tuple(trial for trial in self.trials if trial.key in keys))
+    def only(self, keys: Collection[str]) -> "Train":
+        return replace(self, runs=tuple(run for run in self.runs if run.key in keys))
 
-    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+    def __call__(self, tell: Tell) -> Iterator[Result]:
         def tell_loss(trial: Trial, step: int, loss: float) -> None:
             if self.live:
                 tell(step / trial.steps, ((trial, step, loss),))
 
-        place = place_of(self.device)
-        records: Iterator[Record[Trial]]
-        if (command := resolved(self.model).command) is not None:
-            from depthmup.training.command import run_command
-
-            records = (
-                run_command(trial, command, self.folders, threads=self.threads)
-                for trial in self.trials
-            )
-        elif self.stacked:
-            from depthmup.training.cuda_graphs import cuda_graph
-            from depthmup.training.trial import run_together
-
-            recorded = self.cuda_graphs and self.device.startswith("cuda")
-            records = run_together(
-                self.trials,
+        records: Iterator[Record[Any]]
+        if self.model is None:
+            records = train_group(self.runs, placement=self.placement, on_progress=tell)
+        else:
+            records = train_trials(
+                self.runs,
                 self.model,
-                device=self.device,
-                record=cuda_graph if recorded else None,
+                placement=self.placement,
+                folders=self.folders,
                 on_progress=tell,
                 on_loss=tell_loss,
             )
-        else:
-            from depthmup.training.trial import run_trial
-
-            records = (
-                run_trial(
-                    trial,
-                    self.model,
-                    device=self.device,
-                    threads=self.threads,
-                    on_progress=tell,
-                    on_loss=partial(tell_loss, trial),
-                )
-                for trial in self.trials
-            )
+        place = place_of(self.placement.device)
         for record in records:
             yield replace(record, place=place)
 
     def __str__(self) -> str:
-        trial = self.trials[0]
-        what = f"training {trial.model} at {size_text(trial.size)} with {trial.scheme}"
-        if self.stacked:
-            return f"{what} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
-        return f"{what}, learning rate {trial.lr:.4g} and seed {trial.seed}"
+        run, count = self.runs[0], len(self.runs)
+        if isinstance(run, Trial):
+            what = f"training {run.model} at {size_text(run.size)} with {run.scheme}"
+            if self.placement.engine == "stacked":
+                return f"{what} and {run.optimizer}, {count} learning rates and seeds"
+            return f"{what}, learning rate {run.lr:.4g} and seed {run.seed}"
+        network, optimizer = run.network, run.optimizer
+        if count > 1:
+            return f"training {count} networks of depth {network.depth} and width {network.width}"
+        return (
+            f"training a network of depth {network.depth}, width {network.width} and branch "
+            f"multiplier {network.multiplier:.4g} with {optimizer.name}, learning rate "
+            f"{optimizer.lr:.4g} and seed {run.seed}"
+        )
 
 
 def training(
@@ -211,7 +159,7 @@ def training(
         # Neighbouring learning rates share a job, as they tend to diverge together.
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
         jobs += [
-            Train(cells=tuple(alike[start : start + members]), placement=placement)
+            Train(runs=tuple(alike[start : start + members]), placement=placement)
             for start in range(0, len(alike), members)
         ]
     return sorted(jobs, key=lambda job: -job.work)
@@ -221,23 +169,17 @@ def together(
     trials: Iterable[Trial],
     model: Model,
     *,
-    device: str = "cpu",
-    cuda_graphs: bool = True,
+    placement: Placement = STACKED,
     members: int = MEMBERS,
     cost: float = 1.0,
-) -> list[TrainTrials]:
+) -> list[Train]:
     """Jobs of stacked trials, in the order of their first trials."""
     alike: dict[Trial, list[Trial]] = defaultdict(list)
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)
     return [
-        TrainTrials(
-            trials=tuple(group[start : start + members]),
-            model=model,
-            device=device,
-            stacked=True,
-            cuda_graphs=cuda_graphs,
-            cost=cost,
+        Train(
+            runs=tuple(group[start : start + members]), model=model, placement=placement, cost=cost
         )
         for group in alike.values()
         for start in range(0, len(group), members)

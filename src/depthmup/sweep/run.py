@@ -8,7 +8,7 @@ from typing import Any
 
 from depthmup.records import Record
 from depthmup.sweep.executors import Executor, WorkerError
-from depthmup.sweep.jobs import Job, Result, StepLoss, TrainTrials, key_of, training
+from depthmup.sweep.jobs import Job, Result, StepLoss, Train, key_of, training
 from depthmup.sweep.logs import Log
 from depthmup.sweep.store import Asked, Store
 
@@ -174,7 +174,7 @@ def run(
     missing = store.missing(asked)
     todo = jobs(missing)
     if hasattr(log, "step"):
-        todo = [replace(job, live=True) if isinstance(job, TrainTrials) else job for job in todo]
+        todo = [replace(job, live=True) if isinstance(job, Train) else job for job in todo]
     session = store.open_session({**(about or {}), "started": time.time()})
     keeper = _Keeper(
         todo,

@@ -1,12 +1,12 @@
 """Trainers: the checks, the jobs and the forecast of time for the runs of a model.
 
-``engine`` is the training engine in words. Nothing but a run shows whether those of a command work,
-so one comes before the others, and none of a few steps can probe a size. ``seconds`` is a forecast
-for one idle core if no run diverges, NaN where it is unknown.
+Nothing but a run shows whether those of a command work, so one comes before the others, and none of
+a few steps can probe a size. ``seconds`` is a forecast for one idle core if no run diverges, NaN
+where it is unknown.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from depthmup.model import Model, resolved
@@ -21,7 +21,7 @@ from depthmup.sweep.cost import (
     stack_size,
 )
 from depthmup.sweep.executors.gpus import visible_gpus
-from depthmup.sweep.jobs import Train, TrainTrials, together, training
+from depthmup.sweep.jobs import Train, together, training
 from depthmup.training import Placement, engine_for
 from depthmup.training.command import RunFolders, check_command
 
@@ -34,26 +34,21 @@ class BuiltInTrainer:
     only as large as keeps all of them busy.
     """
 
-    cell: Cell
     placement: Placement
     workers: int = 1
     rounds: bool = False
 
     of_command = False
 
-    @property
-    def engine(self) -> str:
-        return str(engine_for(self.cell, self.placement))
-
     def check(self, runs: Sequence[Cell]) -> None:
         """Refuse cells that do not fit into memory."""
-        groups, device = [job.cells for job in self.jobs(runs)], self.placement.device
+        groups, device = [job.runs for job in self.jobs(runs)], self.placement.device
         if self.placement.on_cuda:  # a stack that does not fit is halved
             groups = [cells[:1] for cells in groups]
         check_memory(
             groups,
             workers=_sharing(self.workers, device),
-            stacked=engine_for(self.cell, self.placement).name == "stacked",
+            stacked=engine_for(runs[0], self.placement).name == "stacked",
             device=device,
         )
 
@@ -76,7 +71,7 @@ class BuiltInTrainer:
     def seconds(self, runs: Sequence[Cell]) -> float:
         if self.placement.device != "cpu":
             return float("nan")
-        return core_seconds(runs, engine=engine_for(self.cell, self.placement).name)
+        return core_seconds(runs, engine=engine_for(runs[0], self.placement).name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +79,7 @@ class CustomTrainer:
     """Trains trials of a custom model, one by one or stacked."""
 
     model: Model
-    device: str = "cpu"
-    threads: int = 1
-    stacked: bool = False
-    cuda_graphs: bool = True
+    placement: Placement = field(default_factory=Placement)
     time_limit: float | None = None
     folders: RunFolders | None = None
     workers: int = 1
@@ -97,10 +89,8 @@ class CustomTrainer:
         return self.model.command is not None
 
     @property
-    def engine(self) -> str:
-        if self.of_command:
-            return "your command, one run after another"
-        return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
+    def stacked(self) -> bool:
+        return self.placement.engine == "stacked"
 
     def check(self, runs: Sequence[Trial]) -> None:
         """Refuse models that do not fit into memory, and functions that do not work on a batch."""
@@ -110,56 +100,36 @@ class CustomTrainer:
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.
-        stacks = [job.trials for job in self.jobs(runs)]
-        if self.device != "cpu":  # a stack that does not fit is halved
+        device, stacks = self.placement.device, [job.runs for job in self.jobs(runs)]
+        if device != "cpu":  # a stack that does not fit is halved
             stacks = [trials[:1] for trials in stacks]
-        sharing = _sharing(self.workers, self.device)
-        check_memory_of_models(self.model, stacks, workers=sharing, device=self.device)
-        preflight(
-            self.model,
-            runs,
-            seconds=self.time_limit,
-            stacked=self.stacked,
-            device=self.device,
-        )
+        sharing = _sharing(self.workers, device)
+        check_memory_of_models(self.model, stacks, workers=sharing, device=device)
+        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked, device=device)
 
-    def jobs(self, runs: Sequence[Trial]) -> list[TrainTrials]:
+    def jobs(self, runs: Sequence[Trial]) -> list[Train]:
         """Stacks in the order of their first runs, or single runs, the longest first."""
         if self.stacked:
-            return together(
-                runs,
-                self.model,
-                device=self.device,
-                cuda_graphs=self.cuda_graphs,
-                members=self._members(runs),
-            )
-        jobs = [
-            TrainTrials(
-                trials=(run,),
-                model=self.model,
-                device=self.device,
-                threads=self.threads,
-                folders=self.folders,
-            )
-            for run in runs
-        ]
-        return sorted(jobs, key=lambda job: -job.work)
+            members = self._members(runs)
+            return together(runs, self.model, placement=self.placement, members=members)
+        one = Train(runs=(), model=self.model, placement=self.placement, folders=self.folders)
+        return sorted((replace(one, runs=(run,)) for run in runs), key=lambda job: -job.work)
 
     def _members(self, runs: Sequence[Trial]) -> int:
         from depthmup.training.forecast import bytes_of_trial
 
-        of_one = None
-        if self.device != "cpu" and runs:
+        of_one, device = None, self.placement.device
+        if device != "cpu" and runs:
             of_one = bytes_of_trial(self.model, max(runs, key=lambda run: run.step_work))
-        sharing = _sharing(self.workers, self.device)
-        return stack_size(of_one, device=self.device, sharing=sharing, most=MOST)
+        sharing = _sharing(self.workers, device)
+        return stack_size(of_one, device=device, sharing=sharing, most=MOST)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
-        if self.device != "cpu" or self.of_command or not runs:
+        if self.placement.device != "cpu" or self.of_command or not runs:
             return float("nan")
         from depthmup.training.forecast import seconds_of_stacks
 
-        return seconds_of_stacks(self.model, [job.trials for job in self.jobs(runs)])
+        return seconds_of_stacks(self.model, [job.runs for job in self.jobs(runs)])
 
 
 def _sharing(workers: int, device: str) -> int:

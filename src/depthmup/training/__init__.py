@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from depthmup.training.engine import Engine, engine_for, train_group
+from depthmup.training.engine import Engine, engine_for, train_group, train_trials
 from depthmup.training.placement import ENGINES, EngineName, Placement
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "train_ensemble",
     "train_group",
     "train_native",
+    "train_trials",
     "trained",
 ]
 

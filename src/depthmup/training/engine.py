@@ -5,10 +5,13 @@ of a sweep, so a cell's record is the same whether or not its sweep was interrup
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-from depthmup.records import Cell, Record
+from depthmup.model import Model, resolved
+from depthmup.records import Cell, Record, Trial
 from depthmup.training.native import BuildError, library, supports
 from depthmup.training.placement import (
     ENGINES,
@@ -16,8 +19,12 @@ from depthmup.training.placement import (
     Placement,
     Progress,
     check_one_shape,
+    check_placement,
     check_precision,
 )
+
+if TYPE_CHECKING:
+    from depthmup.training.command import RunFolders
 
 VARIABLE = "DEPTHMUP_ENGINE"
 HERE = Placement()
@@ -40,6 +47,7 @@ def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
 
     Builds the kernel if it was not built here yet. Imports PyTorch only for a CUDA device.
     """
+    check_placement(placement)
     requested, origin = placement.engine, f"--engine {placement.engine}"
     if requested == "auto" and not placement.on_cuda:
         requested = _engine_of_environment() or "auto"
@@ -133,3 +141,44 @@ def train_group(
         for done, cell in enumerate(cells, 1):
             yield train(cell)
             on_progress(done / len(cells))
+
+
+def train_trials(
+    trials: Sequence[Trial],
+    model: Model,
+    *,
+    placement: Placement = HERE,
+    folders: "RunFolders | None" = None,
+    on_progress: Progress = lambda fraction: None,
+    on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
+) -> Iterator[Record[Trial]]:
+    """Train trials of a custom model, by its command, as one stack, or one after another."""
+    if (command := resolved(model).command) is not None:
+        from depthmup.training.command import run_command
+
+        for trial in trials:
+            yield run_command(trial, command, folders, threads=placement.threads)
+        return
+    from depthmup.training.trial import run_together, run_trial
+
+    if placement.engine == "stacked":
+        from depthmup.training.cuda_graphs import cuda_graph
+
+        yield from run_together(
+            trials,
+            model,
+            device=placement.device,
+            record=cuda_graph if placement.on_cuda and placement.cuda_graphs else None,
+            on_progress=on_progress,
+            on_loss=on_loss,
+        )
+        return
+    for trial in trials:
+        yield run_trial(
+            trial,
+            model,
+            device=placement.device,
+            threads=placement.threads,
+            on_progress=on_progress,
+            on_loss=partial(on_loss, trial),
+        )

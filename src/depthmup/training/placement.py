@@ -18,7 +18,7 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """A device, the requested engine, and whether a CUDA device replays recorded steps.
+    """A device, the requested engine, whether a CUDA device replays recorded steps, and threads.
 
     No part of a record's key: engines agree to rounding. Precision belongs to the cell.
     """
@@ -26,25 +26,30 @@ class Placement:
     device: str = "cpu"
     engine: Literal["auto"] | EngineName = "auto"
     cuda_graphs: bool = True
-
-    def __post_init__(self) -> None:
-        kind, _, number = self.device.partition(":")
-        if kind not in ("cpu", "cuda") or (":" in self.device and not number.isdecimal()):
-            raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {self.device!r}.")
-        if self.engine not in ("auto", *ENGINES):
-            raise ValueError(
-                f"Expected engine to be auto, {', '.join(ENGINES[:-1])} or {ENGINES[-1]}; got "
-                f"{self.engine!r}."
-            )
-        if self.on_cuda and self.engine not in ("auto", "stacked"):
-            raise ValueError(
-                f"Expected engine to be auto or stacked on {self.device!r}; got {self.engine!r}, "
-                "which runs on the CPU."
-            )
+    threads: int = 1
+    """Of a custom model's process; the engines of cells have one."""
 
     @property
     def on_cuda(self) -> bool:
         return self.device.startswith("cuda")
+
+
+def check_placement(placement: Placement) -> None:
+    """Refuse a placement in which no cell can be trained."""
+    device, engine = placement.device, placement.engine
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (":" in device and not number.isdecimal()):
+        raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {device!r}.")
+    if engine not in ("auto", *ENGINES):
+        raise ValueError(
+            f"Expected engine to be auto, {', '.join(ENGINES[:-1])} or {ENGINES[-1]}; got "
+            f"{engine!r}."
+        )
+    if placement.on_cuda and engine not in ("auto", "stacked"):
+        raise ValueError(
+            f"Expected engine to be auto or stacked on {device!r}; got {engine!r}, which runs on "
+            "the CPU."
+        )
 
 
 def check_device(device: str) -> None:
