@@ -18,7 +18,7 @@ from depthmup.cli import (
 from depthmup.records import environment
 from depthmup.reports import write_text
 from depthmup.sweep import MAIN_STORE, Store, environment_of, snapshot
-from depthmup.training import Placement
+from depthmup.training import Backend
 from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
 from reproduction.evidence import Evidence
 from reproduction.pages import evidence as pages
@@ -37,7 +37,7 @@ def run(options: ReproduceOptions) -> int:
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
     executor = options.execution.choose()
-    placement = Placement(
+    backend = Backend(
         device=options.execution.place,
         engine=options.execution.engine,
         cuda_graphs=options.execution.cuda_graphs,
@@ -65,7 +65,7 @@ def run(options: ReproduceOptions) -> int:
                     planned,
                     store=store,
                     executor=executor,
-                    placement=placement,
+                    backend=backend,
                     tell=display.tell,
                     about=about,
                 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from depthmup.records import Cell, Task
 from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
-from depthmup.training import Placement
+from depthmup.training import Backend
 from reproduction.claims.claim import Ahead, Claim, Experiment, Scale, Setting, nothing
 from reproduction.evidence import Evidence
 
@@ -25,7 +25,7 @@ def reproduce(
     *,
     store: Store,
     executor: Executor,
-    placement: Placement | None = None,
+    backend: Backend | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
 ) -> int:
@@ -43,7 +43,7 @@ def reproduce(
     while True:
         plan.expect(aheads)
         asked = tuple(items.values())
-        todo = _jobs(planned, store.missing(asked), placement)
+        todo = _jobs(planned, store.missing(asked), backend)
         plan.begin(todo)
         count += run(  # the first one notes the session, whatever there is to do
             asked,
@@ -105,14 +105,14 @@ class _Plan:
         )
 
 
-def _jobs(planned: Planned, missing: Sequence[Any], placement: Placement | None) -> list[Job]:
+def _jobs(planned: Planned, missing: Sequence[Any], backend: Backend | None) -> list[Job]:
     """The jobs of what is missing, the longest first: what is left at the end is short."""
     measures = {
         measure.task.key: measure for _, experiment in planned for measure in experiment.measures
     }
     tasks = [measures[item.key] for item in missing if isinstance(item, Task)]
     cells = [item for item in missing if isinstance(item, Cell)]
-    todo: list[Job] = [*tasks, *training(cells, placement=placement)]
+    todo: list[Job] = [*tasks, *training(cells, backend=backend)]
     left = {item.key for item in missing}
     for _, experiment in planned:
         for job in experiment.trials:  # those that claims share go to the first

@@ -384,7 +384,7 @@ def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
     """Of three rates and two seeds: six models, of which one and a half would fit."""
     from depthmup.sweep import cost
     from depthmup.sweep.trainers import CustomTrainer
-    from depthmup.training import Placement
+    from depthmup.training import Backend
     from depthmup.training.forecast import bytes_of_trial
 
     design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
@@ -393,7 +393,7 @@ def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
     monkeypatch.setattr(cost, "available", lambda device="cpu": cost.PROCESS + 1.5 * of_one)
     CustomTrainer(model=OWN).check(trials)
     with pytest.raises(ValueError, match=r"and 6 of them train as one stack\. Train them one by"):
-        CustomTrainer(model=OWN, placement=Placement(engine="stacked")).check(trials)
+        CustomTrainer(model=OWN, backend=Backend(engine="stacked")).check(trials)
 
 
 def test_memory_counts_what_the_backward_pass_keeps():
@@ -418,7 +418,7 @@ def test_memory_counts_what_the_backward_pass_keeps():
 def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     """Two timed steps give what a step costs by itself and what an example costs."""
     from depthmup.sweep.trainers import CustomTrainer
-    from depthmup.training import Placement, forecast
+    from depthmup.training import Backend, forecast
 
     def seconds(*stack):
         return 0.002 + 1e-5 * sum(trial.size["batch"] for trial in stack)
@@ -439,7 +439,7 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     assert CustomTrainer(model=OWN).seconds(trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
     # Networks that are stacked share what a step costs by itself.
-    stacked = CustomTrainer(model=OWN, placement=Placement(engine="stacked"))
+    stacked = CustomTrainer(model=OWN, backend=Backend(engine="stacked"))
     stacks = [job.runs for job in stacked.jobs(trials)]
     assert max(map(len, stacks)) > 1
     expected = sum(stack[0].steps * seconds(*stack) for stack in stacks)

@@ -13,8 +13,8 @@ from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, 
 from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
 from depthmup.training import engine_for
+from depthmup.training.backend import Backend, check_backend, check_device, device_facts
 from depthmup.training.command import RunFolders
-from depthmup.training.placement import Placement, check_device, check_placement, device_facts
 
 RUNS = "runs"
 """The folder, in that of a measurement, of the runs of a command."""
@@ -56,24 +56,24 @@ def runner_of(
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
     trainer: Trainer
     where: dict[str, object] = {}
-    placement = Placement(
+    backend = Backend(
         device=device,
         engine=execution.engine,
         cuda_graphs=execution.cuda_graphs,
         threads=execution.threads,
     )
     if isinstance(model, BuiltIn):
-        check_placement(placement)
+        check_backend(backend)
     if not elsewhere:
         check_device(device)
     if isinstance(model, BuiltIn):
         trainer = BuiltInTrainer(
-            placement=placement,
+            backend=backend,
             workers=_workers(chosen),
             rounds=sweep.design.auto is not None,
         )
         cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
-        where["engine"] = "each node's own" if elsewhere else str(engine_for(cell, placement))
+        where["engine"] = "each node's own" if elsewhere else str(engine_for(cell, backend))
     else:
         if execution.engine == "native":
             raise ValueError(
@@ -84,7 +84,7 @@ def runner_of(
         where["device"] = device
         trainer = CustomTrainer(
             model=model,
-            placement=placement,
+            backend=backend,
             time_limit=getattr(chosen, "trial_seconds", None),
             folders=_folders(model, out),
             workers=_workers(chosen),

@@ -62,7 +62,7 @@ def test_trained_input_and_readout(reference):
 def outputs_at(degree, steps, activation, points, weights, **options):
     """The network of one fixed set of neurons and points in depth; its outputs and tail."""
     asked = limits.problem(steps, activation=activation, tol=1e-12, **COMPLETEP, **options)
-    s = train(mean_ode.Network(asked, np.eye(asked.d_in), rule(degree), points, weights))
+    s = train(mean_ode.MeanField(asked, np.eye(asked.d_in), rule(degree), points, weights))
     return np.ravel(s.outputs), s.error_estimate
 
 
@@ -117,7 +117,7 @@ def test_backward_is_the_gradient_of_forward(make_steps, activation, norm):
         steps, activation=activation, branch=branch, lr=0.4, tol=1e-12, **COMPLETEP
     )
     neurons = next(limits.Sobol(points=256).samples(10))
-    network = mean_ode.Network(asked, np.eye(3), rule(20), *neurons)
+    network = mean_ode.MeanField(asked, np.eye(3), rule(20), *neurons)
     xi, step_size = steps[0].inputs[:1], 1e-5
     _, jacobian, settled = network.rise(xi)
     assert settled

@@ -10,7 +10,7 @@ import torch
 from cells import cell
 
 from depthmup.records import Status
-from depthmup.training import Placement, engine_for, train, train_ensemble, train_group
+from depthmup.training import Backend, engine_for, train, train_ensemble, train_group
 
 
 @pytest.fixture(autouse=True)
@@ -40,34 +40,34 @@ def ampere(monkeypatch):
 )
 def test_settings_that_exclude_each_other_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        engine_for(cell(), Placement(**settings))
+        engine_for(cell(), Backend(**settings))
 
 
 @pytest.mark.parametrize(
-    ("precision", "placement", "message"),
+    ("precision", "backend", "message"),
     [
-        ("tf32", Placement(), "float32 or bf16 on 'cpu'; got 'tf32'"),
-        ("bf16", Placement(engine="native"), "the precision 'bf16' is not in the kernel"),
-        ("float32", Placement(device="cuda"), "a CUDA device that PyTorch .* can use; got 'cuda'"),
+        ("tf32", Backend(), "float32 or bf16 on 'cpu'; got 'tf32'"),
+        ("bf16", Backend(engine="native"), "the precision 'bf16' is not in the kernel"),
+        ("float32", Backend(device="cuda"), "a CUDA device that PyTorch .* can use; got 'cuda'"),
     ],
 )
-def test_what_a_place_cannot_do_is_refused_before_training(precision, placement, message):
+def test_what_a_place_cannot_do_is_refused_before_training(precision, backend, message):
     asked = replace(cell(), precision=precision)
-    if torch.cuda.is_available() and placement.on_cuda:
+    if torch.cuda.is_available() and backend.on_cuda:
         pytest.skip("there is a CUDA device")
     with pytest.raises(ValueError, match=message):
-        engine_for(asked, placement)
+        engine_for(asked, backend)
     with pytest.raises(ValueError, match=message):
-        next(train_group([asked], placement=placement))
+        next(train_group([asked], backend=backend))
 
 
 def test_the_cpu_offers_every_engine(monkeypatch):
     for name in ("native", "stacked", "reference"):
-        chosen = engine_for(cell(), Placement(engine=name))
+        chosen = engine_for(cell(), Backend(engine=name))
         assert chosen.name == name
         # What was asked for outweighs the environment.
         monkeypatch.setenv("DEPTHMUP_ENGINE", "stacked")
-        assert engine_for(cell(), Placement(engine=name)).name == name
+        assert engine_for(cell(), Backend(engine=name)).name == name
     assert engine_for(replace(cell(), precision="bf16")).name == "stacked"
     monkeypatch.setenv("DEPTHMUP_ENGINE", "reference")
     assert engine_for(cell()).why == "DEPTHMUP_ENGINE=reference"
@@ -76,11 +76,11 @@ def test_the_cpu_offers_every_engine(monkeypatch):
 def test_each_engine_trains_what_it_says():
     cells, fractions = [cell(-6.0), cell(-5.0)], []
     by_loop = list(
-        train_group(cells, placement=Placement(engine="reference"), on_progress=fractions.append)
+        train_group(cells, backend=Backend(engine="reference"), on_progress=fractions.append)
     )
     assert by_loop == [train(each) for each in cells]
     assert fractions == [0.5, 1.0]
-    stacked = list(train_group(cells, placement=Placement(engine="stacked")))
+    stacked = list(train_group(cells, backend=Backend(engine="stacked")))
     assert stacked == list(train_ensemble(cells))
     assert all(record.status is Status.FINISHED for record in stacked)
 
@@ -88,25 +88,23 @@ def test_each_engine_trains_what_it_says():
 @pytest.mark.usefixtures("ampere")
 def test_a_cuda_device_is_for_the_stacked_engine(monkeypatch):
     monkeypatch.setenv("DEPTHMUP_ENGINE", "native")  # a wish for the CPU
-    chosen = engine_for(
-        replace(cell(), precision="tf32"), Placement(device="cuda", cuda_graphs=True)
-    )
+    chosen = engine_for(replace(cell(), precision="tf32"), Backend(device="cuda", cuda_graphs=True))
     assert str(chosen) == "stacked: Some Accelerator, tf32, CUDA graphs"
     with pytest.raises(ValueError, match="got 'cuda:1', and it finds 1"):
-        engine_for(cell(), Placement(device="cuda:1"))
+        engine_for(cell(), Backend(device="cuda:1"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (7, 5))
-    assert engine_for(cell(), Placement(device="cuda")).name == "stacked"
+    assert engine_for(cell(), Backend(device="cuda")).name == "stacked"
     for precision in ("tf32", "bf16"):
         with pytest.raises(ValueError, match=r"older than compute capability 8\.0"):
-            engine_for(replace(cell(), precision=precision), Placement(device="cuda"))
+            engine_for(replace(cell(), precision=precision), Backend(device="cuda"))
 
 
 BUILT_IN = """
 import sys
 from cells import cell
-from depthmup.training import Placement, train_group
+from depthmup.training import Backend, train_group
 for engine in ("auto", "stacked", "reference"):
-    list(train_group([cell(steps=2)], placement=Placement(engine=engine)))
+    list(train_group([cell(steps=2)], backend=Backend(engine=engine)))
 print("depthmup.planning" in sys.modules)
 """
 

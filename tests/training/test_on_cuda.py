@@ -16,7 +16,7 @@ import depthmup
 from depthmup.diagnostics.networks import fresh
 from depthmup.model import Model, resolved
 from depthmup.records import Status, Trial
-from depthmup.training import Placement, engine, stack, train_ensemble, train_group
+from depthmup.training import Backend, engine, stack, train_ensemble, train_group
 from depthmup.training import cells as of_cells
 from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 from depthmup.training.preflight import device_of, preflight
@@ -48,8 +48,8 @@ def test_a_built_in_network_has_the_losses_of_the_cpu(options, precision):
     expected = losses(train_ensemble(cells))
     for device, graphs in (("cuda", False), ("cuda:1", True)):
         with machine(gpus=2) as simulated:
-            placement = Placement(device=device, cuda_graphs=graphs)
-            assert losses(train_group(cells, placement=placement)) == expected
+            backend = Backend(device=device, cuda_graphs=graphs)
+            assert losses(train_group(cells, backend=backend)) == expected
         assert simulated.touched == {torch.device(device).index or 0}
         assert simulated.counts["replays"] == (8 - WARM_UP if graphs else 0)
 
@@ -59,8 +59,8 @@ def test_every_device_has_its_captures():
     expected = losses(train_ensemble(CELLS))
     with machine(gpus=2):
         for device in ("cuda:1", "cuda:0", "cuda:1"):
-            placement = Placement(device=device, cuda_graphs=True)
-            assert losses(train_group(CELLS, placement=placement)) == expected
+            backend = Backend(device=device, cuda_graphs=True)
+            assert losses(train_group(CELLS, backend=backend)) == expected
         assert torch.cuda.current_device() == 0
 
 
@@ -136,8 +136,8 @@ def test_placement_decides_whether_steps_are_recorded(graphs, monkeypatch):
         return iter(())
 
     monkeypatch.setattr(of_cells, "train_ensemble", stand_in)
-    monkeypatch.setattr(engine, "_cuda", lambda placement, precision: "a device")
-    list(train_group([cell()], placement=Placement(device="cuda:0", cuda_graphs=graphs)))
+    monkeypatch.setattr(engine, "_cuda", lambda backend, precision: "a device")
+    list(train_group([cell()], backend=Backend(device="cuda:0", cuda_graphs=graphs)))
     assert seen["device"] == "cuda:0"
     assert seen["record"] is (cuda_graph if graphs else None)
 

@@ -11,7 +11,7 @@ from cells import cell, fuzz
 from torch.nn import functional
 
 from depthmup.records import Cell
-from depthmup.training import Placement, batches, build, dataset, train, train_group, trained
+from depthmup.training import Backend, batches, build, dataset, train, train_group, trained
 from depthmup.training.schedules import factors_of, rate_factors, schedule
 
 SCHEDULES = [("linear", 0.0), ("cosine", 0.25), ("constant", 0.5)]
@@ -83,7 +83,7 @@ def test_every_engine_follows_the_schedule(name, warmup, optimizer):
     unscheduled = np.array(train(plain, dtype=torch.float64).losses)
     assert np.abs(unscheduled - expected).max() > 1e-3
     for engine in ("native", "stacked", "reference"):
-        (record,) = train_group([wanted], placement=Placement(engine=engine))
+        (record,) = train_group([wanted], backend=Backend(engine=engine))
         # Single precision: 12 steps, each a rounding or so of a loss of order one.
         np.testing.assert_allclose(record.losses, expected, rtol=2e-5, err_msg=engine)
 
@@ -93,14 +93,14 @@ def test_engines_agree_on_random_cells(plain):
     wanted = scheduled(plain, "linear", 0.25)
     expected = np.array(train(wanted, dtype=torch.float64).losses)
     for engine in ("native", "stacked"):
-        (record,) = train_group([wanted], placement=Placement(engine=engine))
+        (record,) = train_group([wanted], backend=Backend(engine=engine))
         np.testing.assert_allclose(record.losses, expected, rtol=1e-4, err_msg=engine)
 
 
 def test_a_scheduled_stack_trains_as_its_members_alone():
     cells = [scheduled(cell(k, width=16, steps=6), "cosine", 0.5) for k in (-6.0, -5.0, -4.0)]
-    together = list(train_group(cells, placement=Placement(engine="stacked")))
-    alone = [next(train_group([c], placement=Placement(engine="stacked"))) for c in cells]
+    together = list(train_group(cells, backend=Backend(engine="stacked")))
+    alone = [next(train_group([c], backend=Backend(engine="stacked"))) for c in cells]
     assert {r.cell.key: r.losses for r in together} == {r.cell.key: r.losses for r in alone}
 
 

@@ -12,7 +12,7 @@ from sweeps import residual
 from depthmup.records import Data
 from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import (
-    Placement,
+    Backend,
     batches,
     dataset,
     find_data,
@@ -150,7 +150,7 @@ def test_workers_find_the_data(engine, cifar, tmp_path):
     if engine == "native" and compiler() is None:
         pytest.skip("there is no C compiler")
     cells = grid(find_data(cifar, verify=False)).runs
-    jobs = partial(training, placement=Placement(engine=engine))
+    jobs = partial(training, backend=Backend(engine=engine))
     with (
         Store(tmp_path / "workers.sqlite") as theirs,
         Store(tmp_path / "here.sqlite") as ours,

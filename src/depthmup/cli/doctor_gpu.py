@@ -9,7 +9,7 @@ from itertools import product
 
 from depthmup.records import Cell, Network, Optimizer
 from depthmup.sweep.cost import UPDATE, work
-from depthmup.training import Placement, train_ensemble, train_group
+from depthmup.training import Backend, train_ensemble, train_group
 
 STEPS = 100
 NETWORKS = (1, 12, 96)
@@ -76,7 +76,7 @@ def _losses(cells: list[Cell], device: str, *, graphs: bool) -> list[list[float]
     if device == "cpu":
         records = train_ensemble(cells)
     else:
-        records = train_group(cells, placement=Placement(device=device, cuda_graphs=graphs))
+        records = train_group(cells, backend=Backend(device=device, cuda_graphs=graphs))
     return [list(record.losses) for record in records]
 
 

@@ -20,8 +20,8 @@ from depthmup.rules import Family, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
+from depthmup.training.backend import generators
 from depthmup.training.loop import called, moved
-from depthmup.training.placement import generators
 
 Size: TypeAlias = Mapping[Axis, int]
 """A value for every axis."""

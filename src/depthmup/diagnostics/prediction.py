@@ -32,7 +32,7 @@ from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE, TOLERANCE, mean
-from depthmup.training.placement import generators
+from depthmup.training.backend import generators
 
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""

@@ -34,7 +34,7 @@ _PI = np.pi
 
 
 @dataclass(frozen=True)
-class Pair:
+class Joint:
     """Expectations of two correlated entries; the names are those of the module's head."""
 
     k0: Array
@@ -45,7 +45,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Single:
+class Marginal:
     """Expectations of one entry: Var phi, E phi'^2, ``vp``, E phi', E phi and E phi''.
 
     E phi'' is 2 dE phi/dA, its definition where phi is not smooth.
@@ -72,8 +72,8 @@ class Activation:
     """
 
     name: str
-    pair: Callable[[Array, Array, Array], Pair]
-    single: Callable[[Array], Single]
+    pair: Callable[[Array, Array, Array], Joint]
+    single: Callable[[Array], Marginal]
     function: Function
     slope: Function
     kinked: bool = False
@@ -104,7 +104,7 @@ def smooth(
         15.0
     """
 
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """By quadrature, a pair of entries at a time: nan where a variance is too large."""
         a, b, c = np.broadcast_arrays(a, b, c)
         out = np.empty((5, *a.shape))
@@ -131,9 +131,9 @@ def smooth(
             out[(2, *i)] = left_second @ given_second
             out[(3, *i)] = left_second @ given - left_second.sum() * mean
             out[(4, *i)] = (weight * third(z)) @ given_first
-        return Pair(*out)
+        return Joint(*out)
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         a = np.where(a <= _LARGEST_VARIANCE, a, np.nan)
         known = a[np.isfinite(a)]
         u, weight = _trapezoid(round(float(known.max()), 1) if known.size else 1.0)
@@ -143,7 +143,7 @@ def smooth(
         square = slope**2 @ weight
         curvature = second(z)
         curved = (curvature * deviation) @ weight
-        return Single(
+        return Marginal(
             variance=deviation**2 @ weight,
             v1=square,
             vp=curved + square,
@@ -178,15 +178,15 @@ def _trapezoid(variance: float) -> tuple[Array, Array]:
 
 
 def _identity() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = b and V1 = 1; all else is 0."""
         a, b, c = np.broadcast_arrays(a, b, c)
         zero = np.zeros_like(b)
-        return Pair(b, np.ones_like(b), zero, zero, zero)
+        return Joint(b, np.ones_like(b), zero, zero, zero)
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         one, zero = np.ones_like(a), np.zeros_like(a)
-        return Single(a, one, one, one, zero, zero)
+        return Marginal(a, one, one, one, zero, zero)
 
     return Activation(
         name="identity", pair=pair, single=single, function=np.positive, slope=np.ones_like
@@ -194,11 +194,11 @@ def _identity() -> Activation:
 
 
 def _erf() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = 2/pi arcsin(2b / sqrt(p q)), with p = 1 + 2A and q = 1 + 2C."""
         p, q = 1 + 2 * a, 1 + 2 * c
         root = np.sqrt(p * q - 4 * b**2)
-        return Pair(
+        return Joint(
             2 / _PI * np.arcsin(2 * b / np.sqrt(p * q)),
             4 / _PI / root,
             16 / _PI * b / root**3,
@@ -206,11 +206,11 @@ def _erf() -> Activation:
             -8 / _PI * q / root**3,
         )
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         p, root = 1 + 2 * a, np.sqrt(1 + 4 * a)
         vp = 4 / _PI / (p * root)
         slope, zero = 2 / np.sqrt(_PI * p), np.zeros_like(a)
-        return Single(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope, zero, zero)
+        return Marginal(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope, zero, zero)
 
     return Activation(
         name="erf",
@@ -231,28 +231,28 @@ def _damped(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
 
 
 def _sin() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = e sinh b and V1 = e cosh b, with e = exp(-(A + C) / 2)."""
         k0, v1, _ = _damped(a, b, c)
-        return Pair(k0, v1, k0, -k0, -v1)
+        return Joint(k0, v1, k0, -k0, -v1)
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         e2, zero = np.exp(-2 * a), np.zeros_like(a)
-        return Single(-np.expm1(-2 * a) / 2, (1 + e2) / 2, e2, np.exp(-a / 2), zero, zero)
+        return Marginal(-np.expm1(-2 * a) / 2, (1 + e2) / 2, e2, np.exp(-a / 2), zero, zero)
 
     return Activation(name="sin", pair=pair, single=single, function=np.sin, slope=np.cos)
 
 
 def _cos() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = e (cosh b - 1) and V1 = e sinh b, with e = exp(-(A + C) / 2)."""
         v1, k2, k0 = _damped(a, b, c)
-        return Pair(k0, v1, k2, -k0, -v1)
+        return Joint(k0, v1, k2, -k0, -v1)
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         e, lost, mean = np.exp(-a), -np.expm1(-a), np.exp(-a / 2)
         slope = -np.expm1(-2 * a) / 2
-        return Single(lost**2 / 2, slope, e * lost, np.zeros_like(a), mean, -mean)
+        return Marginal(lost**2 / 2, slope, e * lost, np.zeros_like(a), mean, -mean)
 
     return Activation(
         name="cos", pair=pair, single=single, function=np.cos, slope=lambda z: -np.sin(z)
@@ -274,13 +274,13 @@ def _over(numerator: Array | float, q: Array) -> Array:
 
 
 def _relu() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi); q and rho as in ``_gap``."""
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         away = _PI - np.arccos(rho)
         root = np.sqrt(np.where(a > 0, a, 1.0))
-        return Pair(
+        return Joint(
             (q + b * away - size) / (2 * _PI),
             away / (2 * _PI),
             _over(1 / (2 * _PI), q),
@@ -288,11 +288,11 @@ def _relu() -> Activation:
             -_over(b / (2 * _PI * root**2), q),
         )
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         vp = np.full_like(a, 0.5 - 0.5 / _PI)
         half, deviation = np.full_like(a, 0.5), np.sqrt(a)
         density = _over(1 / math.sqrt(2 * _PI), deviation)
-        return Single(a * vp, half, vp, half, deviation / math.sqrt(2 * _PI), density)
+        return Marginal(a * vp, half, vp, half, deviation / math.sqrt(2 * _PI), density)
 
     return Activation(
         name="relu",
@@ -305,12 +305,12 @@ def _relu() -> Activation:
 
 
 def _abs() -> Activation:
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """k0 = 2/pi (q + b arcsin rho - sqrt(AC)); q and rho as in ``_gap``."""
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         root = np.sqrt(np.where(a > 0, a, 1.0))
-        return Pair(
+        return Joint(
             2 / _PI * (q + b * np.arcsin(rho) - size),
             2 / _PI * np.arcsin(rho),
             _over(2 / _PI, q),
@@ -318,11 +318,11 @@ def _abs() -> Activation:
             -_over(2 / _PI * b / root**2, q),
         )
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         vp = np.full_like(a, 1 - 2 / _PI)
         zero, root = np.zeros_like(a), math.sqrt(2 / _PI)
         deviation = np.sqrt(a)
-        return Single(a * vp, np.ones_like(a), vp, zero, root * deviation, _over(root, deviation))
+        return Marginal(a * vp, np.ones_like(a), vp, zero, root * deviation, _over(root, deviation))
 
     return Activation(
         name="abs", pair=pair, single=single, function=np.abs, slope=np.sign, kinked=True
@@ -391,7 +391,7 @@ def uncentred(phi: Activation) -> Activation:
     block with one subtracts it.
     """
 
-    def pair(a: Array, b: Array, c: Array) -> Pair:
+    def pair(a: Array, b: Array, c: Array) -> Joint:
         """Those of ``phi``, with the products of means that centring took off."""
         here, first, second = phi.pair(a, b, c), phi.single(a), phi.single(c)
         return replace(
@@ -400,7 +400,7 @@ def uncentred(phi: Activation) -> Activation:
             k11=here.k11 + first.mean_curvature * second.mean,
         )
 
-    def single(a: Array) -> Single:
+    def single(a: Array) -> Marginal:
         here = phi.single(a)
         return replace(
             here,

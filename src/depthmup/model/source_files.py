@@ -6,7 +6,6 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,14 +15,14 @@ STANDARD = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib"
 INSTALLED = {"site-packages", "dist-packages"}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Walk:
     """The code collected for a fingerprint: pairs of a name and a text, which are hashed."""
 
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    files: dict[Path, str] = field(default_factory=dict)
-    # Objects by id: while they are referenced, no new object can get the same id.
-    visited: dict[int, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, str]] = []
+        self.files: dict[Path, str] = {}
+        # Objects by id: while they are referenced, no new object can get the same id.
+        self.visited: dict[int, Any] = {}
 
 
 def origin_of(thing: Any) -> tuple[str, Path | None]:

@@ -11,15 +11,15 @@ from depthmup.model import Model
 from depthmup.records import Cell, Measurement, Record, Trial
 from depthmup.records.certificate import size_text
 from depthmup.sweep.cost import MEMBERS, work
-from depthmup.training import Placement, train_group, train_trials
-from depthmup.training.placement import place_of
+from depthmup.training import Backend, train_group, train_trials
+from depthmup.training.backend import place_of
 
 if TYPE_CHECKING:
     from depthmup.training.command import RunFolders
 
 Result = Record[Any] | Measurement
 
-STACKED = Placement(engine="stacked")
+STACKED = Backend(engine="stacked")
 
 StepLoss: TypeAlias = tuple[Trial, int, float]
 """A run that is still training, one of its steps, counted from 0, and the loss there."""
@@ -79,7 +79,7 @@ class Train(Job):
     """
 
     runs: tuple[Any, ...]
-    placement: Placement = field(default_factory=Placement)
+    backend: Backend = field(default_factory=Backend)
     model: Model | None = None
     cost: float = 1.0
     live: bool = False
@@ -115,17 +115,17 @@ class Train(Job):
 
         records: Iterator[Record[Any]]
         if self.model is None:
-            records = train_group(self.runs, placement=self.placement, on_progress=tell)
+            records = train_group(self.runs, backend=self.backend, on_progress=tell)
         else:
             records = train_trials(
                 self.runs,
                 self.model,
-                placement=self.placement,
+                backend=self.backend,
                 folders=self.folders,
                 on_progress=tell,
                 on_loss=tell_loss,
             )
-        place = place_of(self.placement.device)
+        place = place_of(self.backend.device)
         for record in records:
             yield replace(record, place=place)
 
@@ -133,7 +133,7 @@ class Train(Job):
         run, count = self.runs[0], len(self.runs)
         if isinstance(run, Trial):
             what = f"training {run.model} at {size_text(run.size)} with {run.scheme}"
-            if self.placement.engine == "stacked":
+            if self.backend.engine == "stacked":
                 return f"{what} and {run.optimizer}, {count} learning rates and seeds"
             return f"{what}, learning rate {run.lr:.4g} and seed {run.seed}"
         network, optimizer = run.network, run.optimizer
@@ -147,10 +147,10 @@ class Train(Job):
 
 
 def training(
-    cells: Iterable[Cell], *, members: int = MEMBERS, placement: Placement | None = None
+    cells: Iterable[Cell], *, members: int = MEMBERS, backend: Backend | None = None
 ) -> list[Train]:
     """Jobs that train cells, the longest first; cells of one shape are stacked."""
-    placement = placement or Placement()
+    backend = backend or Backend()
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_shape[cell.shape].append(cell)
@@ -159,7 +159,7 @@ def training(
         # Neighbouring learning rates share a job, as they tend to diverge together.
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
         jobs += [
-            Train(runs=tuple(alike[start : start + members]), placement=placement)
+            Train(runs=tuple(alike[start : start + members]), backend=backend)
             for start in range(0, len(alike), members)
         ]
     return sorted(jobs, key=lambda job: -job.work)
@@ -169,7 +169,7 @@ def together(
     trials: Iterable[Trial],
     model: Model,
     *,
-    placement: Placement = STACKED,
+    backend: Backend = STACKED,
     members: int = MEMBERS,
     cost: float = 1.0,
 ) -> list[Train]:
@@ -178,9 +178,7 @@ def together(
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)
     return [
-        Train(
-            runs=tuple(group[start : start + members]), model=model, placement=placement, cost=cost
-        )
+        Train(runs=tuple(group[start : start + members]), model=model, backend=backend, cost=cost)
         for group in alike.values()
         for start in range(0, len(group), members)
     ]

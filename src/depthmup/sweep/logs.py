@@ -6,7 +6,6 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,14 +32,12 @@ class Log(Protocol):
     def write(self, record: Record[Any]) -> None: ...
 
 
-@dataclass(kw_only=True, slots=True)
 class _OpenRun:
     """A run in a tracker: how many of its losses are there, and those that wait to be written."""
 
-    handle: Any
-    written: int = 0
-    waiting: list[float] = field(default_factory=list)
-    wrote: float = field(default_factory=time.monotonic)
+    def __init__(self, handle: Any) -> None:
+        self.handle, self.written, self.wrote = handle, 0, time.monotonic()
+        self.waiting: list[float] = []
 
 
 class Tracker(ABC):
@@ -75,7 +72,7 @@ class Tracker(ABC):
 
     def _opened(self, run: Any) -> _OpenRun:
         if run not in self._runs:
-            self._runs[run] = _OpenRun(handle=self._begin(run))
+            self._runs[run] = _OpenRun(self._begin(run))
         return self._runs[run]
 
     def _flush(self, opened: _OpenRun) -> None:

@@ -22,7 +22,7 @@ from depthmup.sweep.cost import (
 )
 from depthmup.sweep.executors.gpus import visible_gpus
 from depthmup.sweep.jobs import Train, together, training
-from depthmup.training import Placement, engine_for
+from depthmup.training import Backend, engine_for
 from depthmup.training.command import RunFolders, check_command
 
 
@@ -34,7 +34,7 @@ class BuiltInTrainer:
     only as large as keeps all of them busy.
     """
 
-    placement: Placement
+    backend: Backend
     workers: int = 1
     rounds: bool = False
 
@@ -42,20 +42,20 @@ class BuiltInTrainer:
 
     def check(self, runs: Sequence[Cell]) -> None:
         """Refuse cells that do not fit into memory."""
-        groups, device = [job.runs for job in self.jobs(runs)], self.placement.device
-        if self.placement.on_cuda:  # a stack that does not fit is halved
+        groups, device = [job.runs for job in self.jobs(runs)], self.backend.device
+        if self.backend.on_cuda:  # a stack that does not fit is halved
             groups = [cells[:1] for cells in groups]
         check_memory(
             groups,
             workers=_sharing(self.workers, device),
-            stacked=engine_for(runs[0], self.placement).name == "stacked",
+            stacked=engine_for(runs[0], self.backend).name == "stacked",
             device=device,
         )
 
     def jobs(self, runs: Sequence[Cell]) -> list[Train]:
         if not runs:
             return []
-        largest, device = max(runs, key=lambda cell: memory([cell])), self.placement.device
+        largest, device = max(runs, key=lambda cell: memory([cell])), self.backend.device
         width, batch = largest.network.width, largest.batch_size
         members = stack_size(
             memory([largest], device=device),
@@ -64,14 +64,14 @@ class BuiltInTrainer:
             most=ENTRIES // (width * max(width, batch)),
         )
         if self.rounds:  # on a GPU, half as many networks take as long
-            share = self.workers if self.placement.on_cuda else 2 * self.workers
+            share = self.workers if self.backend.on_cuda else 2 * self.workers
             members = min(members, max(1, -(-len(runs) // share)))
-        return training(runs, members=members, placement=self.placement)
+        return training(runs, members=members, backend=self.backend)
 
     def seconds(self, runs: Sequence[Cell]) -> float:
-        if self.placement.device != "cpu":
+        if self.backend.device != "cpu":
             return float("nan")
-        return core_seconds(runs, engine=engine_for(runs[0], self.placement).name)
+        return core_seconds(runs, engine=engine_for(runs[0], self.backend).name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class CustomTrainer:
     """Trains trials of a custom model, one by one or stacked."""
 
     model: Model
-    placement: Placement = field(default_factory=Placement)
+    backend: Backend = field(default_factory=Backend)
     time_limit: float | None = None
     folders: RunFolders | None = None
     workers: int = 1
@@ -90,7 +90,7 @@ class CustomTrainer:
 
     @property
     def stacked(self) -> bool:
-        return self.placement.engine == "stacked"
+        return self.backend.engine == "stacked"
 
     def check(self, runs: Sequence[Trial]) -> None:
         """Refuse models that do not fit into memory, and functions that do not work on a batch."""
@@ -100,7 +100,7 @@ class CustomTrainer:
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.
-        device, stacks = self.placement.device, [job.runs for job in self.jobs(runs)]
+        device, stacks = self.backend.device, [job.runs for job in self.jobs(runs)]
         if device != "cpu":  # a stack that does not fit is halved
             stacks = [trials[:1] for trials in stacks]
         sharing = _sharing(self.workers, device)
@@ -111,21 +111,21 @@ class CustomTrainer:
         """Stacks in the order of their first runs, or single runs, the longest first."""
         if self.stacked:
             members = self._members(runs)
-            return together(runs, self.model, placement=self.placement, members=members)
-        one = Train(runs=(), model=self.model, placement=self.placement, folders=self.folders)
+            return together(runs, self.model, backend=self.backend, members=members)
+        one = Train(runs=(), model=self.model, backend=self.backend, folders=self.folders)
         return sorted((replace(one, runs=(run,)) for run in runs), key=lambda job: -job.work)
 
     def _members(self, runs: Sequence[Trial]) -> int:
         from depthmup.training.forecast import bytes_of_trial
 
-        of_one, device = None, self.placement.device
+        of_one, device = None, self.backend.device
         if device != "cpu" and runs:
             of_one = bytes_of_trial(self.model, max(runs, key=lambda run: run.step_work))
         sharing = _sharing(self.workers, device)
         return stack_size(of_one, device=device, sharing=sharing, most=MOST)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
-        if self.placement.device != "cpu" or self.of_command or not runs:
+        if self.backend.device != "cpu" or self.of_command or not runs:
             return float("nan")
         from depthmup.training.forecast import seconds_of_stacks
 

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from depthmup.training.backend import ENGINES, Backend, EngineName
 from depthmup.training.engine import Engine, engine_for, train_group, train_trials
-from depthmup.training.placement import ENGINES, EngineName, Placement
 
 if TYPE_CHECKING:
     from depthmup.training.built_in.data_and_weights import Weights, batches, build, dataset, stream
@@ -30,9 +30,9 @@ _LAZY = {
 
 __all__ = [
     "ENGINES",
+    "Backend",
     "Engine",
     "EngineName",
-    "Placement",
     "Weights",
     "batches",
     "build",

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from depthmup.records import Cell, Record
+from depthmup.training.backend import Progress, check_one_shape, check_precision, threads
 from depthmup.training.built_in.data_and_weights import batches, build, dataset
-from depthmup.training.cuda_graphs import Recorder
+from depthmup.training.cuda_graphs import Capture
 from depthmup.training.divergence import ceiling, record_of
 from depthmup.training.loop import Training, trained_alone
-from depthmup.training.placement import Progress, check_one_shape, check_precision, threads
 from depthmup.training.precision import RoundedLinear, single_precision
 from depthmup.training.schedules import factors_of
 from depthmup.training.stack import trained_together
@@ -75,7 +75,7 @@ def train_ensemble(
     cells: Sequence[Cell],
     *,
     device: str = "cpu",
-    record: Recorder | None = None,
+    record: Capture | None = None,
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.

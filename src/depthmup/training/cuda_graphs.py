@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-Recorder = Callable[[Callable[[], object]], Callable[[], object]]
+Capture = Callable[[Callable[[], object]], Callable[[], object]]
 """Takes a training step and returns a function that replays it."""
 
 WARM_UP = 3
@@ -51,7 +51,7 @@ class NotReplayable(RuntimeError):
 
 
 def replayed(
-    step: Callable[[], object], state: Sequence[Tensor], record: Recorder
+    step: Callable[[], object], state: Sequence[Tensor], record: Capture
 ) -> Callable[[], object]:
     """Take one step, and return how to take the next ones by replay.
 

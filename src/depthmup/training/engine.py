@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from depthmup.model import Model, resolved
 from depthmup.records import Cell, Record, Trial
-from depthmup.training.native import BuildError, library, supports
-from depthmup.training.placement import (
+from depthmup.training.backend import (
     ENGINES,
+    Backend,
     EngineName,
-    Placement,
     Progress,
+    check_backend,
     check_one_shape,
-    check_placement,
     check_precision,
 )
+from depthmup.training.native import BuildError, library, supports
 
 if TYPE_CHECKING:
     from depthmup.training.command import RunFolders
 
 VARIABLE = "DEPTHMUP_ENGINE"
-HERE = Placement()
+HERE = Backend()
 AMPERE = (8, 0)  # the first compute capability that multiplies tf32 and bf16
 
 
@@ -42,20 +42,20 @@ class Engine:
         return f"{self.name}: {self.why}"
 
 
-def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
-    """The engine that trains a cell under a placement; without a cell, this machine's default.
+def engine_for(cell: Cell | None = None, backend: Backend = HERE) -> Engine:
+    """The engine that trains a cell under a backend; without a cell, this machine's default.
 
     Builds the kernel if it was not built here yet. Imports PyTorch only for a CUDA device.
     """
-    check_placement(placement)
-    requested, origin = placement.engine, f"--engine {placement.engine}"
-    if requested == "auto" and not placement.on_cuda:
+    check_backend(backend)
+    requested, origin = backend.engine, f"--engine {backend.engine}"
+    if requested == "auto" and not backend.on_cuda:
         requested = _engine_of_environment() or "auto"
         origin = f"{VARIABLE}={requested}"
     precision = cell.precision if cell else "float32"
-    check_precision(precision, placement.device)
-    if placement.on_cuda:
-        return Engine(name="stacked", why=_cuda(placement, precision))
+    check_precision(precision, backend.device)
+    if backend.on_cuda:
+        return Engine(name="stacked", why=_cuda(backend, precision))
     if requested == "stacked":
         return Engine(name="stacked", why=origin)
     if requested == "reference":
@@ -92,16 +92,16 @@ def _no_native(cell: Cell | None) -> str | None:
     return None
 
 
-def _cuda(placement: Placement, precision: str) -> str:
+def _cuda(backend: Backend, precision: str) -> str:
     """A CUDA device in words; refuses one that is missing or lacks the precision."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    index = int(placement.device.partition(":")[2] or 0)
+    index = int(backend.device.partition(":")[2] or 0)
     if index >= count:
         raise ValueError(
             f"Expected a CUDA device that PyTorch {torch.__version__} can use; got "
-            f"{placement.device!r}, and it finds {count}. Check nvidia-smi and that this is a CUDA "
+            f"{backend.device!r}, and it finds {count}. Check nvidia-smi and that this is a CUDA "
             "build, or leave out --device."
         )
     if precision != "float32" and torch.cuda.get_device_capability(index) < AMPERE:
@@ -109,19 +109,19 @@ def _cuda(placement: Placement, precision: str) -> str:
             f"Expected precision to be float32 on {torch.cuda.get_device_name(index)}, which is "
             f"older than compute capability {AMPERE[0]}.{AMPERE[1]}; got {precision!r}."
         )
-    graphs = ", CUDA graphs" if placement.cuda_graphs else ""
+    graphs = ", CUDA graphs" if backend.cuda_graphs else ""
     return f"{torch.cuda.get_device_name(index)}, {precision}{graphs}"
 
 
 def train_group(
     cells: Sequence[Cell],
     *,
-    placement: Placement = HERE,
+    backend: Backend = HERE,
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record[Cell]]:
     """Train cells of one shape with the engine for them; yield each record as its run ends."""
     check_one_shape(cells)
-    name = engine_for(cells[0], placement).name
+    name = engine_for(cells[0], backend).name
     if name == "native":
         from depthmup.training.native.train import train_native
 
@@ -133,8 +133,8 @@ def train_group(
     if name == "stacked":
         yield from train_ensemble(
             cells,
-            device=placement.device,
-            record=cuda_graph if placement.on_cuda and placement.cuda_graphs else None,
+            device=backend.device,
+            record=cuda_graph if backend.on_cuda and backend.cuda_graphs else None,
             on_progress=on_progress,
         )
     else:
@@ -147,7 +147,7 @@ def train_trials(
     trials: Sequence[Trial],
     model: Model,
     *,
-    placement: Placement = HERE,
+    backend: Backend = HERE,
     folders: "RunFolders | None" = None,
     on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
@@ -157,18 +157,18 @@ def train_trials(
         from depthmup.training.command import run_command
 
         for trial in trials:
-            yield run_command(trial, command, folders, threads=placement.threads)
+            yield run_command(trial, command, folders, threads=backend.threads)
         return
     from depthmup.training.trial import run_together, run_trial
 
-    if placement.engine == "stacked":
+    if backend.engine == "stacked":
         from depthmup.training.cuda_graphs import cuda_graph
 
         yield from run_together(
             trials,
             model,
-            device=placement.device,
-            record=cuda_graph if placement.on_cuda and placement.cuda_graphs else None,
+            device=backend.device,
+            record=cuda_graph if backend.on_cuda and backend.cuda_graphs else None,
             on_progress=on_progress,
             on_loss=on_loss,
         )
@@ -177,8 +177,8 @@ def train_trials(
         yield run_trial(
             trial,
             model,
-            device=placement.device,
-            threads=placement.threads,
+            device=backend.device,
+            threads=backend.threads,
             on_progress=on_progress,
             on_loss=partial(on_loss, trial),
         )

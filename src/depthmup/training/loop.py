@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.training.placement import Progress
+from depthmup.training.backend import Progress
 
 if TYPE_CHECKING:
     from depthmup.planning import Plan

@@ -10,13 +10,13 @@ from itertools import pairwise
 import torch
 
 from depthmup.records import Cell
+from depthmup.training.backend import threads
 from depthmup.training.built_in.data_and_weights import build, dataset
 from depthmup.training.built_in.residual_mlp import ResidualMLP
 from depthmup.training.cells import training_of
 from depthmup.training.divergence import ceiling
 from depthmup.training.engine import engine_for
 from depthmup.training.loop import losses_of
-from depthmup.training.placement import threads
 
 
 def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:

@@ -21,9 +21,9 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
-from depthmup.training.cuda_graphs import WARM_UP, NotReplayable, Recorder, replayed, warn_of
+from depthmup.training.backend import Progress
+from depthmup.training.cuda_graphs import WARM_UP, Capture, NotReplayable, replayed, warn_of
 from depthmup.training.loop import Training, check_loss, check_sign, moved
-from depthmup.training.placement import Progress
 from depthmup.training.updates import Update, updates_of
 
 Tensors: TypeAlias = dict[str, Tensor]
@@ -36,7 +36,7 @@ Ended: TypeAlias = tuple[int, "array[float]", float | None]
 def trained_together(
     trainings: Callable[[], Sequence[Training]],
     *,
-    record: Recorder | None = None,
+    record: Capture | None = None,
     on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[int, int, float], None] = lambda member, step, loss: None,
 ) -> Iterator[Ended]:
@@ -66,7 +66,7 @@ def trained_together(
 
 def _trained(
     trainings: Sequence[Training],
-    record: Recorder | None,
+    record: Capture | None,
     on_progress: Progress,
     on_loss: Callable[[int, int, float], None],
 ) -> Iterator[Ended]:

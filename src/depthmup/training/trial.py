@@ -21,13 +21,13 @@ from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.records.trial import written
+from depthmup.training.backend import Progress, generators
+from depthmup.training.backend import threads as threads_of
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.cuda_graphs import Recorder
+from depthmup.training.cuda_graphs import Capture
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.loop import Training, called, check_sign, trained_alone
 from depthmup.training.optimizers import check_no_arguments, optimizers
-from depthmup.training.placement import Progress, generators
-from depthmup.training.placement import threads as threads_of
 from depthmup.training.schedules import rate_factors
 from depthmup.training.stack import trained_together
 
@@ -66,7 +66,7 @@ def run_together(
     model: Model,
     *,
     device: str = "cpu",
-    record: Recorder | None = None,
+    record: Capture | None = None,
     on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:

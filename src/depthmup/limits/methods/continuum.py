@@ -28,7 +28,16 @@ from typing import Self
 
 import numpy as np
 
-from depthmup.limits.methods.sides import Kept, Memory, Pull, Rows, Side, Sides, Starts, States
+from depthmup.limits.methods.sides import (
+    Imbedding,
+    Kept,
+    Memory,
+    Pull,
+    Side,
+    Starts,
+    States,
+    SweptRows,
+)
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
@@ -60,8 +69,8 @@ def solve_continuum(problem: Problem) -> Solution:
     return unresolved(solution, f"{degree + 1} Chebyshev points", advice)
 
 
-class Continuum(Sides):
-    """Sides whose error is that of their points in depth, too."""
+class Continuum(Imbedding):
+    """An imbedding whose error is that of their points in depth, too."""
 
     def __init__(self, problem: Problem, points: Rule) -> None:
         x = Depths(problem, points)
@@ -130,7 +139,7 @@ class Depths(Side):
         neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
         self.tail = max(self.tail, float(neglected.max()))
 
-    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> Rows:
+    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> SweptRows:
         n = pull.shape[-1]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         feedback = response @ other.resolvent[::-1, :n, :n]
@@ -141,7 +150,7 @@ class Depths(Side):
         integral, drive = self.points.integral, half + half.transpose(0, 2, 1)
         inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
         among = np.tensordot(inverse, start + np.tensordot(integral, drive, 1), 1)
-        return Rows(feedback, kick, among)
+        return SweptRows(feedback, kick, among)
 
     def extend(self, other: Self, rows: slice) -> None:
         """Append a step's rows to ``returned`` and ``gain``, both sweeps done."""

@@ -33,7 +33,16 @@ from typing import Self
 import numpy as np
 from scipy.signal import lfilter
 
-from depthmup.limits.methods.sides import Kept, Memory, Pull, Rows, Side, Sides, Starts, States
+from depthmup.limits.methods.sides import (
+    Imbedding,
+    Kept,
+    Memory,
+    Pull,
+    Side,
+    Starts,
+    States,
+    SweptRows,
+)
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
@@ -48,7 +57,7 @@ def solve_layers(problem: Problem) -> Solution:
     x = Layers(problem)
     # Two branch factors: one from the forward pass, one from the gradient.
     pull = problem.factor * problem.kick * problem.hidden
-    return train(Sides(problem, x, Layers(problem, x), pull=pull, positions=problem.positions))
+    return train(Imbedding(problem, x, Layers(problem, x), pull=pull, positions=problem.positions))
 
 
 class Layers(Side):
@@ -114,13 +123,13 @@ class Layers(Side):
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
         a[:, 2, eye, 2, eye] = 1.0
 
-    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> Rows:
+    def follow(self, other: Self, states: States, start: Array, pull: Pull) -> SweptRows:
         n = pull.shape[-1]
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
         cov, beyond = states[:-1, :, n : 2 * n], other.cov[::-1][1:, :n, :n]
         kick = self.c**2 * feedback[:-1] - cov * pull
         among = self._among(other, states, feedback, kick, start, cov, beyond)
-        return Rows(feedback, kick, among)
+        return SweptRows(feedback, kick, among)
 
     def _among(
         self,

@@ -51,7 +51,7 @@ def solve_mean_ode(problem: Problem, neurons: Neurons) -> Solution:
     solutions, degrees = [], list(_DEGREES)
     for points, weights in neurons.samples(2 * dimension):
         while True:
-            network = Network(problem, coordinates, rule(degrees[0]), points, weights)
+            network = MeanField(problem, coordinates, rule(degrees[0]), points, weights)
             solution = train(network)
             # Points in depth get a tenth of the tolerance: the rest is for the neurons.
             resolved = solution.error_estimate <= 0.1 * tol or not solution.status.ok
@@ -78,7 +78,7 @@ def _coordinates(problem: Problem) -> Array:
     return np.ascontiguousarray(basis[: max(1, rank)].T)
 
 
-class Network(Method):
+class MeanField(Method):
     """The network of dimension D: weights of J neurons at every Chebyshev point, E and R.
 
     ``w1`` and ``w2`` (points, J, D), ``input`` E (D, d_in'), ``readout`` R (D, d_out); their

@@ -45,7 +45,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.gaussian import Activation, Pair
+from depthmup.limits.gaussian import Activation, Joint
 from depthmup.limits.numerics.chebyshev import Mesh, graded, integrate
 from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import History, Solution, Status
@@ -129,7 +129,7 @@ class Nonlinear(Method):
         self.e, self.h = np.zeros((2, *shape))
         self.chi = np.zeros((problem.vectors, problem.d_out))
         self.xi = problem.inputs[: problem.vectors]
-        self.pairs: Pair  # of the last minibatch with the vectors before it
+        self.pairs: Joint  # of the last minibatch with the vectors before it
 
     def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
         n, batch = rows.start, rows.stop - rows.start
@@ -197,7 +197,7 @@ class Nonlinear(Method):
             return p @ k_t[where] + r @ e_t[where], square
 
         # Set where pairs cost a quadrature each: Picard's iterations then expand around these.
-        near: tuple[Pair, Array, Array] | None = None
+        near: tuple[Joint, Array, Array] | None = None
 
         def pairs(where: slice, square: Array, cov: Array) -> tuple[Array, Array]:
             """(k0, V1) of new vectors' h with old ones', each (depths, rows, n)."""

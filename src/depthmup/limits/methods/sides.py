@@ -27,7 +27,7 @@ Pull: TypeAlias = Float[Array, "*matrices old"]
 Memory: TypeAlias = Float[Array, "*matrices every every"]
 
 
-class Rows(NamedTuple):
+class SweptRows(NamedTuple):
     """Consequences of the rows of a sweep: against old vectors, and ``among`` the new ones."""
 
     feedback: Float[Array, "depths rows old"]
@@ -78,7 +78,7 @@ class Side(ABC):
     @abstractmethod
     def follow(
         self, other: Self, states: States, start: Float[Array, "rows rows"], pull: Pull
-    ) -> Rows:
+    ) -> SweptRows:
         """Feedback, kick and, from ``start``, covariances among the rows of a sweep."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Side(ABC):
         """Covariance of the noise that initial weights add, per unit of p: (depths, N, N)."""
         return self.rate * self.cov
 
-    def file(self, states: Array, rows: slice, followed: Rows) -> None:
+    def file(self, states: Array, rows: slice, followed: SweptRows) -> None:
         """Store the rows of a sweep and what follows from them."""
         n = rows.start
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
@@ -140,7 +140,7 @@ def turned(stack: Array) -> Array:
     return stack[::-1].transpose(0, 2, 1)
 
 
-class Sides(Method):
+class Imbedding(Method):
     """A linear network, with one matrix per block or two: x goes up, d goes down.
 
     ``pull`` (..., steps + 1, N): how far, in one layer or per unit of p, each past update moves the

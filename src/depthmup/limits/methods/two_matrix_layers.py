@@ -32,7 +32,7 @@ from typing import Self
 import numpy as np
 
 from depthmup.limits.methods.layers import Layers
-from depthmup.limits.methods.sides import Rows, Sides, turned
+from depthmup.limits.methods.sides import Imbedding, SweptRows, turned
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
@@ -44,7 +44,7 @@ def solve_two_matrix_layers(problem: Problem) -> Solution:
     x = TwoMatrixLayers(problem)
     d = TwoMatrixLayers(problem, x)
     pull = problem.kick * np.stack([problem.hidden, problem.branch.width_ratio * problem.second])
-    return train(Sides(problem, x, d, pull=pull, positions=problem.positions))
+    return train(Imbedding(problem, x, d, pull=pull, positions=problem.positions))
 
 
 class TwoMatrixLayers(Layers):
@@ -114,7 +114,7 @@ class TwoMatrixLayers(Layers):
         phi[:, 1] += self.answer[layers][old].transpose(0, 2, 1)
         return phi, field @ other.answer[::-1][layers][old][:, None]
 
-    def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
+    def follow(self, other: Self, states: Array, start: Array, pull: Array) -> SweptRows:
         """What follows from the rows of a sweep, those of the hidden neurons included."""
         n = pull.shape[-1]
         old = (slice(None), slice(n), slice(n))
@@ -134,14 +134,14 @@ class TwoMatrixLayers(Layers):
         hidden = phi, among[:-1] + drawn, response, shared + field @ met
         answer = field @ other.reply[::-1][old]
         if self.order == 0:
-            return Rows(feedback, kick, among, (*hidden, answer))
+            return SweptRows(feedback, kick, among, (*hidden, answer))
         # <e|h> within the step: x's rows are known by now.
         new = slice(n, n + kick.shape[1])
         block = cov @ other.reply[::-1][:, new, :n].transpose(0, 2, 1)
         block += field @ other.hidden[::-1][:, :n, new]
-        return Rows(feedback, kick, among, (*hidden, answer, block))
+        return SweptRows(feedback, kick, among, (*hidden, answer, block))
 
-    def file(self, states: Array, rows: slice, followed: Rows) -> None:
+    def file(self, states: Array, rows: slice, followed: SweptRows) -> None:
         """Store the rows of a sweep and what follows from them, those of the hidden neurons too."""
         super().file(states, rows, followed)
         n, eye = rows.start, np.arange(rows.start, rows.stop)

@@ -5,12 +5,12 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
+from depthmup.training.backend import Progress, threads
 from depthmup.training.built_in.data_and_weights import Weights, dataset
 from depthmup.training.divergence import ceiling
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
 from depthmup.training.native.member import Member, check, drawn
-from depthmup.training.placement import Progress, threads
 
 # Ctrl-C and progress wait for the end of a call; a tenth of a second is not noticed.
 SECONDS_PER_CALL = 0.1

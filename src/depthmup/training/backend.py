@@ -1,4 +1,4 @@
-"""Where and by which engine cells are trained: a choice that is not part of a run's description."""
+"""Where and by which engine runs are trained: a choice that is not part of a run's description."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
+class Backend:
     """A device, the requested engine, whether a CUDA device replays recorded steps, and threads.
 
     No part of a record's key: engines agree to rounding. Precision belongs to the cell.
@@ -34,9 +34,9 @@ class Placement:
         return self.device.startswith("cuda")
 
 
-def check_placement(placement: Placement) -> None:
-    """Refuse a placement in which no cell can be trained."""
-    device, engine = placement.device, placement.engine
+def check_backend(backend: Backend) -> None:
+    """Refuse a backend in which no cell can be trained."""
+    device, engine = backend.device, backend.engine
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (":" in device and not number.isdecimal()):
         raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {device!r}.")
@@ -45,7 +45,7 @@ def check_placement(placement: Placement) -> None:
             f"Expected engine to be auto, {', '.join(ENGINES[:-1])} or {ENGINES[-1]}; got "
             f"{engine!r}."
         )
-    if placement.on_cuda and engine not in ("auto", "stacked"):
+    if backend.on_cuda and engine not in ("auto", "stacked"):
         raise ValueError(
             f"Expected engine to be auto or stacked on {device!r}; got {engine!r}, which runs on "
             "the CPU."
