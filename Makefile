@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
-test: $(READY) checks  ## everything CI checks; of long tests, one variant in three
+test: $(READY) checks  ## everything CI checks; of long tests, one variant in seven
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize" --long slice --durations 40
 
 test-all: $(READY) checks  ## every variant of every test

@@ -157,8 +157,8 @@ def trajectory(architecture: Case, *, folding: bool, steps: int = 3) -> Tensor:
 
     Shape [steps, entries of the output].
     """
-    model, _ = architecture.built(TRAINED)
     plan = architecture.plan("completep", target=TRAINED, base=BASE, folding=folding)
+    model, _ = architecture.built(TRAINED)
     model.double()
     plan.initialize(model)
     model.eval()  # no dropout

@@ -32,9 +32,11 @@ settings.load_profile("depthmup")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-EVERY = 3
-"""Of the variants of a long test, a slice runs the first and every third from there; none of those
-marked ``long(slice=False)``, whose subject shorter tests have too."""
+EVERY = 7
+"""Of the variants of a long test, a slice runs the first and every seventh from there; none of
+those marked ``long(slice=False)``, whose subject shorter tests have too. Parameters have two, three
+or four values more often than seven, so that the slice is not always of one of them; and the tests
+of a file that share their models all run those of the same models."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--long",
         choices=("all", "slice", "rest"),
         default="all",
-        help="variants of tests marked long: all, one in three, or those that the slice leaves out",
+        help=f"variants of tests marked long: all, one in {EVERY}, or what that leaves out",
     )
     parser.addoption("--shuffle", type=int, help="run in a random order, by this seed")
 
@@ -70,8 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         name = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("long")
-        third = mark is not None and mark.kwargs.get("slice", True) and variants[name] % EVERY == 0
-        in_slice = mark is None or third
+        turn = mark is not None and mark.kwargs.get("slice", True) and variants[name] % EVERY == 0
+        in_slice = mark is None or turn
         variants[name] += mark is not None
         (chosen if in_slice is (part == "slice") else others).append(item)
     items[:] = chosen

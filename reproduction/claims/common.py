@@ -173,10 +173,8 @@ def study_pictures(study: Study, *names: str) -> tuple[Picture, ...]:
     frames = tuple(f"steps {w.start}–{w.stop}" for w in study.windows)
     titles = [t.title for t in study.headline.transfers]
     pictures = []
-    for name, spec in study_specs(study).items():
+    for name, spec in study_specs(study, names).items():
         kind, _, index = name.partition("-")
-        if kind not in names:
-            continue
         caption = _CAPTIONS[kind]
         if index:
             caption = f"{titles[int(index)]}. {caption}"

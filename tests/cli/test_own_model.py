@@ -148,7 +148,7 @@ def test_axes_by_name_on_the_command_line(tmp_path):
         "transfer", "--model", f"{tmp_path}/sized.py:make", "--base", "width=8", "depth=2",
         "batch=16", "steps=10", "--along", "batch=16,32", "steps=10,20", "--lrs",
         "0.001953125", "0.0078125", "0.03125", "--seeds", "2", "--run", "none", "sde",
-        "--out", str(tmp_path / "out"),
+        "--executor", "in-process", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     assert main(asked) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

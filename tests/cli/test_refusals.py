@@ -219,8 +219,7 @@ def test_files_of_any_name_are_loaded_and_replace_nothing(own):
 def test_a_file_of_another_modules_name_is_loaded_in_workers(own, tmp_path):
     model, out = own(name="torch.py"), tmp_path / "out"
     words = [*TINY, "--executor", "processes"]
-    done = depthmup("transfer", "--model", model, *words, "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert main(["transfer", "--model", model, *words, "--out", str(out)]) == 0
     assert (out / "report.html").exists()
 
 
@@ -339,8 +338,7 @@ def test_a_folder_in_the_way_of_a_result_is_refused_first(own, tmp_path, name, c
 @pytest.mark.long
 def test_a_path_that_is_no_utf8(own, tmp_path):
     out = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff")
-    done = depthmup("transfer", "--model", own(), *TINY, "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert main(["transfer", "--model", own(), *TINY, "--out", out]) == 0
     assert os.path.exists(os.path.join(out, "report.html"))
 
 

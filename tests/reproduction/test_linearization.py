@@ -117,9 +117,12 @@ def test_rules_whose_updates_do_not_shrink_are_found_out(rule, tmp_path):
 
 @pytest.mark.long
 def test_small_networks_tell_the_rules_apart(tmp_path):
-    """Whether the right one is sure enough is a matter of size; the wrong one is found out."""
+    """Whether the right one is sure enough is a matter of size; the wrong one is found out.
+
+    At (1, 0) a block's distance has the exponent 0.02 +- 0.19, and -1/2 is claimed with 0.25.
+    """
     (claim,) = named(["sec9.2"])
-    sizes = {"width": 32, "depths": (8, 16, 32, 64), "seeds": 3}
+    sizes = {"width": 32, "depths": (8, 16, 32), "seeds": 3}
     with Store(tmp_path / "results.sqlite") as store:
         for rule, possible in ((None, {YES, OPEN}), (ODE, {NO})):
             setting = Setting(sizes=sizes, **({"depth_mup": rule} if rule else {}))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -59,13 +59,28 @@ class Case:
 
     def plan(
         self, scheme: str = "depth-mup", optimizer: str = "adamw", *, target: Size | None = None,
-        base: Size | None = None, **options: Any,
+        base: Size | None = None, folding: bool = True,
     ) -> Plan:  # fmt: skip
-        """The plan from ``base`` to ``target``, without tracing them again."""
-        sizes = (target or self.target, base or self.base)
-        (model, drawn), (small, base_drawn) = map(self.built, sizes)
-        return depthmup.plan(
-            model, base=small, scheme=scheme, optimizer=optimizer, example_inputs=self.inputs,
-            drawn=(drawn, base_drawn),
-            options=depthmup.PlanOptions(facts=tuple(map(self.read, sizes))), **options,
-        )  # fmt: skip
+        """The plan from ``base`` to ``target``; made once, without tracing them again."""
+        return _planned(
+            self, scheme, optimizer, (target or self.target, base or self.base), folding
+        )
+
+
+# Of the case that is tested and of the one before: tests of a case follow one another.
+@lru_cache(maxsize=32)
+def _planned(
+    case: Case, scheme: str, optimizer: str, sizes: tuple[Size, Size], folding: bool
+) -> Plan:
+    (model, drawn), (base, base_drawn) = (_compared(case, size) for size in sizes)
+    return depthmup.plan(
+        model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=case.inputs,
+        drawn=(drawn, base_drawn), folding=folding,
+        options=depthmup.PlanOptions(facts=tuple(map(case.read, sizes))),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _compared(case: Case, size: Size) -> tuple[nn.Module, Any]:
+    """A model that plans only look at; what a test changes it builds for itself."""
+    return case.built(size)

@@ -69,11 +69,9 @@ def draw(chart: Chart, style: Style = SCREEN) -> Any:
     """The chart in a style."""
     import altair as alt
 
-    drawn = panel(chart, style).add_params(*_params(chart.window))
+    drawn = panel(chart, style, params=[each.param for each in _params(chart.window)])
     if style.titled and chart.title:
-        drawn = drawn.properties(
-            title=alt.TitleParams(text=chart.title, subtitle=list(chart.subtitle))
-        )
+        drawn.title = alt.TitleParams(text=chart.title, subtitle=list(chart.subtitle))
     return configured(drawn, style)
 
 
@@ -110,13 +108,17 @@ def draw_together(
     return configured(together, style)
 
 
-def panel(chart: Chart, style: Style = SCREEN) -> Any:
+def panel(chart: Chart, style: Style = SCREEN, **more: Any) -> Any:
     """The layers of a chart, without the theme and the parameter that a whole chart has once."""
     import altair as alt
 
-    height = chart.height if style.height is None else style.height
-    return alt.layer(*(_layer(chart, layer, style) for layer in chart.layers)).properties(
-        width=style.width, height=height, description=chart.description
+    # All at once: each change of a chart copies all of its layers several times.
+    return alt.layer(
+        *(_layer(chart, layer, style) for layer in chart.layers),
+        width=style.width,
+        height=chart.height if style.height is None else style.height,
+        description=chart.description,
+        **more,
     )
 
 

@@ -4,7 +4,7 @@ A further chart is a function that returns its panels, and an entry of ``STUDY_C
 """
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,11 +163,15 @@ CHARTS = {chart.file: chart for chart in STUDY_CHARTS.values()}
 """Every chart by the name of its file."""
 
 
-def chart_sections(study: Study, *, prefix: str = "") -> list[Section]:
-    """All charts for a page, those of a pair in one section; ``prefix`` begins their names."""
+def chart_sections(
+    study: Study, *, prefix: str = "", kinds: Container[str] | None = None
+) -> list[Section]:
+    """The charts of a page, those of a pair in one section; ``prefix`` begins their names."""
     sections: list[Section] = []
     several = bool(study.headline.stop) and len(study.windows) + len(study.training) > 1
     for name, chart in STUDY_CHARTS.items():
+        if kinds is not None and name not in kinds:
+            continue
         charts, signs = chart.charts(study), chart.signs(drawn(study))
         title, lead = chart.words(study)
         if not charts:

@@ -1,6 +1,6 @@
 """One self-contained HTML page from a study: opens offline, asks no server for anything."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -312,11 +312,12 @@ def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
     return sizes, tuple((t.title, colours[t.scheme]) for t in transfers(study))
 
 
-def study_specs(study: Study) -> dict[str, Any]:
+def study_specs(study: Study, kinds: Container[str] | None = None) -> dict[str, Any]:
     """The Vega-Lite specification of every chart on the page, by its element's id.
 
     Args:
         study: to be shown.
+        kinds: of charts, such as "rates"; all unless given.
 
     Returns:
         Specifications by element.
@@ -326,7 +327,7 @@ def study_specs(study: Study) -> dict[str, Any]:
         >>> list(study_specs(example_study()))[:3]  # a panel of rates for each scheme
         ['rates-0', 'rates-1', 'transfer']
     """
-    plots = [plot for section in chart_sections(study) for plot in section.plots]
+    plots = [plot for section in chart_sections(study, kinds=kinds) for plot in section.plots]
     return {plot.name: page_spec(plot.chart) for plot in plots}
 
 

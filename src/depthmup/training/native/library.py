@@ -42,7 +42,6 @@ class Struct(ctypes.Structure):
 class Library:
     """A loaded kernel. ``advance`` trains a member through some steps without the GIL."""
 
-    path: Path
     register_length: int
     advance: Callable[..., int]
 
@@ -66,7 +65,7 @@ def load(path: Path) -> Library:
     ]
     if size() != ctypes.sizeof(Struct):
         raise BuildError(f"The kernel {path} is of another version of this package. Delete it.")
-    return Library(path=path, register_length=length(), advance=advance)
+    return Library(register_length=length(), advance=advance)
 
 
 @lru_cache(maxsize=1)
