@@ -19,7 +19,8 @@ class Method(ABC):
     """The equations of one kind of block at one kind of depth: what a minibatch does to them.
 
     ``positions`` are the depths at which x is known, from 0 to 1. A method holds all that earlier
-    steps left, and what a pass up leaves for its way down.
+    steps left, and what a pass up leaves for its way down. ``status`` is what its passes found
+    wrong, such as an iteration that did not settle.
     """
 
     def __init__(self, problem: Problem, positions: Float[Array, " depths"]) -> None:
@@ -28,6 +29,7 @@ class Method(ABC):
         self.losses: list[float] = []
         self.rms: list[Array] = []
         self.held_out: list[Array] = []
+        self.status = Status()
 
     @abstractmethod
     def up(
@@ -44,8 +46,12 @@ class Method(ABC):
         """The minibatch's gradients through every block, from the loss's ``chi`` to the input."""
 
     @abstractmethod
-    def close(self, status: Status) -> Solution:
-        """The ``solution``: its kernel, the estimate of its error."""
+    def kernel(self) -> Float[Array, "known known"]:
+        """<x|x> at the last layer, over the training vectors that were reached, or over all."""
+
+    def error(self, status: Status) -> float:
+        """An estimate of the outputs' error; that of what is sampled is seen in other samples."""
+        return 0.0 if status.ok else np.nan
 
     def history(self) -> History | None:
         """Every covariance of training, of methods that have them."""
@@ -72,9 +78,9 @@ class Method(ABC):
         """The largest output, or 1: relative errors times it are absolute."""
         return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
 
-    def solution(self, *, kernel: Array, status: Status, error_estimate: float) -> Solution:
+    def solution(self, status: Status) -> Solution:
         """The solution, with nan where training did not get to."""
-        p, depths = self.problem, len(self.positions)
+        p, depths, status = self.problem, len(self.positions), self.status if status.ok else status
         missing = [len(step.inputs) for step in p.steps[len(self.outputs) :]]
         held_out = None
         if p.held_out is not None:
@@ -86,10 +92,10 @@ class Method(ABC):
             losses=np.array(self.losses + [np.nan] * len(missing)),
             rms=(*self.rms, *(np.full((depths, b), np.nan) for b in missing)),
             positions=self.positions,
-            kernel=kernel,
+            kernel=self.kernel()[: self.done, : self.done].copy(),
             held_out=held_out,
             status=status,
-            error_estimate=error_estimate,
+            error_estimate=self.error(status),
             problem=p,
             activation=p.activation.name,
             history=self.history() if p.history and status.ok else None,
@@ -111,7 +117,7 @@ def train(method: Method) -> Solution:
             except (FloatingPointError, np.linalg.LinAlgError):
                 status = _exploded(t, problem)
                 break
-    return method.close(status)
+    return method.solution(status)
 
 
 def _exploded(step: int, problem: Problem) -> Status:

@@ -33,7 +33,7 @@ from jaxtyping import Float
 from depthmup.limits.averages import Neurons, require_memory
 from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solution import History, Solution
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, require_finite, train
 
@@ -96,12 +96,8 @@ class Blocks(Method):
             outputs, squares = self.rise(t, n, inputs[:batch])
         return np.concatenate([outputs, *extra]), squares
 
-    def close(self, status: Status) -> Solution:
-        return self.solution(
-            kernel=self.cov[-1, : self.done, : self.done].copy(),
-            status=status,
-            error_estimate=0.0 if status.ok else np.nan,
-        )
+    def kernel(self) -> Array:
+        return np.asarray(self.cov[-1])
 
     def begin(self, t: int, n: int, size: int) -> None:
         """Set out on a pass of the new vectors n to size - 1."""

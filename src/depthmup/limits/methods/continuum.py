@@ -23,7 +23,6 @@ integral equations); the differential form is not in the paper.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -79,10 +78,8 @@ class Continuum(Imbedding):
         super().__init__(problem, x, d, pull=pull, positions=points.points)
         self.sweeps = x, d
 
-    def close(self, status: Status) -> Solution:
-        solution = super().close(status)
-        tail = max(side.tail for side in self.sweeps) * self.scale
-        return replace(solution, error_estimate=max(solution.error_estimate, tail))
+    def error(self, status: Status) -> float:
+        return max(super().error(status), max(side.tail for side in self.sweeps) * self.scale)
 
 
 class Depths(Side):

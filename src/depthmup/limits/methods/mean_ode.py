@@ -107,7 +107,7 @@ class MeanField(Method):
         self.w2 = np.tile(points[:, dimension:] / math.sqrt(ratio), shape)
         self.share = problem.branch.multiplier * ratio * weights
         self.speed = [np.zeros_like(w) for w in (self.w1, self.w2, self.input, self.readout)]
-        self.tops, self.tail, self.status = np.zeros((0, dimension)), 0.0, Status()
+        self.tops, self.tail = np.zeros((0, dimension)), 0.0
 
     def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
         batch, xi = rows.stop - rows.start, inputs @ self.coordinates
@@ -128,12 +128,12 @@ class MeanField(Method):
         xi, x, jacobian = self.passed
         self.update(t, xi, chi, x, self.fall(chi, jacobian))
 
-    def close(self, status: Status) -> Solution:
-        return self.solution(
-            kernel=self.tops @ self.tops.T,
-            status=self.status if status.ok else status,
-            error_estimate=self.tail * self.scale,
-        )
+    def kernel(self) -> Array:
+        tops = self.tops[: self.done]
+        return tops @ tops.T
+
+    def error(self, status: Status) -> float:
+        return self.tail * self.scale
 
     def rise(
         self, xi: Float[Array, "rows rank"]

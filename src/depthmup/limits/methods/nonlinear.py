@@ -58,6 +58,7 @@ _GRADED = ((3, 10), (5, 12), (7, 14), (9, 17), (11, 20))
 # Newton doubles the digits each time, so that thirty rounds mean that it does not converge.
 _MOST_EXPANSIONS = 30
 _PART = 64  # held-out rows solved at a time
+_UNSETTLED = Status(kind="unresolved", message="fixed-point iterations did not settle.")
 
 
 def solve_nonlinear(problem: Problem, backward: type[Backward] | None = None) -> Solution:
@@ -117,7 +118,7 @@ class Nonlinear(Method):
     ) -> None:
         super().__init__(problem, mesh.points)
         self.mesh, self.phi, self.backward = mesh, problem.activation, backward or Backward
-        self.tail, self.settled = 0.0, True
+        self.tail = 0.0
         self.second = problem.branch.width_ratio * problem.second
         self.a = problem.branch.multiplier
         self.nu = 1.0 if problem.alpha == Fraction(1, 2) else 0.0
@@ -151,14 +152,11 @@ class Nonlinear(Method):
         require_finite(states)
         self.file_down(rows, equations, states)
 
-    def close(self, status: Status) -> Solution:
-        if status.ok and not self.settled:
-            status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
-        return self.solution(
-            kernel=self.x[-1, : self.done, : self.done].copy(),
-            status=status,
-            error_estimate=self.tail * self.scale,
-        )
+    def kernel(self) -> Array:
+        return np.asarray(self.x[-1])
+
+    def error(self, status: Status) -> float:
+        return self.tail * self.scale
 
     def history(self) -> History:
         rate = self.a**2 * self.nu
@@ -238,7 +236,7 @@ class Nonlinear(Method):
                 if not max(c.max(initial=0.0) for c in changes) > 1e-13 * square.max(initial=0.0):
                     break
             else:
-                self.settled = False
+                self.status = _UNSETTLED
         else:
             states = self.run(derivative, start, up=True)
         _, square = covariances(every, states)
@@ -247,7 +245,8 @@ class Nonlinear(Method):
     def run(self, derivative: Callable[[slice, Array], Array], start: Array, *, up: bool) -> Array:
         """Integrate through depth, keeping the account of what is unresolved."""
         states, settled = integrate(self.mesh, derivative, start, up=up)
-        self.settled = self.settled and settled
+        if not settled:
+            self.status = _UNSETTLED
         size = float(np.abs(states).max(initial=0.0))
         if size > 0 and np.isfinite(size):
             for where, _ in self.mesh.panels:

@@ -40,7 +40,7 @@ import numpy as np
 from depthmup.limits.averages import Particles, gaussian_sobol, require_memory
 from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Solution, Status
+from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, train
 
@@ -186,13 +186,9 @@ class Population(Method):
             d = self.d[i + 1, rows]
             self.d[i, rows] = d + self.c * self.fall(i, t, rows, d)
 
-    def close(self, status: Status) -> Solution:
+    def kernel(self) -> Array:
         top = self.x[-1, : self.done]
-        return self.solution(
-            kernel=top @ top.T / self.count,
-            status=status,
-            error_estimate=0.0 if status.ok else np.nan,
-        )
+        return self.mean(top, top)
 
     def mean(self, left: Array, right: Array) -> Array:
         """E of products, over particles or neurons: (rows, columns)."""

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solution import History, Status
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, require_finite
 
@@ -155,7 +155,7 @@ class Imbedding(Method):
         self.d: Side = d
         step_of_vector = [t for t, step in enumerate(problem.steps) for _ in step.inputs]
         self.memory = pull[..., step_of_vector, :]
-        self.kernel = np.zeros((problem.vectors, problem.vectors))
+        self.squares = np.zeros((problem.vectors, problem.vectors))  # <x|x> at the last layer
         self.mismatch = 0.0
 
     def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
@@ -171,8 +171,8 @@ class Imbedding(Method):
         if not batch:
             return outputs, np.zeros((len(self.positions), 0))
         followed = x.follow(d, states, among, pull)
-        self.kernel[rows, :n], self.kernel[:n, rows] = cov[:batch], cov[:batch].T
-        self.kernel[rows, rows] = followed.among[-1]
+        self.squares[rows, :n], self.squares[:n, rows] = cov[:batch], cov[:batch].T
+        self.squares[rows, rows] = followed.among[-1]
         # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
         known = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
         gap = _disagreement(top[:batch, 2 * n :], known, d.source[:n])
@@ -198,12 +198,11 @@ class Imbedding(Method):
         for own, other in ((x, d), (d, x)):
             own.extend(other, rows)
 
-    def close(self, status: Status) -> Solution:
-        return self.solution(
-            kernel=self.kernel[: self.done, : self.done],
-            status=status,
-            error_estimate=self.mismatch if status.ok else np.nan,
-        )
+    def kernel(self) -> Array:
+        return self.squares
+
+    def error(self, status: Status) -> float:
+        return self.mismatch if status.ok else np.nan
 
     def history(self) -> History:
         x, d = self.x, self.d
