@@ -383,7 +383,7 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeyp
 def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
     """Of three rates and two seeds: six models, of which one and a half would fit."""
     from depthmup.sweep import cost
-    from depthmup.sweep.trainers import CustomTrainer
+    from depthmup.sweep.trainer import Trainer
     from depthmup.training import Backend
     from depthmup.training.forecast import bytes_of_trial
 
@@ -391,9 +391,9 @@ def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
     trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
     of_one = bytes_of_trial(OWN, trials[0])
     monkeypatch.setattr(cost, "available", lambda device="cpu": cost.PROCESS + 1.5 * of_one)
-    CustomTrainer(model=OWN).check(trials)
+    Trainer(model=OWN).check(trials)
     with pytest.raises(ValueError, match=r"and 6 of them train as one stack\. Train them one by"):
-        CustomTrainer(model=OWN, backend=Backend(engine="stacked")).check(trials)
+        Trainer(model=OWN, backend=Backend(engine="stacked")).check(trials)
 
 
 def test_memory_counts_what_the_backward_pass_keeps():
@@ -417,7 +417,7 @@ def test_memory_counts_what_the_backward_pass_keeps():
 
 def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     """Two timed steps give what a step costs by itself and what an example costs."""
-    from depthmup.sweep.trainers import CustomTrainer
+    from depthmup.sweep.trainer import Trainer
     from depthmup.training import Backend, forecast
 
     def seconds(*stack):
@@ -436,10 +436,10 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     )  # fmt: skip
     trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
     expected = sum(trial.steps * seconds(trial) for trial in trials)
-    assert CustomTrainer(model=OWN).seconds(trials) == approx(expected)
+    assert Trainer(model=OWN).seconds(trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
     # Networks that are stacked share what a step costs by itself.
-    stacked = CustomTrainer(model=OWN, backend=Backend(engine="stacked"))
+    stacked = Trainer(model=OWN, backend=Backend(engine="stacked"))
     stacks = [job.runs for job in stacked.jobs(trials)]
     assert max(map(len, stacks)) > 1
     expected = sum(stack[0].steps * seconds(*stack) for stack in stacks)

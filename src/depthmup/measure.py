@@ -39,7 +39,7 @@ from depthmup.sweep.logs import Log
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 from depthmup.sweep.shards import snapshot
 from depthmup.sweep.strategy import check_budget
-from depthmup.sweep.trainers import Trainer
+from depthmup.sweep.trainer import Trainer
 
 Tell: TypeAlias = Callable[[Progress], None]
 Train: TypeAlias = Callable[[Sequence[Any], Tell], None]

@@ -11,7 +11,7 @@ from depthmup.execution import Execution
 from depthmup.model import Model, by_reference, resolved
 from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, outline
 from depthmup.sweep.executors.gpus import visible_gpus
-from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
+from depthmup.sweep.trainer import Trainer
 from depthmup.training import engine_for
 from depthmup.training.backend import Backend, check_backend, check_device, device_facts
 from depthmup.training.command import RunFolders
@@ -54,7 +54,6 @@ def runner_of(
     if isinstance(chosen, Processes) and device == "cuda" and not chosen.gpus:
         chosen = replace(chosen, gpus=visible_gpus())
     elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
-    trainer: Trainer
     where: dict[str, object] = {}
     backend = Backend(
         device=device,
@@ -66,12 +65,8 @@ def runner_of(
         check_backend(backend)
     if not elsewhere:
         check_device(device)
+    custom: Model | None = None
     if isinstance(model, BuiltIn):
-        trainer = BuiltInTrainer(
-            backend=backend,
-            workers=_workers(chosen),
-            rounds=sweep.design.auto is not None,
-        )
         cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
         where["engine"] = "each node's own" if elsewhere else str(engine_for(cell, backend))
     else:
@@ -80,15 +75,16 @@ def runner_of(
                 "Expected the engine of a custom model to be auto, reference or stacked; got "
                 "'native', which trains only the built-in networks."
             )
-        chosen, model, where["executor"] = _sendable(chosen, model)
+        chosen, custom, where["executor"] = _sendable(chosen, model)
         where["device"] = device
-        trainer = CustomTrainer(
-            model=model,
-            backend=backend,
-            time_limit=getattr(chosen, "trial_seconds", None),
-            folders=_folders(model, out),
-            workers=_workers(chosen),
-        )
+    trainer = Trainer(
+        model=custom,
+        backend=backend,
+        workers=chosen.workers if isinstance(chosen, Processes) else 1,
+        rounds=custom is None and sweep.design.auto is not None,
+        time_limit=getattr(chosen, "trial_seconds", None),
+        folders=_folders(custom, out),
+    )
     if device.startswith("cuda"):
         where |= {"device": device} if elsewhere else device_facts(device)
     if isinstance(chosen, InProcess) and device == "cuda" and len(visible_gpus()) > 1:
@@ -100,8 +96,8 @@ def runner_of(
     return Runner(executor=chosen, trainer=trainer, environment=where, shard=execution.shard)
 
 
-def _folders(model: Model, out: Path | None) -> RunFolders | None:
-    if model.command is None or out is None:
+def _folders(model: Model | None, out: Path | None) -> RunFolders | None:
+    if model is None or model.command is None or out is None:
         return None
     return RunFolders(folder=str((out / RUNS).resolve()), start=str(Path.cwd()))
 
@@ -123,10 +119,6 @@ def _device(
             return device
     warnings.warn(f"A GPU is here, and {advice}", stacklevel=4)
     return "cpu"
-
-
-def _workers(executor: Executor) -> int:
-    return executor.workers if isinstance(executor, Processes) else 1
 
 
 def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
