@@ -16,17 +16,15 @@ from typing import Any
 from depthmup.diagnostics.networks import (
     Size,
     TrainedNetwork,
-    check_finite,
     distinct,
     further,
     grid_of,
     planned_sizes,
     refuse_along,
-    seeded,
     train,
 )
 from depthmup.diagnostics.observations import Key, Points
-from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
+from depthmup.diagnostics.preparation import Prepare, as_is, planned
 from depthmup.diagnostics.verdicts import MARGIN, Values, judge, outcome_of, summaries
 from depthmup.model import Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
@@ -117,13 +115,10 @@ def check(
     _refuse_settings(axes, seeds, steps, lr, plan_options)
     own, applied = with_factory(model), prepare is not as_is
     check_axes(own, tuple(axes))
-    inputs, _ = own.batch(seeded(0))
-    check_finite(inputs)
     grid = grid_of(axes)
     plans, points = planned_sizes(
         own,
         grid,
-        inputs,
         scheme=None if scheme is None else scheme_named(scheme),
         optimizer=optimizer,
         options=plan_options or {},
@@ -136,17 +131,7 @@ def check(
     nonfinite: NonFinite | None = None
     runs = [(i, seed) for i in range(len(grid)) for seed in range(seeds)]
     for done, (i, seed) in enumerate(runs, start=1):
-        run = train(
-            own,
-            grid[i],
-            seed,
-            plans[i],
-            points[i],
-            prepare=prepared_by(prepare, own),
-            applied=applied,
-            lr=rate,
-            steps=steps,
-        )
+        run = train(own, grid[i], seed, plans[i], points[i], prepare=prepare, lr=rate, steps=steps)
         if isinstance(run, NonFinite):
             nonfinite = run
             break

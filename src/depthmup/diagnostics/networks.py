@@ -10,7 +10,7 @@ from torch import nn
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_by
 from depthmup.diagnostics.points import points_of
-from depthmup.diagnostics.preparation import Prepare
+from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored, network_at
 from depthmup.planning import Plan, PlanOptions, recorded
@@ -65,7 +65,6 @@ def train(
     points: Points,
     *,
     prepare: Prepare,
-    applied: bool,
     lr: float,
     steps: int,
 ) -> TrainedNetwork | NonFinite:
@@ -75,7 +74,8 @@ def train(
     broken = partial(
         NonFinite, width=size["width"], depth=size["depth"], seed=seed, along=further(size)
     )
-    optimizers = prepare(model, plan, lr)
+    applied = prepare is not as_is
+    optimizers = prepared_by(prepare, own)(model, plan, lr)
     first = observe(model, inputs, points, plan, applied=applied)
     if not first.finite and (module := first_nonfinite(model, inputs)):
         return broken(module=module, step=0)
@@ -129,7 +129,6 @@ def beside_weights(batch: Any, model: nn.Module) -> Any:
 def planned_sizes(
     own: Functions,
     grid: Sequence[Size],
-    inputs: Any,
     *,
     scheme: Scheme | None,
     optimizer: str | Family | type,
@@ -141,6 +140,8 @@ def planned_sizes(
     A factory that ignores an axis is refused, and a model without residual branches if it has to be
     ``branched``. Every size is built and traced once.
     """
+    inputs, _ = own.batch(seeded(0))
+    _check_finite(inputs)
     plans: list[Plan] = []
     points: list[Points] = []
     for size in grid:
@@ -289,7 +290,7 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def check_finite(inputs: Any) -> None:
+def _check_finite(inputs: Any) -> None:
     """Refuse inputs that are not finite."""
     for tensor in tensors_of(inputs):
         if tensor.is_floating_point() and not tensor.isfinite().all():

@@ -15,7 +15,6 @@ import torch
 from depthmup.diagnostics.networks import (
     Size,
     beside_weights,
-    check_finite,
     fresh,
     planned_sizes,
     refuse_along,
@@ -123,15 +122,12 @@ def predict(
         )
     own = with_factory(model)
     check_axes(own, tuple(here))
-    inputs, _ = own.batch(seeded(0))
-    check_finite(inputs)
     beside = ({**here, axis: n} for axis, arm in axes.items() for n in arm if n != here[axis])
     grid = [here, *beside]
     arms = {axis: [grid.index({**here, axis: n}) for n in arm] for axis, arm in axes.items()}
     plans, _ = planned_sizes(
         own,
         grid,
-        inputs,
         scheme=chosen,
         optimizer=optimizer,
         options=plan_options or {},

@@ -10,7 +10,6 @@ from depthmup.model import Functions
 from depthmup.planning import Plan
 from depthmup.training.optimizers import optimizer_class, optimizers
 
-Make: TypeAlias = Callable[[int, int], nn.Module]
 Prepare: TypeAlias = Callable[[nn.Module, Plan, float], Sequence[torch.optim.Optimizer]]
 
 
