@@ -31,7 +31,7 @@ from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Optima, calibrate, optima
 from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import STEPS as STEPS_OF_PROBE
-from depthmup.sweep.certify import Train, probe_target
+from depthmup.sweep.certify import TrainMissing, probe_target
 from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from reproduction.runs import along_depth
 from studies.networks import cell_at
@@ -173,7 +173,7 @@ class Configuration:
 
         return np.array([[one(rate, s) for s in self.seeds(size)] for rate in rates])
 
-    def certificate(self, store: Store, train: Train | None = None) -> Certificate:
+    def certificate(self, store: Store, train: TrainMissing | None = None) -> Certificate:
         """From what the store holds, with a glance at the target where it holds that too."""
         late, early = (
             [self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes]

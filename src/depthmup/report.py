@@ -50,7 +50,7 @@ from depthmup.sweep import (
     story,
     studies,
 )
-from depthmup.sweep.certify import Train
+from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.study import loss_over
@@ -662,7 +662,7 @@ def load_report(
     sweep: Sweep | None = None,
     *,
     state: SearchState | None = None,
-    train: Train | None = None,
+    train: TrainMissing | None = None,
     partial: bool = False,
 ) -> Report:
     """The report of a sweep from the runs in a store.

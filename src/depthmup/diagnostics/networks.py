@@ -70,7 +70,7 @@ def train(
 ) -> TrainedNetwork | NonFinite:
     """Observe a network, train it, observe it again; stop where a value is not finite."""
     model = fresh(own, size, seed)
-    inputs, targets = beside_weights(own.batch(seeded(seed)), model)
+    inputs, targets = beside_weights(own.batch(generator_of(seed)), model)
     broken = partial(
         NonFinite, width=size["width"], depth=size["depth"], seed=seed, along=further(size)
     )
@@ -140,7 +140,7 @@ def planned_sizes(
     A factory that ignores an axis is refused, and a model without residual branches if it has to be
     ``branched``. Every size is built and traced once.
     """
-    inputs, _ = own.batch(seeded(0))
+    inputs, _ = own.batch(generator_of(0))
     _check_finite(inputs)
     plans: list[Plan] = []
     points: list[Points] = []
@@ -285,7 +285,7 @@ def further(size: Size) -> dict[Axis, int]:
     return {axis: n for axis, n in size.items() if axis not in ("width", "depth")}
 
 
-def seeded(seed: int) -> torch.Generator:
+def generator_of(seed: int) -> torch.Generator:
     """The generator of a seed's data."""
     return torch.Generator().manual_seed(seed)
 

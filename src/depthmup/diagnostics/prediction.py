@@ -16,9 +16,9 @@ from depthmup.diagnostics.networks import (
     Size,
     beside_weights,
     fresh,
+    generator_of,
     planned_sizes,
     refuse_along,
-    seeded,
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
@@ -166,7 +166,7 @@ def _sharpness(own: Functions, size: Size, plan: Plan, seed: int, batches: int) 
     """That of one network, per unit of the base's learning rate."""
     model = fresh(own, size, seed)
     plan.initialize(model)
-    generator = seeded(seed)
+    generator = generator_of(seed)
     data = [beside_weights(own.batch(generator), model) for _ in range(batches)]
     rates = {name: p.lr for p in plan.prescriptions for name in p.names}
     try:

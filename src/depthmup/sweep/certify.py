@@ -38,7 +38,7 @@ AFFORDABLE = 0.5
 """Most work of a probe as a fraction of the sweep's; beyond it the target's depth is probed at the
 base's width."""
 
-Train = Callable[[Sequence[Any]], None]
+TrainMissing = Callable[[Sequence[Any]], None]
 """Trains runs that the store does not hold."""
 
 
@@ -145,7 +145,7 @@ def certify(
     records: Records,
     target: Size,
     *,
-    train: Train | None = None,
+    train: TrainMissing | None = None,
     tolerance: float = TOLERANCE,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
@@ -177,7 +177,11 @@ def certify(
 
 
 def probe_target(
-    certificate: Certificate, sweep: Sweep, variant: Variant, store: Store, train: Train | None
+    certificate: Certificate,
+    sweep: Sweep,
+    variant: Variant,
+    store: Store,
+    train: TrainMissing | None,
 ) -> Probe | None:
     """Losses at the target over those at measured sizes, at the certified rate; None if unknown."""
     base, target = certificate.base, certificate.target
@@ -207,7 +211,7 @@ def _at(
     sweep: Sweep,
     variant: Variant,
     store: Store,
-    train: Train | None,
+    train: TrainMissing | None,
 ) -> Probe | None:
     base = certificate.base
     of_run = [axis for axis in base if axis in RUN_AXES]
