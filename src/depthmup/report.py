@@ -25,7 +25,7 @@ from depthmup.records import (
     Tuned,
     Verdict,
 )
-from depthmup.records.certificate import Probe
+from depthmup.records.certificate import TargetProbe
 from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
@@ -325,7 +325,7 @@ class Report(Meant):
         target: Mapping[str, float] | str,
         *,
         scheme: str | None = None,
-        probe: Probe | None = None,
+        probe: TargetProbe | None = None,
     ) -> Certificate:
         """Predict the best value of the tuned hyperparameter for another size, or refuse to.
 

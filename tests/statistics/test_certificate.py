@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest import approx
 
 from depthmup.records import Estimate, Place, Verdict
-from depthmup.records.certificate import Certificate, Lack, Probe, compare
+from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, optima
 from depthmup.statistics.law import MEMORY, SCATTER, SLOPE, SPREADS, predict
 from depthmup.statistics.laws import laws_of
@@ -417,19 +417,21 @@ class TestProbes:
         ],
     )
     def test_what_breaks_down_is_refused(self, probe, refused):
-        certificate = good(probe=Probe(size=TARGET, **probe))
+        certificate = good(probe=TargetProbe(size=TARGET, **probe))
         assert lacks(certificate) == ({Lack.BREAKS} if refused else set())
 
     def test_the_reason_says_what_was_seen_and_where(self):
         small = {"width": 8, "depth": 256}
-        (initial,) = good(probe=Probe(size=small, initial=1.34)).refusals
+        (initial,) = good(probe=TargetProbe(size=small, initial=1.34)).refusals
         assert "width 8 depth 256 is 1.34 times the base's" in initial.reason
-        (steps,) = good(probe=Probe(size=TARGET, initial=1.0, first_steps=1.2, steps=7)).refusals
+        (steps,) = good(
+            probe=TargetProbe(size=TARGET, initial=1.0, first_steps=1.2, steps=7)
+        ).refusals
         assert "After 7 steps" in steps.reason
         assert "1.2 times" in steps.reason
 
     def test_it_changes_no_number(self):
-        probed = good(probe=Probe(size=TARGET, initial=1.05))
+        probed = good(probe=TargetProbe(size=TARGET, initial=1.05))
         assert probed.predicted == good().predicted
         assert probed.penalty == good().penalty
 
@@ -595,7 +597,7 @@ class TestFile:
             good(), base_regret=Estimate(value=0.1, low=0.0, high=math.inf)
         ),
         "open": lambda: of(simulated(np.random.default_rng(0), [-3.0, -3.0, -3.0, -8.4])),
-        "probed": lambda: good(probe=Probe(size=TARGET, initial=math.inf)),
+        "probed": lambda: good(probe=TargetProbe(size=TARGET, initial=math.inf)),
     }
 
     @pytest.mark.parametrize("kind", CERTIFICATES)

@@ -183,6 +183,8 @@ def test_other_files(tmp_path, monkeypatch):
     refused("not UTF-8", tmp_path / "latin.csv")
     (tmp_path / "runs.jsonl").write_text('{"layers": 4}\nno json\n')
     refused("line 2 is none", tmp_path / "runs.jsonl")
+    (tmp_path / "latin.jsonl").write_bytes('{"layers": "é"}\n'.encode("latin-1"))
+    refused("Expected latin.jsonl to be a table; it is not UTF-8", tmp_path / "latin.jsonl")
     (tmp_path / "list.jsonl").write_text("[1, 2]\n")
     refused("is a list", tmp_path / "list.jsonl")
     (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")

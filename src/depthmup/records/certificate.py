@@ -98,7 +98,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Probe:
+class TargetProbe:
     """A probe of the target: losses there over those at sizes that were measured.
 
     ``size`` is what was built: the target, or where that is too large, its depth with the other
@@ -179,7 +179,7 @@ class Certificate(Meant):
     base_regret: Estimate = UNKNOWN
     best_loss: Estimate = UNKNOWN
     metrics: Metrics | None = None
-    probe: Probe | None = None
+    probe: TargetProbe | None = None
     verdict: Verdict = Verdict.UNDECIDED
     law: tuple[BandPoint, ...] = ()
     penalty_curve: tuple[BandPoint, ...] = ()

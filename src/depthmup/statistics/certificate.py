@@ -17,8 +17,8 @@ from depthmup._version import __version__
 from depthmup.records import LEARNING_RATE, NUMERICS, UNKNOWN, Optimum, Place, Tuned
 from depthmup.records.certificate import (
     Certificate,
-    Probe,
     Refusal,
+    TargetProbe,
 )
 from depthmup.records.codec import digest
 from depthmup.statistics.conclusion import conclude
@@ -49,7 +49,7 @@ def calibrate(
     base: Size | None = None,
     early: Curves | None = None,
     chance: float = math.inf,
-    probe: Probe | None = None,
+    probe: TargetProbe | None = None,
     one_seed: bool = False,
     refusals: Sequence[Refusal] = (),
     tolerance: float = TOLERANCE,

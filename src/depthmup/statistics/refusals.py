@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Optimum, Place, Tuned
-from depthmup.records.certificate import Lack, Probe, Refusal, size_name, size_names
+from depthmup.records.certificate import Lack, Refusal, TargetProbe, size_name, size_names
 from depthmup.records.finding import change
 from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
@@ -214,7 +214,7 @@ def refuse_breakdown(laws: CertificateLaws, tuned: Tuned = LEARNING_RATE) -> Ite
     )
 
 
-def refuse_probe(probe: Probe, target: Size) -> Iterator[Refusal]:
+def refuse_probe(probe: TargetProbe, target: Size) -> Iterator[Refusal]:
     """A scheme that breaks down between the sizes measured and the target, seen at the target.
 
     Nothing that smaller sizes show tells such certificates from those that hold.

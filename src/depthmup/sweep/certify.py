@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import RUN_AXES, Certificate, Place, Record, Tuned
-from depthmup.records.certificate import Lack, Probe, Refusal
+from depthmup.records.certificate import Lack, Refusal, TargetProbe
 from depthmup.statistics import TOLERANCE, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.runs import Runs
@@ -48,7 +48,7 @@ def certificate(
     variant: Variant,
     target: Size,
     *,
-    probe: Probe | None = None,
+    probe: TargetProbe | None = None,
     tolerance: float = TOLERANCE,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
@@ -182,7 +182,7 @@ def probe_target(
     variant: Variant,
     store: Store,
     train: TrainMissing | None,
-) -> Probe | None:
+) -> TargetProbe | None:
     """Losses at the target over those at measured sizes, at the certified rate; None if unknown."""
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}
@@ -212,7 +212,7 @@ def _at(
     variant: Variant,
     store: Store,
     train: TrainMissing | None,
-) -> Probe | None:
+) -> TargetProbe | None:
     base = certificate.base
     of_run = [axis for axis in base if axis in RUN_AXES]
     alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in of_run)]
@@ -235,7 +235,7 @@ def _at(
         return math.exp(math.fsum(logs) / len(logs))
 
     last = methodcaller("mean_loss", STEPS - LAST, STEPS)
-    return Probe(
+    return TargetProbe(
         size=dict(size),
         initial=level("target", _first) / level("base", _first),
         first_steps=level("target", last) / level("largest", last),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
+from depthmup.tables.columns import checked_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,14 +57,12 @@ def names_of(source: Any) -> tuple[str, ...]:
     if _is_frame(source):
         return tuple(map(_flat, _with_index(source).columns))
     path = _path(source)
-    if path.suffix.lower() in CSV:
-        with _told(path):
-            head = next(iter(_csv(path, rows=1)))
-        return tuple(map(str, head.columns))
-    if path.suffix.lower() in PARQUET:
-        with _told(path):
+    with _told(path):
+        if path.suffix.lower() in CSV:
+            return tuple(next(_csv(path, rows=1)).columns)
+        if path.suffix.lower() in PARQUET:
             return tuple(_parquet(path).schema_arrow.names)
-    return tuple(dict.fromkeys(name for record in _records(path) for name in record))
+        return tuple(dict.fromkeys(name for record in _records(path) for name in record))
 
 
 def title_of(source: Any) -> str:
@@ -189,10 +188,7 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
             f"Expected commas between the columns of {printable(path.name)}; its header has "
             "semicolons. Write it with commas, and decimals with points."
         )
-    if len(set(names)) < len(names):
-        from depthmup.tables.columns import checked_once
-
-        checked_once(names)
+    checked_once(names)
     if rows is not None:
         yield pd.DataFrame(columns=names)
         return
