@@ -109,29 +109,24 @@ def _list(as_json: bool) -> int:
 
 
 def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
-    header = ["rule", "lr x", *(["lr"] if lr else []), "decay x", "epsilon x"]
-    rows = [[*header, "1 - beta x", "says nothing of"]]
-    for one in rules:
-        averages = f"{one.one_minus_beta:.3g}"
-        if one.beta2_power != 1:
-            averages = f"beta2^{one.beta2_power:.3g}"
-        rows.append(
-            [
-                one.rule.name,
-                *(_of_rate(one, lr) if one.rule.exponents else ["–"] * (2 if lr else 1)),
-                f"{one.decay:.3g}",
-                f"{one.epsilon:.3g}",
-                averages,
-                ", ".join(one.silent) if one.rule.exponents else "the learning rate",
-            ]
-        )
-    lines = aligned(rows, left=(0, len(rows[0]) - 1))
+    rows = [_row(one, lr) for one in rules]
+    texts = [list(rows[0]), *(list(row.values()) for row in rows)]
+    lines = aligned(texts, left=(0, len(rows[0]) - 1))
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
-def _of_rate(one: Said, lr: float | None) -> list[str]:
-    rate = [f"{lr * one.lr:.3g}"] if lr else []
-    return [f"{one.lr:.3g}", *rate]
+def _row(one: Said, lr: float | None) -> dict[str, str]:
+    speaks = bool(one.rule.exponents)
+    averages = one.beta2_power == 1
+    return {
+        "rule": one.rule.name,
+        "lr x": f"{one.lr:.3g}" if speaks else "–",
+        **({"lr": f"{lr * one.lr:.3g}" if speaks else "–"} if lr else {}),
+        "decay x": f"{one.decay:.3g}",
+        "epsilon x": f"{one.epsilon:.3g}",
+        "1 - beta x": f"{one.one_minus_beta:.3g}" if averages else f"beta2^{one.beta2_power:.3g}",
+        "says nothing of": ", ".join(one.silent) if speaks else "the learning rate",
+    }
 
 
 def _span(rules: tuple[Said, ...]) -> str:

@@ -245,9 +245,9 @@ class Options:
 
 
 PRESETS: dict[Preset, dict[str, Any]] = {
-    "tiny": {"depths": (8, 16, 32, 64), "seeds": 3, "steps": 200},
-    "small": {"depths": (8, 16, 32, 64, 128), "seeds": 4},
-    "medium": {"depths": (8, 16, 32, 64, 128, 256), "width": 128},
+    "tiny": {"width": 64, "depths": (8, 16, 32, 64), "seeds": 3, "steps": 200},
+    "small": {"width": 64, "depths": (8, 16, 32, 64, 128), "seeds": 4, "steps": 300},
+    "medium": {"width": 128, "depths": (8, 16, 32, 64, 128, 256), "steps": 300},
 }
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
@@ -304,11 +304,9 @@ def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
         options = _in_plain_numbers(options, name)
     if options.custom.model or options.custom.train or options.custom.command:
         _refuse_others(options.networks, "the built-in networks", "leave out --model")
-        return _custom(options), _design(options, base=None)
+        return _custom(options), _design(options)
     _refuse_others(options.custom, "custom models (--model)", "add --model")
-    preset = PRESETS[options.networks.preset]
-    base = {"width": preset.get("width", 64), "depth": 8}
-    return _built_in(options.networks), _design(options, base=base, preset=preset)
+    return _built_in(options.networks), _design(options, PRESETS[options.networks.preset])
 
 
 def _refuse_others(given: CustomModel | BuiltInNetworks, whose: str, advice: str) -> None:
@@ -374,35 +372,36 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
     return BuiltIn(**asked)
 
 
-def _design(
-    options: Options, *, base: dict[str, int] | None, preset: dict[str, Any] | None = None
-) -> "Design":
+def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
     from depthmup.sweep import Design
 
-    named = parse_size(options.base, option="--base")
-    at = preset or {}
-    usual = at.get("steps", 300 if preset else 200)
-    steps = usual if options.steps is None else options.steps
-    if base is None and not named:
+    sizes = parse_size(options.base, option="--base")
+    if preset is not None:
+        sizes = {"width": preset["width"], "depth": 8, **sizes}
+    elif not sizes:
         raise ValueError(
             "Expected --base, the size whose learning rate is known or cheap to tune, such as "
             "--base width=64 depth=4."
         )
-    sizes = {**(base or {}), **named}
-    schemes = options.schemes or (SCHEMES if preset is not None else None)
+    steps, seeds = options.steps, options.seeds
+    if steps is None and not {"steps", "tokens"} & set(sizes):
+        steps = 200 if preset is None else preset["steps"]
+    # A preset's seeds bound those of a search; a grid has its own.
+    if preset is not None and (seeds, options.lrs, options.values) == (None, None, None):
+        seeds = preset.get("seeds")
     return Design(
         base=sizes,
         arms=_arms(options, preset),
         sizes=[{**sizes, **parse_size([one], option="--corners")} for one in options.corners],
         **_tuned(options),
-        schemes=schemes,
+        schemes=options.schemes or (None if preset is None else SCHEMES),
         optimizers=options.optimizers or None,
         multipliers=options.multipliers,
         weight_decays=options.weight_decays,
         run=options.run_rules or None,
         settings=_settings(options),
-        seeds=_seeds(options, at),
-        steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,
+        seeds=seeds,
+        steps=steps,
         window=options.window,
     )
 
@@ -469,13 +468,6 @@ def parse_budget(text: str) -> dict[str, Any]:
             "Expected --budget to be a number of runs, such as 200, or a time, such as 90s, 30min "
             f"or 2h; got {text!r}."
         ) from None
-
-
-def _seeds(options: Options, preset: dict[str, Any]) -> int | None:
-    """Those that were given; the preset's bound those of a search, and a grid has its own."""
-    if options.seeds is not None or (options.lrs, options.values) != (None, None):
-        return options.seeds
-    return preset.get("seeds")
 
 
 def _arms(options: Options, preset: dict[str, Any] | None) -> dict[str, tuple[int, ...]]:

@@ -153,7 +153,6 @@ _OTHER_NAMES = {
     "branch_multiplier": "multiplier",
     "initial_scale": "init_scale",
     "init": "init_scale",
-    "1-beta2": "one_minus_beta2",
     "1_beta2": "one_minus_beta2",
     "1_−_β₂": "one_minus_beta2",
 }
@@ -177,9 +176,7 @@ def tuned(given: str | Tuned) -> Tuned:
     """
     if isinstance(given, Tuned):
         return given
-    key = str(given).strip().lower()
-    # Twice, as some of these names have hyphens themselves.
-    key = _OTHER_NAMES.get(key, key).replace("-", "_").replace(" ", "_")
+    key = str(given).strip().lower().replace("-", "_").replace(" ", "_")
     key = _OTHER_NAMES.get(key, key)
     for one in TUNED:
         if one.key == key:

@@ -57,7 +57,8 @@ def predict(
         )
 
     certificate = forecast(target)
-    nearest = min(range(len(runs.sizes)), key=lambda s: _doublings(runs.sizes[s], target))
+    away = [sum(abs(math.log2(size[a] / n)) for a, n in target.items()) for size in runs.sizes]
+    nearest = away.index(min(away))
     if certificate.issued and nearest not in sizes and not runs.optima.failed[nearest]:
         there = forecast(runs.sizes[nearest])
         if there.issued and (contradiction := _contradiction(there, runs)):
@@ -68,10 +69,6 @@ def predict(
     there_too = prescribed(certificate.base, target, start.log2_lr.value, scheme)
     rules = (Prescribed(rule=r.name, rate=rate, source=r.source) for r, rate in there_too)
     return replace(certificate, rules=tuple(rules))
-
-
-def _doublings(size: Mapping[str, float], target: Mapping[str, float]) -> float:
-    return sum(abs(math.log2(size[axis] / target[axis])) for axis in target)
 
 
 def _contradiction(there: Certificate, runs: Runs) -> Refusal | None:

@@ -124,8 +124,11 @@ def next_runs(
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)
     points = _points(source, columns, begin)
-    of_size = _indices(points, columns, wanted)
-    _check_settings(source, question, of_size)
+    numbered = {tuple(float(size[a]) for a in columns.axes): i for i, size in enumerate(wanted)}
+    of_size = np.array([numbered.get(tuple(size), -1) for *size, _ in points], np.int64)
+    if (known := of_size >= 0).any():
+        rows_of_sizes = GroupRows(table=source.where(known), question=question)
+        settings_of(rows_of_sizes, of_size[known], advice=ADVICE)
     labels, number = _seeds(source, columns, points)
     search = Search(
         sizes=wanted,
@@ -210,22 +213,6 @@ def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
         )
     given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
     return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
-
-
-def _indices(
-    points: Sequence[tuple[float, ...]], columns: Columns, sizes: Sequence[Mapping[str, int]]
-) -> Index:
-    """Which of the wanted sizes every row is of; -1 where of none."""
-    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
-    return np.array([wanted.get(tuple(size), -1) for *size, _ in points], np.int64)
-
-
-def _check_settings(source: RunTable, question: Question, of_size: Index) -> None:
-    """Refuse runs of one wanted size that differ in a setting that was not named."""
-    asked = of_size >= 0
-    if asked.any():
-        rows = GroupRows(table=source.where(asked), question=question)
-        settings_of(rows, of_size[asked], advice=ADVICE)
 
 
 ADVICE = (
