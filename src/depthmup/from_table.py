@@ -14,7 +14,7 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import Columns, checked, listed, own_columns, texts
+from depthmup.tables.columns import listed, own_columns, texts
 from depthmup.tables.formats import EXAMPLE, example, names_of
 from depthmup.tables.groups import cells_of, cleaned, prediction, studies_of
 from depthmup.tables.predict import checked_target
@@ -91,16 +91,16 @@ def fit(
     )
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
-    wanted = None if target is None else checked_target(target, question.columns.axes)
+    wanted = None if target is None else checked_target(target, question.axes)
     question = replace(question, scheme=under, target=wanted, tolerance=tolerance)
-    source, rows, groups = cleaned(question)
+    rows, groups = cleaned(question)
     excluded = tuple(out for group in groups for out in group.excluded)
     return Report(
-        studies=studies_of(source, rows, groups, question),
+        studies=studies_of(rows, groups, question),
         certificates=tuple(c for group in groups if (c := prediction(group, question))),
         table_runs=tuple(group.runs for group in groups),
         excluded=excluded,
-        cells=cells_of(source, excluded),
+        cells=cells_of(rows, excluded),
     )
 
 
@@ -163,17 +163,17 @@ def score(
     question = _asked(
         table, axes, by, where, reading, lr=lr, loss=loss, seed=seed, otherwise=certificate.target
     )
-    if set(question.columns.axes) != set(certificate.target):
+    if set(question.axes) != set(certificate.target):
         raise ValueError(
             f"Expected the axes of the forecast, {printable(', '.join(certificate.target))}; the "
-            f"table has {printable(', '.join(question.columns.axes))}."
+            f"table has {printable(', '.join(question.axes))}."
         )
     if question.tuned != certificate.tuned:
         raise ValueError(
             f"Expected runs over {certificate.tuned.plural}, of which the forecast speaks; the "
             f"table has {question.tuned.plural}."
         )
-    *_, groups = cleaned(replace(question, fewest=1))
+    _, groups = cleaned(replace(question, fewest=1))
     return scored(certificate, [group.runs for group in groups])
 
 
@@ -212,20 +212,19 @@ def _asked(
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
     conditions = parse_filters(where)
     names = names_of(table)
-    own = None if sizes or lr or loss else own_columns(names)
-    columns = own or Columns(
-        axes=texts(sizes or {axis: axis for axis in otherwise}, "axes"),
-        lr=str(lr or ""),
-        loss=str(loss or ""),
-        seed=str(seed or ""),
-        steps=str(steps or ""),
-        by=listed(by),
-        ignore=listed(reading.ignore),
-    )
+    own = {} if sizes or lr or loss else own_columns(names)
+    columns: dict[str, Any] = own or {
+        "axes": texts(sizes or {axis: axis for axis in otherwise}, "axes"),
+        "lr": str(lr or ""),
+        "loss": str(loss or ""),
+        "seed": str(seed or ""),
+        "steps": str(steps or ""),
+        "by": listed(by),
+    }
     return Question(
         source=table,
         names=names,
-        columns=checked(columns, names),
+        **columns,
         reading=reading,
         where=listed(where),
         conditions=conditions,

@@ -18,7 +18,7 @@ from depthmup.statistics.slips import slipped_losses
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of
 from depthmup.tables import defects
-from depthmup.tables.columns import CHANCE, RATES, Columns
+from depthmup.tables.columns import CHANCE, RATES
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
@@ -71,7 +71,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     runs = Runs(
         name=name,
         title=title,
-        sizes=tuple(_named(rows.columns, values) for values in sizes),
+        sizes=tuple(_named(question, values) for values in sizes),
         curves=curves,
         chance=question.reading.chance,
         sought=is_sought(curves),
@@ -79,7 +79,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     usual = np.zeros(0)
     if rows.counts_steps and not scattered:
         usual = np.zeros(len(sizes))
-        usual[size] = usual_steps(size, rows.table.numbers[rows.columns.steps])
+        usual[size] = usual_steps(size, rows.table.numbers[rows.question.steps])
     notes = (
         *rows.findings,
         *_of_sizes(runs),
@@ -98,23 +98,23 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
 
 def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
     """The runs of one variant of this package's own table, whose every row is a sound run."""
-    columns, numbers, rates = question.columns, table.numbers, table.first(RATES)
+    numbers, rates = table.numbers, table.first(RATES)
     sizes, size = np.unique(
-        np.column_stack([numbers[c] for c in columns.axes.values()]), axis=0, return_inverse=True
+        np.column_stack([numbers[c] for c in question.axes.values()]), axis=0, return_inverse=True
     )
-    log2, point = np.unique(np.log2(numbers[columns.lr]), return_inverse=True)
-    seeds = np.array([float(s) for s in table.names[columns.seed]])[table.codes[columns.seed]]
+    log2, point = np.unique(np.log2(numbers[question.lr]), return_inverse=True)
+    seeds = np.array([float(s) for s in table.names[question.seed]])[table.codes[question.seed]]
     column = np.unique(seeds, return_inverse=True)[1]
     losses = np.full((len(sizes), len(log2), int(column.max()) + 1), math.nan)
-    losses[size.reshape(-1), point.reshape(-1), column.reshape(-1)] = numbers[columns.loss]
+    losses[size.reshape(-1), point.reshape(-1), column.reshape(-1)] = numbers[question.loss]
     return Cleaned(
         runs=Runs(
             name=name,
             title=title,
-            sizes=tuple(_named(columns, values) for values in sizes),
+            sizes=tuple(_named(question, values) for values in sizes),
             curves=Curves.of(log2.tolist(), losses),
             chance=float(numbers[CHANCE][0]),
-            base={axis: number(numbers[column][0]) for axis, column in columns.base.items()},
+            base={axis: number(numbers[column][0]) for axis, column in question.base.items()},
             sought=rates != "grid",
             decides=rates == "search",
         ),
@@ -127,14 +127,14 @@ def number(value: float) -> float:
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
 
 
-def _named(columns: Columns, values: Sequence[float]) -> dict[str, float]:
-    return dict(zip(columns.axes, map(number, values), strict=True))
+def _named(question: Question, values: Sequence[float]) -> dict[str, float]:
+    return dict(zip(question.axes, map(number, values), strict=True))
 
 
 def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> None:
     """Refuse rows of too few sizes, one rate, or no finite loss."""
     if len(sizes) < rows.question.fewest:
-        axes = rows.columns.axes
+        axes = rows.question.axes
         only = ", ".join(f"{a} {v:g}" for a, v in zip(axes, sizes[0], strict=True))
         raise ValueError(
             f"Expected runs of two sizes or more{rows.of_group}; all have {only}. Name the columns "
@@ -147,7 +147,7 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
     if len(np.unique(log2_rate)) < 2:
         raise ValueError(
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
-            f"{printable(rows.columns.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
+            f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
         )
 
 
@@ -177,7 +177,7 @@ def _gathered(
 def _enough(rows: GroupRows, curves: Curves, log2_rate: Array) -> None:
     """Refuse sizes that have no optimum, neither of their own nor together."""
     rates, fewest = (~np.isnan(curves.log2_lrs)).sum(-1), rows.question.fewest
-    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.columns.axes)
+    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.question.axes)
     if (rates >= FEWEST_RATES).sum() < fewest and not (pooled and len(np.unique(log2_rate)) > 2):
         at = "at two sizes or more, or two at many" if fewest > 1 else "at the size"
         raise ValueError(
@@ -232,7 +232,7 @@ def _of_losses(runs: Runs) -> list[Note]:
 
 
 def _of_seeds(rows: GroupRows, seeds: int, shared: bool) -> list[Note]:
-    texts, named = [], rows.columns.seed
+    texts, named = [], rows.question.seed
     if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
     like = [name for name in rows.table.others if name.lower().endswith("seed")]

@@ -4,7 +4,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from depthmup.records import TUNED
@@ -32,96 +31,61 @@ SHOWN = 20
 """Column names of a table that a message lists."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Columns:
-    """What was named: columns by what they stand for.
-
-    ``axes`` maps names of axes to columns; ``seed`` and ``steps`` may be empty; ``by`` are the
-    columns whose values make groups; ``ignore`` may differ between runs without meaning anything.
-    ``base`` has the columns of the size where arms meet, in this package's own tables alone.
-    """
-
-    axes: Mapping[str, str]
-    lr: str
-    loss: str
-    seed: str = ""
-    steps: str = ""
-    by: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    base: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def own(self) -> bool:
-        """Whether the table is one of this package's own, of ``report.to_pandas("runs")``."""
-        return bool(self.base)
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Columns that hold numbers."""
-        own = (*self.base.values(), CHANCE) if self.own else ()
-        named = (*self.axes.values(), self.lr, self.loss, self.steps, *own)
-        return tuple(dict.fromkeys(name for name in named if name))
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Columns that hold names."""
-        own = (RATES, TITLE) if self.own else ()
-        return tuple(dict.fromkeys(name for name in (self.seed, *self.by, *own) if name))
-
-
 SCHEME, TITLE, RATES, CHANCE, BASE = "scheme", "title", "rates", "chance", "base_"
 """Columns that a table of this package's runs has, beside those of the runs themselves."""
 
 
-def own_columns(names: Sequence[str]) -> Columns | None:
-    """What the columns of ``report.to_pandas("runs")`` stand for; none of another table."""
+def own_columns(names: Sequence[str]) -> dict[str, Any]:
+    """What the columns of ``report.to_pandas("runs")`` stand for; nothing of another table."""
     tuned = next((what for what in TUNED if what.column in names and what.key in names), None)
     axes = [n.removeprefix(BASE) for n in names if n.startswith(BASE)]
     if tuned is None or not axes or not {SCHEME, TITLE, RATES, CHANCE, *axes} <= set(names):
-        return None
-    return Columns(
-        axes={axis: axis for axis in axes},
-        lr=tuned.key,
-        loss="loss",
-        seed="seed",
-        by=(SCHEME,),
-        base={axis: f"{BASE}{axis}" for axis in axes},
-    )
+        return {}
+    return {
+        "axes": {axis: axis for axis in axes},
+        "lr": tuned.key,
+        "loss": "loss",
+        "seed": "seed",
+        "by": (SCHEME,),
+        "base": {axis: f"{BASE}{axis}" for axis in axes},
+    }
 
 
-def checked(columns: Columns, names: Sequence[str]) -> Columns:
-    """The columns, each of which the table has and none of which has two meanings."""
+def check_columns(
+    names: Sequence[str], axes: Mapping[str, str], by: Sequence[str], named: Mapping[str, str]
+) -> None:
+    """Refuse columns that were not named, that the table lacks, or that have two meanings."""
     checked_once(names)
-    if not columns.axes:
+    if not axes:
         # Whoever names nothing yet is best helped by all that can be named.
-        open_ones = [what for what in _OPTIONS if not getattr(columns, what)]
+        open_ones = [what for what in _OPTIONS if not named[what]]
         wanted = ("depth", "width", "batch", "tokens", *open_ones)
         raise ValueError(
             "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
             f"depth=n_layers; got none. {_proposed(names, wanted)}"
         )
-    for axis, column in columns.axes.items():
+    for axis, column in axes.items():
         if not column:
             raise ValueError(
                 f"Expected the name of a column for the axis {printable(axis)}; got an empty one. "
                 f"{_proposed(names, (axis,))}"
             )
     for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
-        if not getattr(columns, what):
+        if not named[what]:
             raise ValueError(
                 f"Expected the column of {option}, such as {what}={LIKELY[what][0]!r} or --{what} "
                 f"{LIKELY[what][0]}; got none. {_proposed(names, (what,))}"
             )
-    meanings = {"lr": columns.lr, "loss": columns.loss, "seed": columns.seed}
-    meanings |= {"steps": columns.steps}
-    meanings |= {f"the axis {name}": column for name, column in columns.axes.items()}
-    meanings |= {f"by {column}": column for column in columns.by}
+    meanings = {
+        **named,
+        **{f"the axis {name}": column for name, column in axes.items()},
+        **{f"by {column}": column for column in by},
+    }
     for what, column in meanings.items():
         if column and column not in names:
             raise ValueError(_absent(what, column, names))
     _distinct(meanings)
-    _independent(columns.axes)
-    return columns
+    _independent(axes)
 
 
 def checked_once(names: Sequence[str]) -> None:

@@ -30,12 +30,12 @@ COUNT_OFF = 0.05
 
 def numbers(rows: GroupRows) -> None:
     """Sizes, rates or losses that are missing or cannot be."""
-    cells, columns, loss = rows.table.numbers, rows.columns, rows.loss
-    named = {axis: cells[column] for axis, column in columns.axes.items()}
+    cells, question, loss = rows.table.numbers, rows.question, rows.loss
+    named = {axis: cells[column] for axis, column in question.axes.items()}
     named[rows.tuned] = rows.rate
-    if columns.steps:
-        named["steps"] = cells[columns.steps]
-    lacking = np.isnan(loss) & ~rows.table.unsaid[columns.loss]
+    if question.steps:
+        named["steps"] = cells[question.steps]
+    lacking = np.isnan(loss) & ~rows.table.unsaid[question.loss]
     reasons: Labels = np.where(lacking, "no loss", "").astype(object)
     for what, values in named.items():
         empty = np.isnan(values)
@@ -81,11 +81,11 @@ def repeats(rows: GroupRows, size: Index) -> None:
     order = np.lexsort((rows.table.rows, loss, run))
     same = np.zeros(len(run), bool)
     same[order[1:]] = (run[order][1:] == run[order][:-1]) & (loss[order][1:] == loss[order][:-1])
-    if not rows.columns.seed:
+    if not rows.question.seed:
         # Two seeds may end with one loss if it was printed with few digits.
         same[same] = [_digits(value) >= DIGITS for value in loss[same]]
     out = rows.tell(Defect.DUPLICATE, same, "stand in the table before, with the same loss")
-    if rows.columns.seed:
+    if rows.question.seed:
         twice = np.zeros(len(run), bool)
         twice[~out] = _recurring(key[~out])[1]
         sentence = "repeat a run of the same size, rate and seed with another loss"
@@ -121,11 +121,11 @@ def strays(rows: GroupRows) -> None:
 
 def tokens(rows: GroupRows) -> None:
     """Slices that count tokens otherwise than batch x steps x length, all by one factor."""
-    columns, cells = rows.columns, rows.table.numbers
-    if not columns.steps or not {"batch", "tokens"} <= columns.axes.keys():
+    question, cells = rows.question, rows.table.numbers
+    if not question.steps or not {"batch", "tokens"} <= question.axes.keys():
         return
-    batch, tokens = (cells[columns.axes[axis]] for axis in ("batch", "tokens"))
-    ratio = np.log(tokens / (batch * cells[columns.steps]))
+    batch, tokens = (cells[question.axes[axis]] for axis in ("batch", "tokens"))
+    ratio = np.log(tokens / (batch * cells[question.steps]))
     factor = ratio - float(np.median(ratio))
     _, which, runs = np.unique(
         np.round(factor / COUNT_OFF), return_inverse=True, return_counts=True
@@ -144,11 +144,11 @@ def steps(rows: GroupRows) -> None:
     if not rows.counts_steps:
         return
     size = rows.sizes()[1]
-    taken = rows.table.numbers[rows.columns.steps]
+    taken = rows.table.numbers[rows.question.steps]
     usual = usual_steps(size, taken)
     usually = (np.abs(taken / usual - 1) <= CUT) | ~np.isfinite(rows.loss)
     if usually.mean() < 0.5:
-        column = rows.columns.steps
+        column = rows.question.steps
         raise ValueError(
             f"Expected most runs of a size to have one number of steps{rows.of_group}; in "
             f"{printable(repr(column))} they differ. Make it an axis: --axes "

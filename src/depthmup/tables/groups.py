@@ -19,7 +19,7 @@ from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
-from depthmup.tables.columns import TITLE, Columns, listed, propose
+from depthmup.tables.columns import TITLE, listed, propose
 from depthmup.tables.held import fixed_of, question_of
 from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
@@ -33,32 +33,27 @@ VERSION = 2
 """Of what is concluded: raised when the same table would give another study."""
 
 
-def cleaned(question: Question) -> tuple[RunTable, RunTable, list[Cleaned]]:
-    """A table, its rows that satisfy the filter, and the groups of these."""
-    source, rows = question.read()
-    groups = [
-        _group(part, name, where, question) for name, where, part in _groups(rows, question.columns)
-    ]
-    return source, rows, groups
+def cleaned(question: Question) -> tuple[RunTable, list[Cleaned]]:
+    """The rows of a table that satisfy the filter, and the groups of these."""
+    rows = question.read()
+    groups = [_group(part, name, where, question) for name, where, part in _groups(rows, question)]
+    return rows, groups
 
 
-def studies_of(
-    source: RunTable, rows: RunTable, groups: Sequence[Cleaned], question: Question
-) -> tuple[Study, ...]:
+def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) -> tuple[Study, ...]:
     """A study along every axis that varies, from the groups of a table's filtered rows."""
     # One group that cannot be fitted is a result beside the others; none at all is an error.
     if all(group.runs.problem for group in groups):
         raise ValueError(groups[0].runs.problem)
-    columns = question.columns
     laws = [_laws(group, question) for group in groups]
     notes = [note for group in groups for note in group.notes]
-    notes += _notes(groups, question, len(source) - len(rows))
-    studies = [_study(groups, laws, axis, question) for axis in columns.axes]
+    notes += _notes(groups, question, rows.total - len(rows))
+    studies = [_study(groups, laws, axis, question) for axis in question.axes]
     excluded = sum(len(group.excluded) for group in groups)
     return tuple(
         replace(
             study,
-            title=question.reading.title or f"Fit of {source.title}",
+            title=question.reading.title or f"Fit of {rows.title}",
             config=_config(question, groups, rows=len(rows), excluded=excluded),
             environment={"depthmup": __version__, "fit": VERSION},
             # What is said of all axes stands in the first.
@@ -72,18 +67,18 @@ def studies_of(
 def _config(
     question: Question, groups: Sequence[Cleaned], *, rows: int, excluded: int
 ) -> dict[str, object]:
-    columns, scheme = question.columns, question.scheme
+    scheme = question.scheme
     return {
         "table": question.path,
-        "axes": dict(columns.axes),
-        "lr": columns.lr,
-        "loss": columns.loss,
-        "seed": columns.seed,
-        "steps": columns.steps,
-        "by": list(columns.by),
+        "axes": dict(question.axes),
+        "lr": question.lr,
+        "loss": question.loss,
+        "seed": question.seed,
+        "steps": question.steps,
+        "by": list(question.by),
         "groups": {group.runs.name: group.where for group in groups if group.where},
         "where": list(question.where),
-        "ignore": list(columns.ignore),
+        "ignore": list(question.ignore),
         "keep": sorted(listed(question.reading.keep)),
         "rows": rows,
         "excluded": excluded,
@@ -96,10 +91,9 @@ def _config(
 
 def _group(part: RunTable, name: str, where: str, question: Question) -> Cleaned:
     """One group, or why it cannot be fitted."""
-    columns = question.columns
-    title = part.first(TITLE) if columns.own else _title(name, columns.by)
+    title = part.first(TITLE) if question.own else _title(name, question.by)
     try:
-        group = (own_runs if columns.own else clean)(part, question, name=name, title=title)
+        group = (own_runs if question.own else clean)(part, question, name=name, title=title)
     except ValueError as error:
         runs = Runs(name=name, title=title, sizes=(), curves=Curves.none(), problem=str(error))
         return Cleaned(runs=runs, notes=(), where=where)
@@ -132,7 +126,7 @@ def _laws(group: Cleaned, question: Question) -> tuple[JointLaw | None, bool]:
         return pooled_joint_law(group.runs, question.tuned, group.law), True
     joint = joint_law(group.runs, question.tuned)
     # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
-    if sparse(group.runs, joint) and not _partners(group) and not question.columns.own:
+    if sparse(group.runs, joint) and not _partners(group) and not question.own:
         pooled = pooled_joint_law(group.runs, question.tuned)
         if pooled is not None:
             return pooled, True
@@ -173,7 +167,7 @@ def _study(
                 axis,
                 _fixed(group, axis, question),
                 _scheme_of(group, question),
-                batch_held=question.columns.own or "batch" in map(canonical, question.columns.axes),
+                batch_held=question.own or "batch" in map(canonical, question.axes),
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     return Study(
@@ -192,7 +186,7 @@ def _study(
 def _together(study: Study, question: Question) -> tuple[Note, ...]:
     """What all groups of a table show together along the study's axis, where they are many."""
     together = across_groups([transfer.drift for transfer in study.headline.transfers])
-    if not question.columns.by or together.groups < WORTH_A_NOTE:
+    if not question.by or together.groups < WORTH_A_NOTE:
         return ()
     tolerance, tuned = question.tolerance, question.tuned
     text = across_groups_sentence(together, tolerance=tolerance, axis=study.axis, tuned=tuned)
@@ -201,14 +195,14 @@ def _together(study: Study, question: Question) -> tuple[Note, ...]:
 
 def _fixed(group: Cleaned, axis: str, question: Question) -> str:
     """What stays as the batch grows: tokens or steps, as designs of sweeps have it."""
-    if question.columns.own:
-        return "tokens" if "tokens" in question.columns.axes else "steps"
+    if question.own:
+        return "tokens" if "tokens" in question.axes else "steps"
     return fixed_of(group, axis)
 
 
 def _scheme_of(group: Cleaned, question: Question) -> Scheme | None:
     """The scheme by which values were scaled: as was said, or by the name of an own variant."""
-    if question.scheme is not None or not question.columns.own:
+    if question.scheme is not None or not question.own:
         return question.scheme
     try:
         return scheme_named(group.runs.name.split()[0])
@@ -229,7 +223,7 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
         about={
             "title": ", ".join(part for part in (title, group.runs.name) if part),
             "scheme": "" if scheme is None else scheme.title,
-            "measure": question.columns.loss,
+            "measure": question.loss,
             "tuned": question.tuned,
         },
     )
@@ -251,9 +245,9 @@ def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> C
     return certificate
 
 
-def _groups(table: RunTable, columns: Columns) -> list[tuple[str, str, RunTable]]:
+def _groups(table: RunTable, question: Question) -> list[tuple[str, str, RunTable]]:
     """The name of each group, the filter that its rows satisfy, and these."""
-    by = columns.by
+    by = question.by
     if not by:
         return [("", "", table)]
     keys = np.column_stack([table.codes[column] for column in by])
@@ -265,15 +259,15 @@ def _groups(table: RunTable, columns: Columns) -> list[tuple[str, str, RunTable]
         )
     number = number.reshape(-1)
     # Variants of this package stand in their order, by their own names.
-    order = np.argsort(first) if columns.own else range(len(distinct))
+    order = np.argsort(first) if question.own else range(len(distinct))
     groups = []
     for i in order:
         values = [table.names[c][code] for c, code in zip(by, distinct[i], strict=True)]
         pairs = list(zip(by, values, strict=True))
         name = ", ".join(f"{column} {value or '(none)'}" for column, value in pairs)
-        name = values[0] if columns.own else printable(name)
+        name = values[0] if question.own else printable(name)
         groups.append((name, equalities(pairs), table.where(number == i)))
-    return groups if columns.own else sorted(groups, key=lambda group: group[0])
+    return groups if question.own else sorted(groups, key=lambda group: group[0])
 
 
 def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
@@ -286,7 +280,6 @@ def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[An
 
 
 def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list[Note]:
-    columns = question.columns
     notes = [
         Note(
             scheme=group.runs.name,
@@ -302,9 +295,9 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
         if group.runs.problem:
             which = group.runs.name or "The table"
             notes.append(Note(text=f"{which}: {group.runs.problem}", scheme=group.runs.name))
-    known = {canonical(a) for a in columns.axes}
-    if "batch" in known and not {"tokens", "steps"} & known and not columns.steps:
-        unnamed = [name for name in question.names if name not in columns.axes.values()]
+    known = {canonical(a) for a in question.axes}
+    if "batch" in known and not {"tokens", "steps"} & known and not question.steps:
+        unnamed = [name for name in question.names if name not in question.axes.values()]
         like = propose(unnamed).get("tokens", "")
         text = (
             "Whether tokens or steps were held while the batch changed is not known: name their "

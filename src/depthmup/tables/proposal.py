@@ -15,7 +15,7 @@ from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
 from depthmup.statistics.intervals import Index
-from depthmup.tables.columns import Columns, checked, listed, texts
+from depthmup.tables.columns import texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.read import RunTable
@@ -109,27 +109,29 @@ def next_runs(
         [0.000244141, 0.000488281, 0.000976562]
     """
     what = worded(tuned)
-    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=listed(ignore))
+    named = texts(axes, "axes")
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
-    names = names_of(table)
     question = Question(
         source=table,
-        names=names,
-        columns=checked(columns, names),
-        reading=Reading(tuned=tuned),
+        names=names_of(table),
+        axes=named,
+        lr=lr,
+        loss=loss,
+        seed=seed,
+        reading=Reading(tuned=tuned, ignore=ignore),
         conditions=parse_filters(where),
     )
-    _, source = question.read(empty=True)
+    source = question.read(empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)
-    points = _points(source, columns, begin)
-    numbered = {tuple(float(size[a]) for a in columns.axes): i for i, size in enumerate(wanted)}
+    points = _points(source, question, begin)
+    numbered = {tuple(float(size[a]) for a in question.axes): i for i, size in enumerate(wanted)}
     of_size = np.array([numbered.get(tuple(size), -1) for *size, _ in points], np.int64)
     if (known := of_size >= 0).any():
         rows_of_sizes = GroupRows(table=source.where(known), question=question)
         settings_of(rows_of_sizes, of_size[known], advice=ADVICE)
-    labels, number = _seeds(source, columns, points)
+    labels, number = _seeds(source, question, points)
     search = Search(
         sizes=wanted,
         costs=tuple(_cost(size, cost) for size in wanted),
@@ -142,14 +144,14 @@ def next_runs(
         chance=chance,
         tuned=what,
     )
-    losses, repeats = _losses(source, columns.loss, points, of_size, number, len(wanted))
+    losses, repeats = _losses(source, loss, points, of_size, number, len(wanted))
     step = next_round(search, losses)
     why = f"{step.why.removesuffix('.')}.{_repeated(repeats)}" if repeats else step.why
     rows = [
         {
-            **{columns.axes[axis]: value for axis, value in wanted[ask.size].items()},
-            columns.lr: float(f"{2.0**ask.log2_lr:.{DIGITS}g}"),
-            **({columns.seed: _label(ask.seed, labels)} if columns.seed else {}),
+            **{question.axes[axis]: value for axis, value in wanted[ask.size].items()},
+            question.lr: float(f"{2.0**ask.log2_lr:.{DIGITS}g}"),
+            **({question.seed: _label(ask.seed, labels)} if question.seed else {}),
         }
         for ask in step.asks
     ]
@@ -221,10 +223,10 @@ ADVICE = (
 )
 
 
-def _points(source: RunTable, columns: Columns, start: float) -> list[tuple[float, ...]]:
+def _points(source: RunTable, question: Question, start: float) -> list[tuple[float, ...]]:
     """Every row's size and log2 rate, which is NaN where it cannot be."""
-    sizes = [source.numbers[column] for column in columns.axes.values()]
-    rates = [_log2(float(rate), start) for rate in source.numbers[columns.lr]]
+    sizes = [source.numbers[column] for column in question.axes.values()]
+    rates = [_log2(float(rate), start) for rate in source.numbers[question.lr]]
     return [tuple(map(float, row)) for row in zip(*sizes, rates, strict=True)]
 
 
@@ -239,7 +241,7 @@ def _log2(rate: float, start: float) -> float:
 
 
 def _seeds(
-    source: RunTable, columns: Columns, points: Sequence[tuple[float, ...]]
+    source: RunTable, question: Question, points: Sequence[tuple[float, ...]]
 ) -> tuple[list[str], list[int]]:
     """The texts of the seeds, and every row's number.
 
@@ -247,8 +249,8 @@ def _seeds(
     their point: trainers may log a seed of their own for every run, and so do runs without one.
     """
     names = [f"run {row}" for row in source.rows]
-    if columns.seed:
-        names = [source.names[columns.seed][code] for code in source.codes[columns.seed]]
+    if question.seed:
+        names = [source.names[question.seed][code] for code in source.codes[question.seed]]
     places: dict[str, set[tuple[float, ...]]] = {}
     for name, point in zip(names, points, strict=True):
         places.setdefault(name, set()).add(point)

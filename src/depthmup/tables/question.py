@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from depthmup.records.judgement import EXCLUDED, Defect
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme
 from depthmup.statistics import TOLERANCE
-from depthmup.tables.columns import Columns, listed
+from depthmup.tables.columns import CHANCE, RATES, TITLE, check_columns, listed
 from depthmup.tables.read import RunTable, read
 from depthmup.tables.where import Condition
 
@@ -67,7 +67,16 @@ class Question:
     """A frame, or the path of a file."""
     names: Sequence[str]
     """All columns that it has."""
-    columns: Columns
+    axes: Mapping[str, str]
+    """Columns by the names of their axes."""
+    lr: str
+    loss: str
+    seed: str = ""
+    steps: str = ""
+    by: tuple[str, ...] = ()
+    """Columns whose values make groups."""
+    base: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the size where arms meet, in this package's own tables alone."""
     reading: Reading
     where: tuple[str, ...] = ()
     """The filters as they were given, for the record; ``conditions`` is what they say."""
@@ -82,15 +91,29 @@ class Question:
     command: Sequence[str] = ()
     """That made the runs, where they are those of a folder of this package."""
 
+    def __post_init__(self) -> None:
+        named = {"lr": self.lr, "loss": self.loss, "seed": self.seed, "steps": self.steps}
+        check_columns(self.names, self.axes, self.by, named)
+
+    @property
+    def own(self) -> bool:
+        """Whether the table is one of this package's own, of ``report.to_pandas("runs")``."""
+        return bool(self.base)
+
+    @property
+    def ignore(self) -> tuple[str, ...]:
+        """Columns that may differ between runs without meaning anything."""
+        return () if self.own else listed(self.reading.ignore)
+
     @property
     def tuned(self) -> Tuned:
         """What is tuned: of this package's own tables their column says it."""
-        if self.columns.own:
-            return next(what for what in TUNED if what.key == self.columns.lr)
+        if self.own:
+            return next(what for what in TUNED if what.key == self.lr)
         return worded(self.reading.tuned)
 
-    def read(self, *, empty: bool = False) -> tuple[RunTable, RunTable]:
-        """The table with its columns and those of the filter, and the rows that satisfy it."""
+    def read(self, *, empty: bool = False) -> RunTable:
+        """The rows of the table that satisfy the filter."""
         wanted = [condition.column for condition in self.conditions]
         for column in wanted:
             if column not in self.names:
@@ -98,12 +121,20 @@ class Question:
                     f"Expected the column {printable(repr(column))} of a filter in the table; it "
                     f"has {printable(', '.join(map(str, self.names[:20])))}."
                 )
-        numbers = self.columns.numbers
-        labels = dict.fromkeys((*self.columns.labels, *(c for c in wanted if c not in numbers)))
-        table = read(self.source, numbers=numbers, labels=tuple(labels), empty=empty)
+        numbers = [*self.axes.values(), self.lr, self.loss, self.steps, *self.base.values()]
+        labels = [self.seed, *self.by]
+        if self.own:
+            numbers, labels = [*numbers, CHANCE], [*labels, RATES, TITLE]
+        labels += [column for column in wanted if column not in numbers]
+        table = read(
+            self.source,
+            numbers=[name for name in dict.fromkeys(numbers) if name],
+            labels=[name for name in dict.fromkeys(labels) if name],
+            empty=empty,
+        )
         keep = np.ones(len(table), bool)
         for condition in self.conditions:
             keep &= condition.holds(table)
         if len(table) and not keep.any():
             raise ValueError("Expected rows that satisfy the filter; none does.")
-        return table, table.where(keep)
+        return table.where(keep)

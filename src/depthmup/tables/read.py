@@ -6,7 +6,7 @@ they have few values; a column of many values is an identity or a measurement, n
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class RunTable:
             frames; by column.
         codes, names: labels by column: a number for every row, and the text of each number.
         others: unnamed columns of few values.
+        total: rows before any filter.
     """
 
     title: str
@@ -40,6 +41,7 @@ class RunTable:
     codes: Mapping[str, Index]
     names: Mapping[str, list[str]]
     others: tuple[str, ...]
+    total: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,14 +52,12 @@ class RunTable:
 
     def where(self, keep: Flags) -> "RunTable":
         """The rows that a flag keeps."""
-        return RunTable(
-            title=self.title,
+        return replace(
+            self,
             rows=self.rows[keep],
             numbers={name: values[keep] for name, values in self.numbers.items()},
             unsaid={name: values[keep] for name, values in self.unsaid.items()},
             codes={name: values[keep] for name, values in self.codes.items()},
-            names=self.names,
-            others=self.others,
         )
 
 
@@ -107,4 +107,5 @@ def read(
         codes={n: np.pad(v, (0, rows - len(v))) for n, v in whole.items()},
         names={n: list(known) for n, known in names.items()},
         others=tuple(n for n in names if n not in labels),
+        total=rows,
     )

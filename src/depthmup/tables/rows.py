@@ -15,7 +15,6 @@ from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import merged, sizes_of
-from depthmup.tables.columns import Columns
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 
@@ -54,10 +53,6 @@ class GroupRows:
     findings: list[Note] = field(default_factory=list)
 
     @property
-    def columns(self) -> Columns:
-        return self.question.columns
-
-    @property
     def tuned(self) -> str:
         """What is tuned, in words."""
         return self.question.tuned.name
@@ -65,30 +60,30 @@ class GroupRows:
     @property
     def rate(self) -> Array:
         """The tuned value of every row."""
-        return self.table.numbers[self.columns.lr]
+        return self.table.numbers[self.question.lr]
 
     @property
     def loss(self) -> Array:
         """The loss of every row."""
-        return self.table.numbers[self.columns.loss]
+        return self.table.numbers[self.question.loss]
 
     @property
     def seed(self) -> Index:
         """Every row's seed, numbered; -1 where no column was named."""
-        if not self.columns.seed:
+        if not self.question.seed:
             return np.full(len(self.table), -1, np.int64)
-        codes = self.table.codes[self.columns.seed]
+        codes = self.table.codes[self.question.seed]
         return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
     @property
     def counts_steps(self) -> bool:
         """Whether a column tells the steps of every run, and is no axis."""
-        steps = self.columns.steps
-        return bool(steps) and steps not in self.columns.axes.values()
+        steps = self.question.steps
+        return bool(steps) and steps not in self.question.axes.values()
 
     def sizes(self) -> tuple[Array, Index]:
         """The distinct sizes, (sizes, axes), and every row's number."""
-        axes, numbers = self.columns.axes, self.table.numbers
+        axes, numbers = self.question.axes, self.table.numbers
         sizes, size = sizes_of(np.column_stack([merged(numbers[c]) for c in axes.values()]))
         if len(sizes) > (MOST_SCATTERED if self.scattered(size) else MOST_SIZES):
             values = {axis: len(np.unique(numbers[column])) for axis, column in axes.items()}
@@ -152,7 +147,7 @@ class GroupRows:
 
     def with_losses(self, losses: Array) -> None:
         """Replace the column of losses."""
-        numbers = {**self.table.numbers, self.columns.loss: losses}
+        numbers = {**self.table.numbers, self.question.loss: losses}
         self.table = replace(self.table, numbers=numbers)
 
     @property

@@ -33,7 +33,7 @@ def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[s
     count = len(np.unique(size))
     for name in rows.table.others:
         words = name.lower().replace(".", "_").replace("/", "_").split("_")
-        if name in rows.columns.ignore or METADATA.intersection(words):
+        if name in rows.question.ignore or METADATA.intersection(words):
             continue
         codes = rows.table.codes[name]
         distinct = len(np.unique(codes))
