@@ -90,12 +90,8 @@ def direction(prediction: Prediction, axis: Axis) -> str:
     drift = prediction.drift(axis)
     if not math.isfinite(drift.value):
         return f"Along {axis} nothing is predicted: a network explodes at initialization"
-    moves = prediction.moves(axis)
-    way = (
-        {False: "stays", None: "may stay or move"}.get(moves)
-        if not moves
-        else (f"moves {'up' if drift.value > 0 else 'down'}")
-    )
+    moved = f"moves {'up' if drift.value > 0 else 'down'}"
+    way = {True: moved, False: "stays", None: "may stay or move"}[prediction.moves(axis)]
     return f"Along {axis} the best learning rate {way}"
 
 
