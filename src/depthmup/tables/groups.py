@@ -45,7 +45,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
     # One group that cannot be fitted is a result beside the others; none at all is an error.
     if all(group.runs.problem for group in groups):
         raise ValueError(groups[0].runs.problem)
-    laws = [_laws(group, question) for group in groups]
+    laws = [_law(group, question) for group in groups]
     notes = [note for group in groups for note in group.notes]
     notes += _notes(groups, question, rows.total - len(rows))
     studies = [_study(groups, laws, axis, question) for axis in question.axes]
@@ -57,7 +57,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
             config=_config(question, groups, rows=len(rows), excluded=excluded),
             environment={"depthmup": __version__, "fit": VERSION},
             # What is said of all axes stands in the first.
-            laws=() if i else tuple(law for law, _ in laws if law is not None),
+            laws=() if i else tuple(law for law in laws if law is not None),
             notes=(*_together(study, question), *(() if i else notes), *study.notes),
         )
         for i, study in enumerate(study for study in studies if study is not None)
@@ -118,26 +118,21 @@ def _partners(group: Cleaned) -> list[tuple[str, ...]]:
     return confounded(runs.array[runs.inside], list(runs.sizes[0]))
 
 
-def _laws(group: Cleaned, question: Question) -> tuple[JointLaw | None, bool]:
-    """The law of all axes, and whether it stands for slices that show none."""
+def _law(group: Cleaned, question: Question) -> JointLaw | None:
+    """The law of all axes; a pooled one stands for slices that show none."""
     if group.runs.problem:
-        return None, False
+        return None
     if group.law is not None:
-        return pooled_joint_law(group.runs, question.tuned, group.law), True
+        return pooled_joint_law(group.runs, question.tuned, group.law)
     joint = joint_law(group.runs, question.tuned)
     # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
     if sparse(group.runs, joint) and not _partners(group) and not question.own:
-        pooled = pooled_joint_law(group.runs, question.tuned)
-        if pooled is not None:
-            return pooled, True
-    return joint, False
+        return pooled_joint_law(group.runs, question.tuned) or joint
+    return joint
 
 
 def _study(
-    groups: Sequence[Cleaned],
-    laws: Sequence[tuple[JointLaw | None, bool]],
-    axis: str,
-    question: Question,
+    groups: Sequence[Cleaned], laws: Sequence[JointLaw | None], axis: str, question: Question
 ) -> Study | None:
     """The study along an axis, of the groups in which it varies; none where it does in none."""
     tuned, tolerance = question.tuned, question.tolerance
@@ -152,8 +147,8 @@ def _study(
     transfers: list[Transfer] = []
     rules: list[Judgement] = []
     notes: list[Note] = []
-    for (group, (law, pooled)), transfer in zip(kept, along.transfers, strict=True):
-        if pooled and law is not None:
+    for (group, law), transfer in zip(kept, along.transfers, strict=True):
+        if law is not None and law.pooled:
             moved = group.law is not None
             transfer = from_pooled(
                 transfer, axis, law, tolerance=tolerance, tuned=tuned, moved=moved
