@@ -214,7 +214,7 @@ def _asked(
     names = names_of(table)
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {
-        "axes": texts(sizes or {axis: axis for axis in otherwise}, "axes"),
+        "axes": texts(sizes or {axis: axis for axis in otherwise}),
         "lr": str(lr or ""),
         "loss": str(loss or ""),
         "seed": str(seed or ""),

@@ -20,7 +20,7 @@ from depthmup.cli.verbs import VERBS, module_of, overview
 def test_words_are_parsed():
     pairs = parse_pairs(["depth=n_layers", "batch"], option="--axes", value="COLUMN", alone=True)
     assert pairs == {"depth": "n_layers", "batch": "batch"}
-    arms = parse_arms(["batch=32,64,128", "steps=500,1000"], option="--along")
+    arms = parse_arms(["batch=32,64,128", "steps=500,1000"])
     assert arms == {"batch": (32, 64, 128), "steps": (500, 1000)}
     assert parse_budget("200") == {"runs": 200}
     assert parse_budget("30min") == {"seconds": 1800.0}

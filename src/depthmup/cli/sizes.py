@@ -26,26 +26,26 @@ def parse_pairs(
     return pairs
 
 
-def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:
-    """Values along axes from words of the form ``NAME=VALUE,VALUE,...``."""
+def parse_arms(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The words of --along: values along axes as ``NAME=VALUE,VALUE,...``."""
     arms: dict[str, tuple[int, ...]] = {}
     for word in words:
         name, _, listed = word.partition("=")
         values = listed.split(",")
         if not name.isidentifier() or not all(value.isdecimal() and int(value) for value in values):
             raise ValueError(
-                f"Expected {option} as NAME=VALUE,VALUE for each axis, such as batch=32,64,128; "
-                f"got {word!r}."
+                "Expected --along as NAME=VALUE,VALUE for each axis, such as batch=32,64,128; got "
+                f"{word!r}."
             )
         if name in arms:
-            raise ValueError(f"Expected {option} to name {name} once; got it twice.")
+            raise ValueError(f"Expected --along to name {name} once; got it twice.")
         arms[name] = tuple(int(value) for value in values)
     return arms
 
 
 def parse_along(words: Sequence[str], function: Callable[..., Any]) -> dict[str, Any]:
     """The words of --along, as keywords of a function that has arguments of its own."""
-    arms = parse_arms(words, option="--along")
+    arms = parse_arms(words)
     if taken := sorted(set(inspect.signature(function).parameters) & arms.keys()):
         raise ValueError(
             f"Expected --along to name an argument of your factory that is no option of "

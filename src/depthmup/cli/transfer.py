@@ -472,7 +472,7 @@ def parse_budget(text: str) -> dict[str, Any]:
 
 def _arms(options: Options, preset: dict[str, Any] | None) -> dict[str, tuple[int, ...]]:
     """Values along every axis; the preset's depths where nothing is said."""
-    arms = parse_arms(options.along, option="--along")
+    arms = parse_arms(options.along)
     for axis, values in (("depth", options.depths), ("width", options.widths)):
         if values is None:
             continue

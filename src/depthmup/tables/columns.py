@@ -186,12 +186,12 @@ def listed(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) and value else tuple(value)
 
 
-def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
-    """Names with their columns, all of them texts."""
+def texts(named: Mapping[Any, Any]) -> dict[str, str]:
+    """Names of axes with their columns, all of them texts."""
     for name, column in named.items():
         if not (isinstance(name, str) and isinstance(column, str) and name and column):
             raise ValueError(
-                f"Expected {what} as names of axes with their columns, such as "
+                "Expected axes as names of axes with their columns, such as "
                 f"{{'depth': 'n_layers'}}; got {printable(repr(name))}: {printable(repr(column))}."
             )
     return dict(named)

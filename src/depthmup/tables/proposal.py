@@ -109,7 +109,7 @@ def next_runs(
         [0.000244141, 0.000488281, 0.000976562]
     """
     what = worded(tuned)
-    named = texts(axes, "axes")
+    named = texts(axes)
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     question = Question(
