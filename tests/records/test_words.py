@@ -6,7 +6,7 @@ import pytest
 
 from depthmup.records import Estimate
 from depthmup.records.certificate import size_name, size_names, size_text
-from depthmup.records.codec import canonical
+from depthmup.records.codec import canonical_json
 from depthmup.records.finding import change, change_span, in_percent
 from depthmup.records.packages import installed, need, without
 from depthmup.records.printable import printable
@@ -33,7 +33,7 @@ BATCHES = [{"width": 64, "batch": batch} for batch in (8, 16, 32)]
         ([plural(a) for a in ("depth", "batch", "steps")], ["depths", "batches", "steps"]),
         ([sizes_along(a) for a in ("depth", "steps")], ["depths", "durations"]),
         (aligned([("depth", "loss"), ("8", "0.48")], left=()), ["depth  loss", "    8  0.48"]),
-        (canonical({"steps": 2, "seed": 0}), '{"seed":0,"steps":2}'),
+        (canonical_json({"steps": 2, "seed": 0}), '{"seed":0,"steps":2}'),
         (printable("a\x1b[2Jb"), "a\\x1b[2Jb"),
         (
             without("A chart", "altair"),

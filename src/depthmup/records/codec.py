@@ -205,7 +205,7 @@ def _refuse(where: str, expected: str, got: Any) -> NoReturn:
     raise ValueError(f"Expected {where} to be {expected}; got {shown[:100]}.")
 
 
-def canonical(description: Mapping[str, Any]) -> str:
+def canonical_json(description: Mapping[str, Any]) -> str:
     """The one JSON text of a description: the same for equal ones on every machine."""
     return _CANONICAL.encode(description)
 

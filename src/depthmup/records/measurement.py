@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from depthmup.records.codec import canonical, digest
+from depthmup.records.codec import canonical_json, digest
 from depthmup.records.run import NUMERICS
 
 
@@ -33,7 +33,7 @@ class Task:
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal tasks on every machine."""
-        return canonical({f.name: getattr(self, f.name) for f in fields(self)})
+        return canonical_json({f.name: getattr(self, f.name) for f in fields(self)})
 
     @property
     def key(self) -> str:

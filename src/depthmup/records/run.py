@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from depthmup.records.codec import canonical, digest
+from depthmup.records.codec import canonical_json, digest
 
 NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
@@ -165,7 +165,7 @@ class Cell:
         raw["network"] = _plain(self.network)
         raw["optimizer"] = _without(_plain(self.optimizer), _ADDED_TO_OPTIMIZER)
         raw["data"] = _without(_plain(self.data), _ADDED_TO_DATA)
-        return canonical(raw)
+        return canonical_json(raw)
 
     @staticmethod
     def from_json(text: str) -> "Cell":

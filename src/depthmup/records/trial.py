@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from depthmup.records.codec import canonical, digest
+from depthmup.records.codec import canonical_json, digest
 from depthmup.records.run import NUMERICS
 
 BASE_SHAPE = "any"
@@ -142,7 +142,7 @@ class Trial:
         if 0 < self.lr < math.inf:
             kept = 2.0 ** round(math.log2(self.lr), 9)
             described["lr"] = kept if written(kept) == self.lr else self.lr
-        return canonical(described)
+        return canonical_json(described)
 
     @staticmethod
     def from_json(text: str) -> "Trial":
