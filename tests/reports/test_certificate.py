@@ -9,7 +9,8 @@ from depthmup.records import Certificate, Estimate, Lack, Optimum, Place, Refusa
 from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
 from depthmup.reports import Page, certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
-from depthmup.reports.certificate_charts import excess_loss_chart
+from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
+from depthmup.reports.chart import draw
 from depthmup.reports.theme import Style
 
 
@@ -142,7 +143,8 @@ def test_a_section_has_its_charts_and_escapes_its_strings(hostile):
 )  # fmt: skip
 def test_words_beside_near_rates_stand_on_their_outer_sides(base, sides):
     certificate = issued(optima=(optimum(256, 4, base), optimum(512, 8, base)))
-    spec = excess_loss_chart(certificate, style=Style(width=250, height=200)).to_dict()
+    chart = CERTIFICATE_CHARTS["penalty"](certificate).chart
+    spec = draw(chart, Style(width=250, height=200)).to_dict()
     drawn = {}
     for layer in spec["layer"]:
         if isinstance(layer["mark"], dict) and layer["mark"]["type"] == "text":

@@ -154,14 +154,13 @@ def deliver(
 def _write_figures(report: "Report", folder: Path, kind: "FigureKind") -> None:
     """Every figure as PDF and SVG, with its caption."""
     from depthmup import reports
-    from depthmup.reports.study_charts import STUDY_CHARTS
+    from depthmup.reports.study_charts import available
 
     folder.mkdir(exist_ok=True)
     figures = {
         f"{name}-{study.axis}": reports.study_figure(study, name, kind=kind)
         for study in report.studies
-        for name, chart in STUDY_CHARTS.items()
-        if chart.charts(study)
+        for name in available(study)
     }
     parts: tuple[Literal["law", "penalty"], ...] = ("law", "penalty")
     figures |= {

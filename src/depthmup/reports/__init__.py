@@ -1,11 +1,15 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
 from depthmup.records.codec import strict
-from depthmup.reports.certificate import certificate_section, certificate_text
+from depthmup.reports.certificate import (
+    certificate_figure,
+    certificate_section,
+    certificate_text,
+)
+from depthmup.reports.check_page import check_figure
 from depthmup.reports.comparison import comparison_page
-from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
+from depthmup.reports.figure import Figure
 from depthmup.reports.figure import Kind as FigureKind
-from depthmup.reports.figure import Name as FigureName
 from depthmup.reports.files import CHART_FORMATS, save_chart, write_bytes, write_text
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.limit_chart import limit_chart, limit_page
@@ -33,7 +37,9 @@ from depthmup.reports.study_charts import (
     loss_against_size,
     optimum_against_size,
     rate_panel,
+    study_figure,
 )
+from depthmup.reports.study_charts import Name as FigureName
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import SCHEMA, summary
 from depthmup.reports.tables import plain_table, table

@@ -2,16 +2,17 @@
 
 import math
 import textwrap as wrap
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.records.finding import change, in_percent
 from depthmup.records.text import aligned
-from depthmup.reports.certificate_charts import certificate_words, excess_loss_chart, law_chart
-from depthmup.reports.page import Card, Plot, Section, Table
+from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
+from depthmup.reports.figure import Figure, Kind, figure_style, picture
+from depthmup.reports.page import Card, Section, Table
 from depthmup.reports.sentences import PLACES, UNKNOWN, number, rate, rate_interval
-from depthmup.reports.theme import PAGE
 
 _MOVES = {
     Verdict.TRANSFERS: "The base's {} transfers",
@@ -145,19 +146,9 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
     """
     issued, tuned = certificate.issued, certificate.tuned
     sentences = certificate_sentences(certificate)
-    drawn = {
-        **({"law": law_chart} if certificate.law else {}),
-        **({"penalty": excess_loss_chart} if certificate.penalty_curve else {}),
-    }
-    said = certificate_words(certificate)
+    shown = ["law"] * bool(certificate.law) + ["penalty"] * bool(certificate.penalty_curve)
     plots = [
-        Plot(
-            name=f"{name}-{which}",
-            title=said[which][0],
-            lead=said[which][1],
-            chart=draw(certificate, style=PAGE),
-        )
-        for which, draw in drawn.items()
+        replace(CERTIFICATE_CHARTS[each](certificate), name=f"{name}-{each}") for each in shown
     ]
     axes = tuple(certificate.base)
     numbers = [
@@ -193,6 +184,30 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
         else None,
         facts={"": dict(metric_facts(certificate))},
     )
+
+
+def certificate_figure(
+    certificate: Certificate, name: Literal["law", "penalty"] = "law", *, kind: Kind = "paper"
+) -> Figure:
+    """A figure of a certificate: the law up to the target, or what a learning rate costs there.
+
+    Args:
+        certificate: to draw.
+        name: which of the two.
+        kind: paper or slide.
+
+    Returns:
+        The figure.
+
+    Example:
+        >>> from depthmup.reports import example_certificate
+        >>> figure = certificate_figure(example_certificate(), "penalty")
+        >>> figure.caption.startswith("The loss above the best at the target")
+        True
+    """
+    plot = CERTIFICATE_CHARTS[name](certificate)
+    caption = f"{plot.lead} {certificate_headline(certificate)}"
+    return Figure(chart=picture([plot], figure_style(kind)), caption=caption)
 
 
 def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:

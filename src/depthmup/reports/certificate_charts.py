@@ -1,46 +1,25 @@
 """The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.chart import Chart, Layer, draw, known
-from depthmup.reports.layers import DASHED, GREY, against_size
+from depthmup.reports.chart import DASHED, GREY, Chart, Layer, against_size, known
+from depthmup.reports.page import Plot
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BLUE, INK, SCREEN, Style
+from depthmup.reports.theme import BLUE, INK
 
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near
 divergence it grows without bound and would squash the rest."""
 
 
-def certificate_words(certificate: Certificate) -> dict[str, tuple[str, str]]:
-    """The title and the caption of both charts."""
-    tuned = certificate.tuned
-    law = f"Dots: the best {tuned.name} of each size, with its 90% interval over seeds."
-    if certificate.issued:
-        law += (
-            " Dashed: the fitted law, with its 90% band, which grows with the distance. Diamond: "
-            "its prediction."
-        )
-    penalty = (
-        "The loss above the best at the target, as predicted, with its 90% band. Blue: where the "
-        f"best {tuned.name} is expected."
-    )
-    return {
-        "law": ("The law, up to the target", law),
-        "penalty": (f"The cost of {tuned.one} at the target", penalty),
-    }
-
-
-def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
+def _law(certificate: Certificate) -> Plot:
     """The best value against size, the fitted law and its 90% band, to the target."""
-    title, caption = certificate_words(certificate)["law"]
     axis, positions, target = _positions(certificate)
     points, band, (low, high) = _law_rows(certificate, positions)
     name, unit = certificate.tuned.name, certificate.rate_unit
@@ -55,6 +34,12 @@ def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
         ("measured", "its log2", ".3f"),
         ("place", "place", ""),
     ]
+    lead = f"Dots: the best {name} of each size, with its 90% interval over seeds."
+    if certificate.issued:
+        lead += (
+            " Dashed: the fitted law, with its 90% band, which grows with the distance. Diamond: "
+            "its prediction."
+        )
     chart = Chart(
         layers=against_size(points, by="scheme", tips=tips, lines=(), bands=band, aims=aims),
         x=size_axis(axis, [*positions, target]),
@@ -62,15 +47,12 @@ def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
         colours={certificate.scheme: BLUE},
         shapes={certificate.scheme: "circle"},
         description=f"Best {name} against size with the fitted law, up to the target",
-        title=title,
-        subtitle=textwrap.wrap(caption, 100),
     )
-    return draw(chart, style)
+    return Plot(title="The law, up to the target", lead=lead, chart=chart)
 
 
-def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
+def _penalty(certificate: Certificate) -> Plot:
     """The predicted excess loss of each learning rate at the target, with its 90% band."""
-    title, caption = certificate_words(certificate)["penalty"]
     rows, top = _excess_rows(certificate)
     p, name, unit = certificate.predicted, certificate.tuned.name, certificate.rate_unit
     log2 = [math.log2(row["x"]) for row in rows]
@@ -98,10 +80,19 @@ def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any
         x=plain(Axis(low=min(log2), high=max(log2)), f"{name} at the base", grid=False),
         y=Axis(title="loss above the best", low=0, high=top, format=".2~p"),
         description=f"Predicted loss above the best at the target against {name}",
-        title=title,
-        subtitle=textwrap.wrap(caption, 100),
     )  # fmt: skip
-    return draw(chart, style)
+    return Plot(
+        title=f"The cost of {certificate.tuned.one} at the target",
+        lead=(
+            "The loss above the best at the target, as predicted, with its 90% band. Blue: where "
+            f"the best {name} is expected."
+        ),
+        chart=chart,
+    )
+
+
+CERTIFICATE_CHARTS: dict[str, Callable[[Certificate], Plot]] = {"law": _law, "penalty": _penalty}
+"""Both charts by the names of their figures."""
 
 
 def _law_rows(

@@ -2,8 +2,9 @@
 
 One function draws all charts in the style of a page, a paper or a slide. A chart may hold several
 windows of training: it shows the one that its parameter ``window_index`` names, the last unless a
-slider says otherwise. Series in ``hidden_series`` are not drawn. Altair is imported inside the
-functions, so that this module costs nothing.
+slider says otherwise. Series in ``hidden_series`` are not drawn. Titles stand on the page or the
+picture that shows a chart. Altair is imported inside the functions, so that this module costs
+nothing.
 """
 
 import math
@@ -12,12 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from depthmup.records.codec import strict
+from depthmup.records.text import MUTED
 from depthmup.reports.axes import PERCENT, RATE, Axis
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import SCREEN, Style, configured
+from depthmup.reports.theme import BAND, INK, SCREEN, Style, configured
 
 WINDOW, HIDDEN = "window_index", "hidden_series"
 CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
+DASHED = {"color": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.3}
+GREY = {"color": BAND, "opacity": 0.75}
 
 Mark = Literal["line", "area", "point", "rule", "rect", "text"]
 Tip = tuple[str, str, str]
@@ -57,9 +61,6 @@ class Chart:
     colours: Mapping[Any, str] = field(default_factory=dict)  # by series
     shapes: Mapping[str, str] = field(default_factory=dict)  # by values of the shapes' columns
     legend: str = ""  # the title of a legend, where the style has room for one
-    title: str = ""
-    subtitle: Sequence[str] = ()
-    verdicts: Sequence[str] = ()  # of a panel, in each window
     description: str = ""  # for readers who do not see it
     height: int = 320  # unless the style has one
     window: int = 0  # of training, shown first
@@ -67,58 +68,25 @@ class Chart:
 
 def draw(chart: Chart, style: Style = SCREEN) -> Any:
     """The chart in a style."""
+    return configured(panel(chart, style), style)
+
+
+def panel(chart: Chart, style: Style) -> Any:
+    """The layers of a chart, without the theme that a picture has once.
+
+    Its parameters are what a page may set: the window of training, and the series that its legend
+    hides.
+    """
     import altair as alt
 
-    drawn = panel(chart, style, params=[each.param for each in _params(chart.window)])
-    if style.titled and chart.title:
-        drawn.title = alt.TitleParams(text=chart.title, subtitle=list(chart.subtitle))
-    return configured(drawn, style)
-
-
-def _params(window: int) -> list[Any]:
-    """What a page may set: the window of training, and the series that its legend hides."""
-    import altair as alt
-
-    return [alt.param(name=WINDOW, value=window), alt.param(name=HIDDEN, value=[])]
-
-
-def draw_together(
-    charts: Sequence[Chart], style: Style, *, columns: int, title: str = "", subtitle: Any = ()
-) -> Any:
-    """Charts beside each other under their own titles, each as large as the style says."""
-    import altair as alt
-
-    small = style.type < SCREEN.type
-    panels = [
-        panel(chart, style).properties(
-            title=alt.TitleParams(
-                text=chart.title.split("\n"),
-                subtitle=alt.Undefined if small else list(chart.verdicts[chart.window :][:1]),
-                fontSize=style.type if small else 13,
-                anchor="middle" if small else "start",
-                offset=3 if small else 6,
-            )
-        )
-        for chart in charts
-    ]
-    together = alt.concat(*panels, columns=columns, spacing=8 if small else 26)
-    together = together.add_params(*_params(charts[0].window if charts else 0))
-    if style.titled and title:
-        together = together.properties(title=alt.TitleParams(text=title, subtitle=list(subtitle)))
-    return configured(together, style)
-
-
-def panel(chart: Chart, style: Style = SCREEN, **more: Any) -> Any:
-    """The layers of a chart, without the theme and the parameter that a whole chart has once."""
-    import altair as alt
-
+    parameters = {WINDOW: chart.window, HIDDEN: []}
     # All at once: each change of a chart copies all of its layers several times.
     return alt.layer(
         *(_layer(chart, layer, style) for layer in chart.layers),
         width=style.width,
         height=chart.height if style.height is None else style.height,
         description=chart.description,
-        **more,
+        params=[alt.param(name=name, value=value).param for name, value in parameters.items()],
     )
 
 
@@ -269,6 +237,45 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
             for column, title, form in layer.tips
         ]
     return channels
+
+
+def against_size(
+    points: Sequence[Row],
+    *,
+    by: str,
+    tips: Sequence[Tip] = (),
+    lines: Sequence[Row] | None = None,
+    bands: Sequence[Row] = (),
+    aims: Sequence[Row] = (),
+    failed: Sequence[Row] = (),
+) -> list[Layer]:
+    """Points with intervals, a line for each series, over a band around an expected ``centre``.
+
+    A row has its place ``x``, ``value``, and the ends of its interval, ``band_low`` and
+    ``band_high``, clipped to the axis; a ``mark``, which has a shape; and where its line is to be
+    labelled, the ``words`` with their places ``label_x`` and ``label``.
+    """
+    place: dict[str, Any] = {"x": "x", "y": "value", "by": by}
+    spans: dict[str, Any] = {"x": "x", "y": "band_low", "y2": "band_high"}
+    layers = [
+        Layer(mark="area", rows=bands, x="x", y="least", y2="most", look=GREY),
+        Layer(mark="line", rows=bands, x="x", y="centre", order="x", look=DASHED),
+        Layer(mark="line", rows=points if lines is None else lines, **place, order="x",
+              look={"strokeWidth": 2}),
+        Layer(mark="rule", rows=points, **spans, by=by, look={"strokeWidth": 1.6}),
+        Layer(mark="point", rows=points, **place, shape="mark", tips=tips,
+              look={"size": 70, "filled": True}),
+        Layer(mark="point", rows=failed, **place, tips=tips,
+              look={"shape": CROSS, "size": 46, "strokeWidth": 2.2}),
+        Layer(mark="rule", rows=aims, **spans, look={"color": INK, "strokeWidth": 2}),
+        Layer(mark="point", rows=aims, x="x", y="value",
+              look={"shape": "diamond", "size": 130, "fill": "white", "stroke": INK,
+                    "strokeWidth": 2}),
+        Layer(mark="text", rows=[row for row in points if "label" in row], x="label_x", y="label",
+              by=by, text="words", beside=True,
+              look={"align": "left", "dx": 11, "fontWeight": "bold"}),
+    ]  # fmt: skip
+    return [layer for layer in layers if layer.rows]
 
 
 def data(rows: Sequence[Row]) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from depthmup.records import Place, Study
 from depthmup.reports import theme
@@ -14,8 +15,18 @@ from depthmup.reports.axes import (
     spread,
     study_loss_axis,
 )
-from depthmup.reports.chart import Chart, Layer, Tip, band_of, known
-from depthmup.reports.layers import DASHED, GREY, against_rate, against_size
+from depthmup.reports.chart import (
+    CROSS,
+    DASHED,
+    GREY,
+    Chart,
+    Layer,
+    Tip,
+    against_size,
+    band_of,
+    known,
+)
+from depthmup.reports.page import Plot
 from depthmup.reports.sentences import folded
 from depthmup.reports.study_rows import (
     Row,
@@ -28,7 +39,7 @@ from depthmup.reports.study_rows import (
     transfers,
     verdicts_of,
 )
-from depthmup.reports.theme import tone
+from depthmup.reports.theme import INK, tone
 
 
 def size_colours(study: Study) -> dict[float, str]:
@@ -98,27 +109,46 @@ def rate_chart(study: Study, scheme: str) -> Chart:
         ("seeds", "seeds", ""),
         ("diverged", "diverged", ""),
     ]
+    lost = f"!isValid(datum.loss) || datum.loss > {losses.high!r}"
+    clip: dict[str, Any] = {"clip": True}
+    curve: dict[str, Any] = {"rows": points, "x": "rate", "by": axis}
+    optima: dict[str, Any] = {"rows": best, "x": "rate"}
+    small: dict[str, Any] = {"size": 24, "strokeWidth": 1.6}
     return Chart(
-        layers=against_rate(
-            points,
-            best,
-            by=axis,
-            reference=base_size(study),
-            highest=losses.high,
-            tips=tips,
-            optimum_tips=_optimum_tips(study),
-        ),
+        layers=[
+            Layer(mark="rule", **optima, look=DASHED,
+                  where=f"datum['{axis}'] === {base_size(study)!r}"),
+            Layer(mark="area", **curve, y="band_low", y2="band_high",
+                  look={"opacity": 0.12, **clip}),
+            Layer(mark="line", **curve, y="loss", look={"strokeWidth": 2, **clip}),
+            Layer(mark="point", **curve, y="loss", where=f"!({lost})", tips=tips,
+                  hollow="datum.diverged > 0", look={"size": 26, "strokeWidth": 1.4, **clip}),
+            Layer(mark="point", **curve, y="mark", tips=tips,
+                  where=f"({lost}) && isValid(datum.loss)", look={"shape": "triangle-up", **small}),
+            Layer(mark="point", **curve, y="mark", tips=tips, where="!isValid(datum.loss)",
+                  look={"shape": CROSS, **small}),
+            Layer(mark="line", **optima, y="loss", order=axis,
+                  look={"color": INK, "strokeWidth": 1.1, "opacity": 0.75}),
+            Layer(mark="rule", rows=best, x="band_low", x2="band_high", y="loss",
+                  look={"strokeWidth": 1.6, "color": INK, "opacity": 0.7}),
+            Layer(mark="point", **optima, y="loss", by=axis, filled=True, tips=_optimum_tips(study),
+                  look={"shape": "diamond", "size": 95, "stroke": INK, "strokeWidth": 1.2}),
+        ],
         x=rates,
         y=replace(losses, top=losses.at(1 + row * (len(measured) + 1))),
         colours=size_colours(study),
         legend=axis,
-        title=title_of(study, scheme),
-        verdicts=verdicts_of(study, scheme),
         description=(
             f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),
         height=270,
-    )
+    )  # fmt: skip
+
+
+def scheme_plot(study: Study, scheme: str, chart: Chart) -> Plot:
+    """A panel of one scheme, with its verdict in each window of training."""
+    title, verdicts = title_of(study, scheme), verdicts_of(study, scheme)
+    return Plot(title=title, verdicts=verdicts, chart=chart)
 
 
 _DRAWN = ("window", "start", "stop", "loss", "low", "high", "seeds", "diverged")

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.records.codec import strict
 from depthmup.reports.axes import Axis, size_axis
-from depthmup.reports.chart import Chart, Layer, draw, draw_together
+from depthmup.reports.chart import Chart, Layer, draw
+from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.files import write_text
 from depthmup.reports.next_steps import lines_to_paste
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, folded
-from depthmup.reports.theme import BAND, INK, PAGE, Style, tone
+from depthmup.reports.theme import BAND, INK, PAGE, tone
 
 
 def write_check(check: Check, page: Path, data: Path) -> None:
@@ -148,7 +148,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
         Plot(
             name=f"growth{suffix}-{i}",
             title=f"{_titled(e)}, {e.outcome}",
-            chart=draw(growth_panel(check, e), PAGE),
+            chart=growth_panel(check, e),
         )
         for i, e in enumerate(judged)
         if growth_rows(check, e)
@@ -243,9 +243,6 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
     return draw(chart, PAGE)
 
 
-SMALL = Style(width=150, height=110, type=9)
-
-
 def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
     """The values of an observable by size and seed, as multiples of the smallest size's.
 
@@ -315,26 +312,43 @@ def growth_panel(check: Check, exponent: Exponent) -> Chart:
     )  # fmt: skip
 
 
-def growth_chart(check: Check, *, columns: int = 3, style: Style = SMALL) -> Any:
-    """All judged observables as small multiples: the coordinate check for a paper.
+def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
+    """The coordinate check as small multiples: every judged observable.
+
+    Args:
+        check: to draw.
+        kind: paper (two panels beside each other) or slide (four).
+
+    Returns:
+        The figure.
 
     *Source:* the coordinate checks of Tensor Programs V (arXiv 2203.03466) Appendix D.1, with the
     exponent that the scheme predicts.
+
+    Example:
+        >>> from depthmup.reports import example_check
+        >>> figure = check_figure(example_check())
+        >>> "Every observable against width and depth" in figure.caption
+        True
     """
+    style, columns = figure_style(kind), 2 if kind == "paper" else 4
     assert isinstance(style.width, int)
-    # In lines: a name that is wider than its panel would be cut.
-    letters = (style.width + 25) // 6
-    charts = [
-        replace(growth_panel(check, e), title=folded(_titled(e), letters))
-        for e in _judged(check.exponents)
+    width = style.width // columns - 46  # less the labels of its axis
+    judged = [e for e in check.exponents if e.outcome is not Outcome.SHOWN]
+    plots = [
+        # In lines: a name that is wider than its panel would be cut.
+        Plot(title=folded(_titled(e), (width + 25) // 6), chart=growth_panel(check, e))
+        for e in sorted(judged, key=lambda e: (e.axis != "width", e.module, e.observable))
         if growth_rows(check, e)
     ]
-    return draw_together(charts, style, columns=columns)
-
-
-def _judged(exponents: Sequence[Exponent]) -> list[Exponent]:
-    judged = [e for e in exponents if e.outcome is not Outcome.SHOWN]
-    return sorted(judged, key=lambda e: (e.axis != "width", e.module, e.observable))
+    panel = replace(style, width=width, height=round(width * 0.7))
+    return Figure(
+        chart=picture(plots, panel, columns=columns),
+        caption=(
+            "Every observable against width and depth, as a multiple of its value at the smallest "
+            f"size, a line per seed; dashed, what {check.scheme} predicts. {check.headline}"
+        ),
+    )
 
 
 def _titled(exponent: Exponent) -> str:

@@ -7,14 +7,12 @@ from dataclasses import replace
 from depthmup.records import Study, Transfer
 from depthmup.records.finding import change
 from depthmup.reports.axes import Axis, optimum_axis, plain
-from depthmup.reports.chart import draw
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_page import verdict_cards
 from depthmup.reports.study_rows import size_of, transfers
-from depthmup.reports.theme import PAGE
 
 
 def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence[str] = ()) -> str:
@@ -57,7 +55,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             Plot(
                 title=name,
                 legend=scheme_signs(study),
-                chart=draw(replace(optimum_chart(study, rates), window=window_of(study)), PAGE),
+                chart=replace(optimum_chart(study, rates), window=window_of(study)),
             )
             for name, study in shown.items()
         ]

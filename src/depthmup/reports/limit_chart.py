@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from depthmup.reports.axes import Axis
-from depthmup.reports.chart import Chart, Layer, draw, draw_together
+from depthmup.reports.chart import Chart, Layer
+from depthmup.reports.figure import picture
 from depthmup.reports.page import Page, Plot, Section, Table
-from depthmup.reports.theme import BLUE, PAGE, Style, ramp
+from depthmup.reports.theme import BLUE, Style, ramp
 
 if TYPE_CHECKING:
     import altair as alt
@@ -36,15 +37,18 @@ def limit_chart(
         >>> len(chart.concat)
         2
     """
-    charts = [loss_chart(losses), stream_chart(positions, rms)]
-    result: alt.ConcatChart = draw_together(charts, _PANEL, columns=2, title=title)
+    plots = [
+        Plot(title="Loss", chart=_loss_chart(losses)),
+        Plot(title="Residual stream", chart=_stream_chart(positions, rms)),
+    ]
+    result: alt.ConcatChart = picture(plots, _PANEL, columns=2, title=title)
     return result
 
 
 _PANEL = Style(width=340, height=280)
 
 
-def loss_chart(losses: Sequence[float]) -> Chart:
+def _loss_chart(losses: Sequence[float]) -> Chart:
     """The loss before each update."""
     rows = [{"step": t, "loss": loss} for t, loss in enumerate(losses)]
     tips = [("step", "step", ""), ("loss", "loss", ".4g")]
@@ -57,13 +61,12 @@ def loss_chart(losses: Sequence[float]) -> Chart:
         ],
         x=_around(range(len(losses)), "step", air=0.0, grid=False),
         y=_around(losses, "training loss"),
-        title="Loss",
         description="Training loss against step",
         height=300,
     )  # fmt: skip
 
 
-def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> Chart:
+def _stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> Chart:
     """The RMS of x against depth, a line for each step."""
     rows = [
         {"step": t, "position": p, "rms": value}
@@ -79,7 +82,6 @@ def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> 
         x=_around(positions, "depth, as a fraction", air=0.0, grid=False),
         y=_around([row["rms"] for row in rows], "RMS of x"),
         colours=dict(enumerate(ramp(len(rms)))),
-        title="Residual stream",
         description="Root mean square entry of x against depth, from light to dark by step",
         height=300,
     )  # fmt: skip
@@ -138,14 +140,11 @@ def limit_page(
         headline=headline,
         lead=[f"At infinite width; no network was trained. Status: {status}."],
         sections=[
-            Section(
-                title="The loss",
-                plots=[Plot(chart=draw(loss_chart(losses), PAGE))],
-            ),
+            Section(title="The loss", plots=[Plot(chart=_loss_chart(losses))]),
             Section(
                 title="The residual stream",
                 lead="RMS entry of x along the depth: a line per step, from light to dark.",
-                plots=[Plot(chart=draw(stream_chart(positions, rms), PAGE))],
+                plots=[Plot(chart=_stream_chart(positions, rms))],
             ),
             Section(
                 title="The numbers",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from depthmup.reports import theme
+from depthmup.reports.chart import Chart, draw
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 
 Row = Mapping[str, Any]
@@ -44,7 +45,7 @@ class Plot:
     """A chart on a page.
 
     Attributes:
-        chart: of Altair.
+        chart: a ``Chart`` of this package's, or one of Altair's.
         title: above it, if the section's own does not say enough.
         lead: below the title.
         legend: of its lines, on screens that have no room for labels beside them.
@@ -200,7 +201,7 @@ class Page:
             tone=theme.tone,
             facts_of=_facts,
             plots=bool(plots),
-            charts=script_json({plot.name: _spec(plot) for plot in plots}),
+            charts=script_json({plot.name: spec_of(plot) for plot in plots}),
             windows=script_json(list(self.windows)),
             axes=script_json(list(self.axes)),
             verdicts=script_json(
@@ -213,10 +214,10 @@ class Page:
         )
 
 
-def _spec(plot: Plot) -> dict[str, Any]:
-    if not plot.fixed:
-        return page_spec(plot.chart)
-    spec: dict[str, Any] = plot.chart.to_dict(validate=False)
+def spec_of(plot: Plot) -> dict[str, Any]:
+    """The Vega-Lite specification of a plot on a page."""
+    chart = draw(plot.chart, theme.PAGE) if isinstance(plot.chart, Chart) else plot.chart
+    spec: dict[str, Any] = chart.to_dict(validate=False) if plot.fixed else page_spec(chart)
     return spec
 
 

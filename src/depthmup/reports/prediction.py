@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.records.finding import change, change_span, in_percent
 from depthmup.records.prediction import direction
 from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.chart import Chart, draw, draw_together
-from depthmup.reports.layers import against_size
+from depthmup.reports.chart import Chart, against_size
+from depthmup.reports.figure import picture
 from depthmup.reports.page import Page, Plot, Section, Table
-from depthmup.reports.theme import BLUE, INK, PAGE, Style
+from depthmup.reports.theme import BLUE, INK, Style
 
 if TYPE_CHECKING:
     import altair as alt
@@ -64,14 +64,13 @@ def optimum_chart(
         >>> type(chart).__name__
         'LayerChart'
     """
-    chart = _movement_chart(predicted, measured, axis=axis, title=title)
-    result: alt.LayerChart = draw(chart, style)
+    labels = [each.label for each in (predicted, measured) if each is not None]
+    plot = _plot(predicted, measured, axis)
+    result: alt.LayerChart = picture([plot], style, title=title, lead=labels)
     return result
 
 
-def _movement_chart(
-    predicted: Movement, measured: Movement | None, *, axis: str, title: str
-) -> Chart:
+def _plot(predicted: Movement, measured: Movement | None, axis: str) -> Plot:
     line = _rows(predicted, PREDICTED)
     points = [] if measured is None else _rows(measured, MEASURED)
     rows = [*line, *points]
@@ -87,17 +86,16 @@ def _movement_chart(
     bands = [
         {"x": r["x"], "centre": 1.0, "least": r["band_low"], "most": r["band_high"]} for r in line
     ]
-    return Chart(
+    chart = Chart(
         layers=against_size(rows, by="kind", tips=tips, lines=line, bands=bands),
         x=size_axis(axis, sizes),
         y=plain(around, "best learning rate, over the base's"),
         colours={PREDICTED: INK, MEASURED: BLUE},
         shapes={PREDICTED: "circle", MEASURED: "diamond"},
         description=f"The best learning rate against {axis}, as a multiple of the base's",
-        title=title,
-        subtitle=[each.label for each in (predicted, measured) if each is not None],
         height=300,
     )
+    return Plot(chart=chart)
 
 
 def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
@@ -114,16 +112,16 @@ def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
         >>> len(prediction_chart(example_prediction()).concat)  # one for each axis
         1
     """
-    charts = [
-        _movement_chart(movement(along), None, axis=along.axis, title=f"Along {along.axis}")
+    plots = [
+        replace(_plot(_movement(along), None, along.axis), title=f"Along {along.axis}")
         for along in prediction.axes
     ]
     title = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
-    result: alt.ConcatChart = draw_together(charts, PANEL, columns=len(charts), title=title)
+    result: alt.ConcatChart = picture(plots, PANEL, columns=len(plots), title=title)
     return result
 
 
-def movement(along: AxisPrediction) -> Movement:
+def _movement(along: AxisPrediction) -> Movement:
     """An axis of a prediction, as it is drawn."""
     return Movement(
         label="line: predicted from the sharpness at initialization, band: its interval over seeds",
@@ -184,7 +182,6 @@ def optimum_page(
     """
     sections = []
     for axis, (predicted, measured) in movements.items():
-        drawn = optimum_chart(predicted, measured=measured, axis=axis, title="", style=PAGE)
         dots = "" if measured is None else " Dots: measured."
         columns = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -192,7 +189,7 @@ def optimum_page(
             Section(
                 title=f"Along {axis}",
                 lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
-                plots=[Plot(chart=drawn)],
+                plots=[_plot(predicted, measured, axis)],
                 table=Table(rows=rows, numbers=tuple(columns), name=f"Optima along {axis}"),
             )
         )
@@ -237,7 +234,7 @@ def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> s
     axes = [along.axis for along in prediction.axes]
     undecided = [a for a in axes if prediction.drift(a).known and prediction.moves(a) is None]
     return optimum_page(
-        {along.axis: (movement(along), None) for along in prediction.axes},
+        {along.axis: (_movement(along), None) for along in prediction.axes},
         title=f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}",
         headline=" ".join(
             [

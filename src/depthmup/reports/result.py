@@ -16,9 +16,8 @@ from depthmup.records.codec import encode
 from depthmup.records.text import html_card
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.slices import drawn
-from depthmup.reports.study_charts import CHARTS, STUDY_CHARTS
+from depthmup.reports.study_charts import FILES, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
-from depthmup.reports.study_rows import transfers
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import said
 
@@ -64,10 +63,9 @@ def export(
             f"Charts are written as {', '.join(FORMATS)}; got {', '.join(unknown) or 'no format'}. "
             "Pass some of those, e.g. formats={'svg'}."
         )
-    transfers(study)  # an empty study is refused before anything is written
-    charts = {
-        name: chart(study, window=window) for name, chart in CHARTS.items() if chart.charts(study)
-    }
+    # An empty study is refused before anything is written.
+    sections = {file: section_of(study, name, window) for name, file in FILES.items()}
+    charts = {file: picture_of(section) for file, section in sections.items() if section.plots}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -192,6 +190,6 @@ def notebook(study: Study, *more: Study) -> str:
         ]
         for card in verdict_cards(s):
             parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
-        for chart in (STUDY_CHARTS[name](s) for name in ("transfer", "rates")):
+        for chart in (picture_of(section_of(s, name)) for name in ("transfer", "rates")):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

@@ -10,13 +10,29 @@ from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import Chart, Layer, band_of, known
 from depthmup.reports.charts import scheme_colours
-from depthmup.reports.page import Section, Table
+from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
+from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import Row, title_of, transfers
 from depthmup.reports.theme import BAND
 
 SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
+
+
+def search(study: Study) -> Section:
+    """The interval as it narrowed, over the rounds; nothing of a study without a search."""
+    story, tolerance = study.search, change_span(-study.tolerance, study.tolerance)
+    return Section(
+        title="How the search got there",
+        lead=(
+            f"{saved_sentence(story, study.tuned) if story else ''} The most informative runs came "
+            "first. The search stopped when the interval was decisive. Checking it after every "
+            f"round is accounted for. Grey: the tolerance, {tolerance}."
+        ),
+        plots=[Plot(chart=_narrowing_chart(drawn(study), story))] if story else [],
+        details=_rounds(study, story) if story else [],
+    )
 
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
@@ -27,10 +43,8 @@ def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
     return f"{story.runs} runs. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
 
 
-def rounds(study: Study) -> list[Section]:
+def _rounds(study: Study, story: SearchStory) -> list[Section]:
     """The rounds of the search for each scheme, folded."""
-    story = study.search
-    assert story is not None
     sections = []
     for scheme in dict.fromkeys(t.scheme for t in transfers(study)):
         rows = [_row(study, r, story) for r in story.rounds if r.scheme == scheme]
@@ -77,9 +91,9 @@ def _runs(asked: Sequence[Asked]) -> str:
     )
 
 
-def narrowing_chart(study: Study) -> Chart:
+def _narrowing_chart(study: Study, story: SearchStory) -> Chart:
     """The drift's interval after every round, against the work done for the scheme so far."""
-    rows, drifts = _narrowing_rows(study)
+    rows, drifts = _narrowing_rows(study, story)
     titles = {t.scheme: t.title for t in transfers(study)}
     colours = scheme_colours(study)
     work = [r["work"] for r in rows]
@@ -120,10 +134,8 @@ def narrowing_chart(study: Study) -> Chart:
     )  # fmt: skip
 
 
-def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:
+def _narrowing_rows(study: Study, story: SearchStory) -> tuple[list[Row], Axis]:
     """A row for every round after which there was an interval, and the axis of the drift."""
-    story = study.search
-    assert story is not None
     spent: dict[str, float] = {}
     rows: list[Row] = []
     for one in story.rounds:

@@ -1,166 +1,151 @@
 """The charts of a study in one table, for its page, for files, for papers and for notebooks.
 
-A further chart is a function that returns its panels, and an entry of ``STUDY_CHARTS``.
+A further chart is a function that returns its section, and an entry of ``STUDY_CHARTS``.
 """
 
 import textwrap
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.records.finding import change_span
+from depthmup.records.finding import change_span, in_percent
 from depthmup.reports.axes import optimum_axis
-from depthmup.reports.chart import Chart, draw, draw_together
 from depthmup.reports.charts import (
     drift_chart,
     loss_chart,
     optimum_chart,
     rate_chart,
+    scheme_plot,
     scheme_signs,
     size_signs,
     window_of,
 )
-from depthmup.reports.page import Layout, Plot, Section, Sign
-from depthmup.reports.search_story import narrowing_chart, rounds, saved_sentence
-from depthmup.reports.sentences import is_larger_better
+from depthmup.reports.figure import Figure, Kind, figure_style, picture
+from depthmup.reports.page import Plot, Section
+from depthmup.reports.search_story import search
+from depthmup.reports.sentences import headline, is_larger_better
 from depthmup.reports.slices import drawn
-from depthmup.reports.study_rows import base_size, transfers
-from depthmup.reports.theme import PAGE, SCREEN, Style
-from depthmup.reports.training_chart import training_charts
+from depthmup.reports.study_rows import base_size, title_of, transfers
+from depthmup.reports.theme import SCREEN, Style
+from depthmup.reports.training_chart import training
+
+Name = str
+"""A key of ``STUDY_CHARTS``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyChart:
-    """A chart of a study, wherever it is shown."""
-
-    file: str  # its name, in which "size" stands for the axis
-    title: str  # with the names of ``words`` in braces, as the caption
-    caption: str
-    panels: Callable[[Study], Sequence[Chart]]  # none where the study has nothing to draw
-    signs: Callable[[Study], Sequence[Sign]] = lambda study: ()  # of its legend on a page
-    layout: Layout = "wide"
-    hint: str = ""  # what a reader can do on a page whose charts have several windows
-    details: Callable[[Study], Sequence[Section]] = lambda study: ()  # folded, below it
-    sliced: bool = True  # whether each slice of a table's variant is a line of its own
-
-    def charts(self, study: Study, *, window: int | None = None) -> list[Chart]:
-        """The panels, which show a window of training first, by default the last."""
-        shown = window_of(study, window)
-        panels = self.panels(drawn(study) if self.sliced else study)
-        return [replace(panel, window=shown) for panel in panels]
-
-    def words(self, study: Study) -> tuple[str, str]:
-        """The title and the caption."""
-        plain = drawn(study)
-        named = {
-            "the": study.tuned.the,
-            "tuned": study.tuned.name,
-            "axis": plain.axis,
-            "base": f"{base_size(plain):.10g}",
-            "band": change_span(-study.tolerance, study.tolerance),
-            "better": is_larger_better(plain.axis),
-            "saved": saved_sentence(study.search, study.tuned) if study.search else "",
-        }
-        return self.title.format(**named), self.caption.format(**named)
-
-    def __call__(self, study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
-        """The chart alone, with its title where the style has one."""
-        charts, (title, caption) = self.charts(study, window=window), self.words(study)
-        lines = textwrap.wrap(caption, 100)
-        if self.layout != "panels":
-            return draw(replace(charts[0], title=title, subtitle=lines), style)
-        columns = min(2, len(charts))
-        return draw_together(charts, style, columns=columns, title=title, subtitle=lines)
-
-    def figure(self, study: Study, style: Style) -> Any:
-        """The chart as a figure: panels share its width, rows of names have their own height."""
-        charts = self.charts(study)
-        if self.layout == "panels":
-            assert isinstance(style.width, int)
-            # Less the labels of the axes.
-            width = (style.width - 46) // min(2, len(charts)) - 32
-            style = replace(style, width=width, height=round(width * 0.85))
-        elif charts[0].y.names:
-            style = replace(style, height=None)
-        return self(study, style=style)
-
-
-STUDY_CHARTS = {
-    "rates": StudyChart(
-        file="loss-against-learning-rate",
-        title="Where the minima line up, {the} transfers",
-        caption=(
-            "Training loss against {tuned}, one panel per scheme. Diamonds: the best {tuned} of "
-            "each {axis}, with its interval. Dashed: the optimum of {axis} {base}. Shaded: the "
-            "interval over seeds. Crosses on top: every seed diverged."
+def _rates(study: Study) -> Section:
+    study = drawn(study)
+    axis, name = study.axis, study.tuned.name
+    return Section(
+        title=f"Where the minima line up, {study.tuned.the} transfers",
+        lead=(
+            f"Training loss against {name}, one panel per scheme. Diamonds: the best {name} of "
+            f"each {axis}, with its interval. Dashed: the optimum of {axis} "
+            f"{base_size(study):.10g}. Shaded: the interval over seeds. Crosses on top: every "
+            "seed diverged."
         ),
-        panels=lambda study: [rate_chart(study, t.scheme) for t in transfers(study)],
-        signs=size_signs,
+        legend=size_signs(study),
+        legend_of=axis,
+        plots=[scheme_plot(study, t.scheme, rate_chart(study, t.scheme)) for t in transfers(study)],
         layout="panels",
-        hint="Click a point for its learning curve.",
-    ),
-    "transfer": StudyChart(
-        file="optimum-against-size",
+    )
+
+
+def _transfer(study: Study) -> Section:
+    study = drawn(study)
+    axis, name = study.axis, study.tuned.name
+    return Section(
         title="Flat lines transfer, slopes drift",
-        caption=(
-            "The best {tuned} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-            "{band} per doubling away from {axis} {base}. Triangles: on the edge of the grid. "
-            "Crosses: nothing trains."
+        lead=(
+            f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
+            f"{_band(study)} per doubling away from {axis} {base_size(study):.10g}. Triangles: on "
+            "the edge of the grid. Crosses: nothing trains."
         ),
-        panels=lambda study: [optimum_chart(study, optimum_axis(study))],
-        signs=scheme_signs,
+        legend=scheme_signs(study),
+        plots=[Plot(chart=optimum_chart(study, optimum_axis(study)))],
         layout="pair",
-    ),
-    "loss": StudyChart(
-        file="loss-against-size",
-        title="{better}",
-        caption=(
-            "The loss at each {axis}'s own best {tuned}, with its interval over seeds. Crosses: "
-            "nothing trains."
-        ),
-        panels=lambda study: [loss_chart(study)],
-        signs=scheme_signs,
-        layout="pair",
-    ),
-    "training": StudyChart(
-        file="loss-against-step",
-        title="Has training settled?",
-        caption=(
-            "Mean training loss of successive windows at the best {tuned} that was run at each "
-            "{axis}, one panel per scheme. Grey: the window that is judged."
-        ),
-        panels=training_charts,
-        signs=lambda study: [sign for sign in size_signs(study) if sign[2]],
-        layout="panels",
-    ),
-    "drift": StudyChart(
-        file="drift",
-        title="Does the interval stay inside the band?",
-        caption=(
-            "Change of the best {tuned} per doubling of {axis}, with 95% intervals. A scheme "
-            "transfers when its whole interval lies in the grey band, {band}; it drifts when the "
-            "whole interval lies outside."
-        ),
-        panels=lambda study: [drift_chart(study)],
-        sliced=False,
-    ),
-    "search": StudyChart(
-        file="search",
-        title="How the search got there",
-        caption=(
-            "{saved} The most informative runs came first. The search stopped when the interval "
-            "was decisive. Checking it after every round is accounted for. Grey: the tolerance, "
-            "{band}."
-        ),
-        panels=lambda study: [narrowing_chart(study)] if study.search else [],
-        details=lambda study: rounds(study) if study.search else [],
-    ),
-}
-"""Every chart by the name of its figure."""
+    )
 
-CHARTS = {chart.file: chart for chart in STUDY_CHARTS.values()}
-"""Every chart by the name of its file."""
+
+def _loss(study: Study) -> Section:
+    study = drawn(study)
+    return Section(
+        title=is_larger_better(study.axis),
+        lead=(
+            f"The loss at each {study.axis}'s own best {study.tuned.name}, with its interval over "
+            "seeds. Crosses: nothing trains."
+        ),
+        legend=scheme_signs(study),
+        plots=[Plot(chart=loss_chart(study))],
+        layout="pair",
+    )
+
+
+def _drift(study: Study) -> Section:
+    return Section(
+        title="Does the interval stay inside the band?",
+        lead=(
+            f"Change of the best {study.tuned.name} per doubling of {drawn(study).axis}, with 95% "
+            "intervals. A scheme transfers when its whole interval lies in the grey band, "
+            f"{_band(study)}; it drifts when the whole interval lies outside."
+        ),
+        plots=[Plot(chart=drift_chart(study))],
+    )
+
+
+def _band(study: Study) -> str:
+    return change_span(-study.tolerance, study.tolerance)
+
+
+STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
+    "rates": _rates,
+    "transfer": _transfer,
+    "loss": _loss,
+    "training": training,
+    "drift": _drift,
+    "search": search,
+}
+"""Every chart by the name of its figure; one that has nothing to draw has no plots."""
+
+FILES = {
+    "rates": "loss-against-learning-rate",
+    "transfer": "optimum-against-size",
+    "loss": "loss-against-size",
+    "training": "loss-against-step",
+    "drift": "drift",
+    "search": "search",
+}
+"""The names of files, in which "size" stands for the axis."""
+
+
+def available(study: Study) -> list[str]:
+    """The names of the charts for which a study has something to draw."""
+    return [name for name, section in STUDY_CHARTS.items() if section(study).plots]
+
+
+def section_of(study: Study, name: Name, window: int | None = None) -> Section:
+    """A chart with its words, which shows a window of training first, by default the last."""
+    section, shown = STUDY_CHARTS[name](study), window_of(study, window)
+    plots = [replace(p, chart=replace(p.chart, window=shown)) for p in section.plots]
+    return replace(section, plots=plots)
+
+
+def picture_of(section: Section, style: Style = SCREEN) -> Any:
+    """The plots of a section as one picture, with its words where the style has a title."""
+    columns = min(2, len(section.plots)) if section.layout == "panels" else 0
+    lead = textwrap.wrap(section.lead, 100)
+    return picture(section.plots, style, columns=columns, title=section.title, lead=lead)
+
+
+def _chart(name: Name, study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+    """A chart alone, with its title where the style has one."""
+    return picture_of(section_of(study, name, window), style)
+
+
+CHARTS = {file: partial(_chart, name) for name, file in FILES.items()}
+"""Every chart by the name of its file: a function of the study, the window and the style."""
 
 
 def chart_sections(
@@ -169,41 +154,71 @@ def chart_sections(
     """The charts of a page, those of a pair in one section; ``prefix`` begins their names."""
     sections: list[Section] = []
     several = bool(study.headline.stop) and len(study.windows) + len(study.training) > 1
-    for name, chart in STUDY_CHARTS.items():
+    for name in STUDY_CHARTS:
         if kinds is not None and name not in kinds:
             continue
-        charts, signs = chart.charts(study), chart.signs(drawn(study))
-        title, lead = chart.words(study)
-        if not charts:
+        section = section_of(study, name)
+        if not section.plots:
             continue
-        if chart.hint and several:
-            lead = f"{lead} {chart.hint}"
-        names = [f"{prefix}{name}-{i}" for i, _ in enumerate(charts)]
-        if chart.layout != "panels":
-            names = [f"{prefix}{name}"]
         plots = [
-            Plot(name=name_, title=each.title, verdicts=each.verdicts, chart=draw(each, PAGE))
-            for name_, each in zip(names, charts, strict=True)
+            replace(plot, name=f"{prefix}{name}{f'-{i}' * (section.layout == 'panels')}")
+            for i, plot in enumerate(section.plots)
         ]
-        if chart.layout != "pair":
-            sections.append(
-                Section(
-                    title=title,
-                    lead=lead,
-                    legend=signs,
-                    legend_of=drawn(study).axis if signs else "",
-                    plots=plots,
-                    layout=chart.layout,
-                    details=chart.details(study),
-                )
-            )
-            continue
-        plots = [replace(plot, title=title, lead=lead, legend=signs) for plot in plots]
-        if sections and sections[-1].layout == "pair":
-            sections[-1] = replace(sections[-1], plots=[*sections[-1].plots, *plots])
-        else:
-            sections.append(Section(layout="pair", plots=plots))
+        if name == "rates" and several:
+            section = replace(section, lead=f"{section.lead} {_HINT}")
+        if section.layout == "pair":
+            [plot] = plots
+            plots = [replace(plot, title=section.title, lead=section.lead, legend=section.legend)]
+            if sections and sections[-1].layout == "pair":
+                plots = [*sections.pop().plots, *plots]
+            section = Section(layout="pair")
+        sections.append(replace(section, plots=plots))
     return sections
+
+
+_HINT = "Click a point for its learning curve."
+"""Of a page whose charts have several windows."""
+
+
+def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper") -> Figure:
+    """A figure of a measurement.
+
+    Args:
+        study: to draw.
+        name: ``transfer``, the best learning rate against size; ``rates``, the loss against
+            learning rate; ``loss``, the best loss against size; ``drift``, the drifts;
+            ``training``, the loss over training; ``search``, the drift's interval as the search
+            went on.
+        kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
+
+    Returns:
+        The figure; ``save`` writes it.
+
+    Raises:
+        ValueError: an unknown name or kind.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> figure = study_figure(example_study(), "drift", kind="slide")
+        >>> "Depth-muP transfers" in figure.caption
+        True
+    """
+    style = figure_style(kind)
+    if name not in (known := available(study)):
+        raise ValueError(f"Expected a figure's name, one of {', '.join(known)}; got {name!r}.")
+    section = section_of(study, name)
+    if section.layout == "panels":  # share the width
+        assert isinstance(style.width, int)
+        # Less the labels of the axes.
+        width = (style.width - 46) // min(2, len(section.plots)) - 32
+        style = replace(style, width=width, height=round(width * 0.85))
+    elif section.plots[0].chart.y.names:  # whose rows have their own height
+        style = replace(style, height=None)
+    verdicts = "; ".join(
+        f"{t.title} {t.verdict.value}, {in_percent(t.drift)}" for t in transfers(study)
+    )
+    caption = f"{section.lead} {headline(study)} Change per doubling of {study.axis}: {verdicts}."
+    return Figure(chart=picture_of(section, style), caption=caption)
 
 
 def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
@@ -223,7 +238,7 @@ def loss_against_rate(study: Study, *, window: int | None = None, style: Style =
         >>> len(loss_against_rate(example_study()).concat)  # a panel for each scheme
         2
     """
-    return STUDY_CHARTS["rates"](study, window=window, style=style)
+    return _chart("rates", study, window=window, style=style)
 
 
 def optimum_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
@@ -242,7 +257,7 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
         >>> optimum_against_size(example_study(), style=Style(height=240)).height
         240
     """
-    return STUDY_CHARTS["transfer"](study, window=window, style=style)
+    return _chart("transfer", study, window=window, style=style)
 
 
 def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
@@ -261,7 +276,7 @@ def loss_against_size(study: Study, *, window: int | None = None, style: Style =
         >>> loss_against_size(example_study()).description
         'Best loss against depth, one line per scheme'
     """
-    return STUDY_CHARTS["loss"](study, window=window, style=style)
+    return _chart("loss", study, window=window, style=style)
 
 
 def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
@@ -280,7 +295,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
         >>> drift(example_study(), style=Style(width=400)).width
         400
     """
-    return STUDY_CHARTS["drift"](study, window=window, style=style)
+    return _chart("drift", study, window=window, style=style)
 
 
 def rate_panel(
@@ -302,5 +317,6 @@ def rate_panel(
         >>> type(rate_panel(example_study(), "depth-mup")).__name__
         'LayerChart'
     """
-    chart = rate_chart(drawn(study), scheme)
-    return draw(replace(chart, window=window_of(study, window)), style)
+    study = drawn(study)
+    chart = replace(rate_chart(study, scheme), window=window_of(study, window))
+    return picture([Plot(chart=chart)], style, title=title_of(study, scheme))

@@ -7,10 +7,7 @@ from typing import Any
 from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate, size_text
 from depthmup.reports.certificate import certificate_headline, certificate_section
-from depthmup.reports.charts import (
-    scheme_colours,
-    size_colours,
-)
+from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.findings import (
     bend_sentence,
     cost,
@@ -18,9 +15,8 @@ from depthmup.reports.findings import (
     rejected_sentence,
     span_sentence,
 )
-from depthmup.reports.html import page_spec
 from depthmup.reports.next_steps import next_steps
-from depthmup.reports.page import Card, Page, Section, Table
+from depthmup.reports.page import Card, Page, Section, Table, spec_of
 from depthmup.reports.sentences import (
     PLACES,
     advice,
@@ -328,7 +324,7 @@ def study_specs(study: Study, kinds: Container[str] | None = None) -> dict[str, 
         ['rates-0', 'rates-1', 'transfer']
     """
     plots = [plot for section in chart_sections(study, kinds=kinds) for plot in section.plots]
-    return {plot.name: page_spec(plot.chart) for plot in plots}
+    return {plot.name: spec_of(plot) for plot in plots}
 
 
 def _symbol(transfer: Transfer) -> str:

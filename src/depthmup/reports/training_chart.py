@@ -5,17 +5,30 @@ from typing import Any
 
 from depthmup.records import Curve, Study, Window
 from depthmup.reports.axes import Axis, loss_axis
-from depthmup.reports.chart import Chart, Layer, known
-from depthmup.reports.charts import size_colours
-from depthmup.reports.layers import GREY
-from depthmup.reports.study_rows import Row, size_of, transfers, verdicts_of
+from depthmup.reports.chart import GREY, Chart, Layer, known
+from depthmup.reports.charts import scheme_plot, size_colours, size_signs
+from depthmup.reports.page import Section
+from depthmup.reports.slices import drawn
+from depthmup.reports.study_rows import Row, size_of, title_of, transfers
 
 
-def training_charts(study: Study) -> list[Chart]:
+def training(study: Study) -> Section:
     """A panel for each scheme; none of a table, or of a study of a single window."""
+    study = drawn(study)
+    signs = [sign for sign in size_signs(study) if sign[2]]
+    section = Section(
+        title="Has training settled?",
+        lead=(
+            f"Mean training loss of successive windows at the best {study.tuned.name} that was run "
+            f"at each {study.axis}, one panel per scheme. Grey: the window that is judged."
+        ),
+        legend=signs,
+        legend_of=study.axis if signs else "",
+        layout="panels",
+    )
     windows = (*study.training, *study.windows)
     if not study.headline.stop or len(windows) < 2:
-        return []
+        return section
     rows = {t.scheme: _rows(study, windows, t.scheme) for t in transfers(study)}
     losses = loss_axis(row["loss"] for of in rows.values() for row in of)
     # What the slider shows in the other charts.
@@ -31,27 +44,27 @@ def training_charts(study: Study) -> list[Chart]:
         ("of", "steps", ""),
         ("loss", "loss", ".4~g"),
     ]
-    return [
-        Chart(
+    charts = {
+        scheme: Chart(
             layers=[
                 Layer(mark="rect", rows=shown, x="start", x2="stop", look=GREY),
-                Layer(mark="line", rows=rows[t.scheme], **place, order="steps",
+                Layer(mark="line", rows=of, **place, order="steps",
                       look={"strokeWidth": 2, "clip": True}),
-                Layer(mark="point", rows=rows[t.scheme], **place, tips=tips,
+                Layer(mark="point", rows=of, **place, tips=tips,
                       look={"filled": True, "size": 26, "clip": True}),
             ],
             x=replace(steps, low=windows[0].start, high=windows[-1].stop),
             y=losses,
             colours=size_colours(study),
             legend=study.axis,
-            title=t.title,
-            verdicts=verdicts_of(study, t.scheme),
-            description=f"Training loss against steps by {study.axis}: {t.title}",
+            description=f"Training loss against steps by {study.axis}: {title_of(study, scheme)}",
             height=230,
         )
-        for t in transfers(study)
-        if rows[t.scheme]
-    ]  # fmt: skip
+        for scheme, of in rows.items()
+        if of
+    }  # fmt: skip
+    plots = [scheme_plot(study, scheme, chart) for scheme, chart in charts.items()]
+    return replace(section, plots=plots)
 
 
 def _rows(study: Study, windows: tuple[Window, ...], scheme: str) -> list[Row]:
