@@ -30,8 +30,8 @@ from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
-from depthmup.reports.findings import ROWS, prediction_rows
 from depthmup.reports.sentences import advice, at_base, headline
+from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
 from depthmup.statistics.groups import AcrossGroups, across_groups
 from depthmup.statistics.runs import Runs

@@ -9,9 +9,15 @@ from depthmup.records.search import SearchStory
 from depthmup.reports.axes import round_values
 from depthmup.reports.certificate import percent
 from depthmup.reports.chart import tip_title
-from depthmup.reports.findings import bend_sentence
 from depthmup.reports.search_story import _runs, saved_sentence
-from depthmup.reports.sentences import duration, folded, is_larger_better, rate, rate_interval
+from depthmup.reports.sentences import (
+    bend_sentence,
+    duration,
+    folded,
+    is_larger_better,
+    rate,
+    rate_interval,
+)
 from depthmup.reports.theme import ramp
 
 STORY = SearchStory(

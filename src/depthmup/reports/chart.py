@@ -202,7 +202,7 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
         colour: dict[str, Any] = {
             "scale": scale,
             "legend": legend,
-            "title": chart.legend or None,
+            "title": tip_title(chart.legend) or None,
         }
         # Names are not sorted: a sort would put them into an expression of Vega's.
         field_ = f"{layer.by}:N"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 from depthmup.records import Place, Study
@@ -50,14 +51,12 @@ def size_colours(study: Study) -> dict[float, str]:
 
 def scheme_colours(study: Study) -> dict[str, str]:
     """A colour per scheme, by its name; colours repeat after seven."""
-    names = [t.scheme for t in transfers(study)]
-    return dict(zip(names, theme.palette(len(names)), strict=True))
+    return dict(zip((t.scheme for t in transfers(study)), cycle(theme.SERIES)))
 
 
 def scheme_shapes(study: Study) -> dict[str, str]:
     """A shape per scheme, by its name; shapes repeat after seven."""
-    names = [t.scheme for t in transfers(study)]
-    return dict(zip(names, theme.shapes(len(names)), strict=True))
+    return dict(zip((t.scheme for t in transfers(study)), cycle(theme.SHAPES)))
 
 
 def size_signs(study: Study) -> list[tuple[str, str, str]]:
@@ -86,6 +85,7 @@ def rate_chart(study: Study, scheme: str) -> Chart:
     points = [
         {
             **{key: p[key] for key in (axis, study.tuned.column, *_DRAWN)},
+            "size": p[axis],
             "rate": 2.0 ** p[study.tuned.column],
             "mark": margin[p[axis]],
             **_band(p, losses),
@@ -100,7 +100,7 @@ def rate_chart(study: Study, scheme: str) -> Chart:
         if known(o["loss"]) and o["loss"] <= losses.high
     ]
     tips = [
-        (axis, axis, ""),
+        ("size", axis, ""),
         ("rate", study.tuned.name, ".3~g"),
         (study.tuned.column, f"log2 {study.tuned.name}", ".3~f"),
         ("loss", "loss", ".4~g"),
@@ -111,13 +111,13 @@ def rate_chart(study: Study, scheme: str) -> Chart:
     ]
     lost = f"!isValid(datum.loss) || datum.loss > {losses.high!r}"
     clip: dict[str, Any] = {"clip": True}
-    curve: dict[str, Any] = {"rows": points, "x": "rate", "by": axis}
+    curve: dict[str, Any] = {"rows": points, "x": "rate", "by": "size"}
     optima: dict[str, Any] = {"rows": best, "x": "rate"}
     small: dict[str, Any] = {"size": 24, "strokeWidth": 1.6}
     return Chart(
         layers=[
             Layer(mark="rule", **optima, look=DASHED,
-                  where=f"datum['{axis}'] === {base_size(study)!r}"),
+                  where=f"datum.size === {base_size(study)!r}"),
             Layer(mark="area", **curve, y="band_low", y2="band_high",
                   look={"opacity": 0.12, **clip}),
             Layer(mark="line", **curve, y="loss", look={"strokeWidth": 2, **clip}),
@@ -127,11 +127,12 @@ def rate_chart(study: Study, scheme: str) -> Chart:
                   where=f"({lost}) && isValid(datum.loss)", look={"shape": "triangle-up", **small}),
             Layer(mark="point", **curve, y="mark", tips=tips, where="!isValid(datum.loss)",
                   look={"shape": CROSS, **small}),
-            Layer(mark="line", **optima, y="loss", order=axis,
+            Layer(mark="line", **optima, y="loss", order="size",
                   look={"color": INK, "strokeWidth": 1.1, "opacity": 0.75}),
             Layer(mark="rule", rows=best, x="band_low", x2="band_high", y="loss",
                   look={"strokeWidth": 1.6, "color": INK, "opacity": 0.7}),
-            Layer(mark="point", **optima, y="loss", by=axis, filled=True, tips=_optimum_tips(study),
+            Layer(mark="point", **optima, y="loss", by="size", filled=True,
+                  tips=_optimum_tips(study),
                   look={"shape": "diamond", "size": 95, "stroke": INK, "strokeWidth": 1.2}),
         ],
         x=rates,
@@ -172,9 +173,13 @@ def _band(point: Row, losses: Axis) -> Row:
 
 
 def _plain(row: Row, study: Study) -> Row:
-    """The row of an optimum, with the values whose log2 it has."""
+    """The row of an optimum with its size, and with the values whose log2 it has.
+
+    An axis of a table has any name: a column that a chart reads has one of ours.
+    """
     ends = {"rate": study.tuned.column, "rate_low": "low", "rate_high": "high"}
-    return {**row, **{name: _power(row[column]) for name, column in ends.items()}}
+    powers = {name: _power(row[column]) for name, column in ends.items()}
+    return {**row, **powers, "size": row[study.axis]}
 
 
 def _power(log2: float) -> float:
@@ -186,7 +191,7 @@ def _optimum_tips(study: Study) -> list[Tip]:
     name = study.tuned.name
     return [
         ("title", "scheme", ""),
-        (study.axis, study.axis, ""),
+        ("size", study.axis, ""),
         ("rate", f"best {name}", ".3~g"),
         ("rate_low", "from", ".3~g"),
         ("rate_high", "to", ".3~g"),
@@ -204,7 +209,7 @@ def optimum_chart(study: Study, rates: Axis) -> Chart:
     # made them differ, their mean.
     wedge: list[Row] = []
     for index in range(len(study.windows)):
-        at_base = [r for r in points if r["window"] == index and r[axis] == base]
+        at_base = [r for r in points if r["window"] == index and r["size"] == base]
         values = [math.log2(r["value"]) for r in at_base if known(r["value"])]
         if values:
             centre = sum(values) / len(values)
@@ -265,7 +270,7 @@ def _by_scheme(
     failed: list[Row] = []
     for optimum in optimum_rows(study):
         row = _plain(optimum, study)
-        scheme, size, location = str(row["scheme"]), row[study.axis], row["place"]
+        scheme, size, location = str(row["scheme"]), row["size"], row["place"]
         words = folded(str(row["title"]), 14)
         drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme, "words": words}
         if location == Place.FAILED.value:
@@ -284,11 +289,11 @@ def _by_scheme(
         for row in rows:
             if row["window"] == index and known(row["value"]):
                 before = last.get(row["scheme"])
-                if before is None or row[study.axis] > before[study.axis]:
+                if before is None or row["size"] > before["size"]:
                     last[row["scheme"]] = row
         # Labels at different sizes do not touch, so each size is spread on its own.
-        for size in {row[study.axis] for row in last.values()}:
-            ends = [row for row in last.values() if row[study.axis] == size]
+        for size in {row["size"] for row in last.values()}:
+            ends = [row for row in last.values() if row["size"] == size]
             wished = [axis.where(axis.clamp(row["value"])) for row in ends]
             lines = 1 + max(row["words"].count("\n") for row in ends)
             for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):

@@ -10,7 +10,7 @@ from depthmup.reports.axes import Axis, optimum_axis, plain
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
-from depthmup.reports.slices import drawn
+from depthmup.reports.slices import by_slice
 from depthmup.reports.study_page import verdict_cards
 from depthmup.reports.study_rows import size_of, transfers
 
@@ -47,7 +47,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             for name, study in studies.items()
             for card in verdict_cards(study)
         ]
-        shown = {name: drawn(study) for name, study in studies.items()}
+        shown = {name: by_slice(study) for name, study in studies.items()}
         ranges = [optimum_axis(study) for study in shown.values()]
         low, high = min(one.low for one in ranges), max(one.high for one in ranges)
         rates = plain(Axis(low=math.log2(low), high=math.log2(high)), ranges[0].title)

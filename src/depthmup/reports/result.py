@@ -4,6 +4,7 @@ import hashlib
 import html
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
 from depthmup.records.text import html_card
 from depthmup.reports.files import save_chart, write_text
-from depthmup.reports.slices import drawn
 from depthmup.reports.study_charts import FILES, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.summary_json import summary
@@ -70,7 +70,7 @@ def export(
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for plain, chart in charts.items():
-        name = plain.replace("size", drawn(study).axis)
+        name = plain.replace("size", re.sub(r"\W", "_", study.axis))
         for kind in wanted:
             path = folder / f"{name}.{kind}"
             save_chart(chart, path)

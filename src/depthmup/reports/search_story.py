@@ -12,7 +12,7 @@ from depthmup.reports.chart import Chart, Layer, band_of, known
 from depthmup.reports.charts import scheme_colours
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
-from depthmup.reports.slices import drawn
+from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import Row, title_of, transfers
 from depthmup.reports.theme import BAND
 
@@ -30,7 +30,7 @@ def search(study: Study) -> Section:
             "first. The search stopped when the interval was decisive. Checking it after every "
             f"round is accounted for. Grey: the tolerance, {tolerance}."
         ),
-        plots=[Plot(chart=_narrowing_chart(drawn(study), story))] if story else [],
+        plots=[Plot(chart=_narrowing_chart(by_slice(study), story))] if story else [],
         details=_rounds(study, story) if story else [],
     )
 

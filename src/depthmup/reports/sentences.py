@@ -3,7 +3,9 @@
 import math
 import textwrap
 
-from depthmup.records import Axis, Estimate, Optimum, Place, Study, Transfer, Verdict
+from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
+from depthmup.records.certificate import Certificate
+from depthmup.records.finding import in_percent
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
@@ -197,6 +199,64 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
         return f"{text} at most {significant(cost.high)} in loss."
     between = f"{significant(cost.low)} to {significant(cost.high)}"
     return f"{text} {significant(cost.value)} in loss ({between})."
+
+
+def cost(estimate: Estimate) -> str:
+    """A price in nats."""
+    if math.isnan(estimate.value):
+        return "–"
+    if math.isinf(estimate.value):
+        low = significant(estimate.low)
+        return f"more than {low} nats: it may diverge" if estimate.low < math.inf else "it diverges"
+    # Where there is an interval, digits that it does not resolve say nothing.
+    value = number(estimate.value, 3) if interval(estimate) else significant(estimate.value)
+    return f"{value} nats {interval(estimate, 3)}"
+
+
+def bend_sentence(bend: Estimate) -> str:
+    """Whether a drift changes along its axis, where that is shown; else nothing."""
+    if not bend.known or not bend.outside(0, 0):
+        return ""
+    return f" With every doubling this change itself moves by {in_percent(bend)}."
+
+
+def law_sentence(law: JointLaw) -> str:
+    """The law of all axes, and what an error of an octave costs."""
+    terms = (*law.exponents, *law.interactions)
+    exponents = ", ".join(f"{t.axis} {in_percent(t.estimate)}" for t in terms)
+    rests = (
+        " It rests on all runs at once, as most sizes have too few rates for an optimum of their "
+        "own."
+        if law.pooled
+        else ""
+    )
+    octave = (
+        f" At the largest size half the best value costs {cost(law.half)}, twice {cost(law.twice)}."
+        if law.half.known
+        else ""
+    )
+    return f"All axes at once, per doubling: {exponents}.{rests}{octave}"
+
+
+def span_sentence(certificate: Certificate) -> str:
+    """How far published rules disagree at the target; empty where none speaks of it."""
+    if not certificate.rules:
+        return ""
+    rates = sorted((r.rate, r.rule) for r in certificate.rules)
+    low, high = rates[0], rates[-1]
+    return (
+        f"Published rules, started from the best value at the base, prescribe from {low[0]:.3g} "
+        f"({low[1]}) to {high[0]:.3g} ({high[1]}) there: "
+        f"a factor of {high[0] / low[0]:.2g} apart."
+    )
+
+
+def rejected_sentence(study: Study, scheme: str) -> str:
+    """Which published rules a scheme's drift rejects; empty where none."""
+    names = [r.rule for r in study.rules if r.scheme == scheme and r.answer.value == "rejected"]
+    if not names:
+        return ""
+    return f"Rules that these runs reject along {study.axis}: {'; '.join(dict.fromkeys(names))}."
 
 
 def _largest(study: Study, schemes: tuple[Transfer, ...]) -> float:

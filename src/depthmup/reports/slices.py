@@ -1,18 +1,12 @@
-"""A study as charts draw it: each slice of a table as a line of its own, axes as plain names."""
+"""A study as charts draw it: each slice of a table as a line of its own."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from depthmup.records import Curve, Optimum, Study, Transfer, Window
+from depthmup.records import Curve, Study, Transfer, Window
 
 MOST = 12
 """Slices of a variant that are drawn; the frames have all."""
-
-
-def drawn(study: Study) -> Study:
-    """The study with a variant for every slice, and axes that are names of fields."""
-    return by_slice(_named(study))
 
 
 def by_slice(study: Study) -> Study:
@@ -49,33 +43,3 @@ def _slices(study: Study, transfer: Transfer) -> Iterator[tuple[str, tuple[int, 
         held = transfer.optima[members[0]].size
         moves = {study.axis, *transfer.together}
         yield ", ".join(f"{a} {n:g}" for a, n in held.items() if a not in moves), members
-
-
-def _named(study: Study) -> Study:
-    """The study with axes that a chart takes for fields: a table's may be any text."""
-    axes = {a for window in study.windows for curve in window.curves for a in curve.size}
-    plain = {axis: _field(axis) for axis in {*axes, study.axis}}
-    if all(axis == field for axis, field in plain.items()):
-        return study
-
-    def size(of: Curve | Optimum) -> Mapping[str, float]:
-        return {plain.get(axis, _field(axis)): n for axis, n in of.size.items()}
-
-    def renamed(window: Window) -> Window:
-        transfers = tuple(
-            replace(t, optima=tuple(replace(o, size=size(o)) for o in t.optima))
-            for t in window.transfers
-        )
-        curves = tuple(replace(curve, size=size(curve)) for curve in window.curves)
-        return replace(window, transfers=transfers, curves=curves)
-
-    return replace(
-        study,
-        axis=plain[study.axis],
-        windows=tuple(map(renamed, study.windows)),
-        training=tuple(map(renamed, study.training)),
-    )
-
-
-def _field(axis: str) -> str:
-    return re.sub(r"\W", "_", axis) or "axis"

@@ -26,7 +26,7 @@ from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.search_story import search
 from depthmup.reports.sentences import headline, is_larger_better
-from depthmup.reports.slices import drawn
+from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import base_size, title_of, transfers
 from depthmup.reports.theme import SCREEN, Style
 from depthmup.reports.training_chart import training
@@ -36,7 +36,7 @@ Name = str
 
 
 def _rates(study: Study) -> Section:
-    study = drawn(study)
+    study = by_slice(study)
     axis, name = study.axis, study.tuned.name
     return Section(
         title=f"Where the minima line up, {study.tuned.the} transfers",
@@ -54,7 +54,7 @@ def _rates(study: Study) -> Section:
 
 
 def _transfer(study: Study) -> Section:
-    study = drawn(study)
+    study = by_slice(study)
     axis, name = study.axis, study.tuned.name
     return Section(
         title="Flat lines transfer, slopes drift",
@@ -70,7 +70,7 @@ def _transfer(study: Study) -> Section:
 
 
 def _loss(study: Study) -> Section:
-    study = drawn(study)
+    study = by_slice(study)
     return Section(
         title=is_larger_better(study.axis),
         lead=(
@@ -87,7 +87,7 @@ def _drift(study: Study) -> Section:
     return Section(
         title="Does the interval stay inside the band?",
         lead=(
-            f"Change of the best {study.tuned.name} per doubling of {drawn(study).axis}, with 95% "
+            f"Change of the best {study.tuned.name} per doubling of {study.axis}, with 95% "
             "intervals. A scheme transfers when its whole interval lies in the grey band, "
             f"{_band(study)}; it drifts when the whole interval lies outside."
         ),
@@ -317,6 +317,6 @@ def rate_panel(
         >>> type(rate_panel(example_study(), "depth-mup")).__name__
         'LayerChart'
     """
-    study = drawn(study)
+    study = by_slice(study)
     chart = replace(rate_chart(study, scheme), window=window_of(study, window))
     return picture([Plot(chart=chart)], style, title=title_of(study, scheme))

@@ -8,29 +8,26 @@ from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate, size_text
 from depthmup.reports.certificate import certificate_headline, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
-from depthmup.reports.findings import (
-    bend_sentence,
-    cost,
-    law_sentence,
-    rejected_sentence,
-    span_sentence,
-)
 from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Section, Table, spec_of
 from depthmup.reports.sentences import (
     PLACES,
     advice,
     base_sentence,
+    bend_sentence,
     best_rate,
+    cost,
     headline,
     holding,
     interval,
+    law_sentence,
     number,
     rate_interval,
     regret_sentence,
+    rejected_sentence,
     significant,
+    span_sentence,
 )
-from depthmup.reports.slices import drawn
 from depthmup.reports.study_charts import chart_sections
 from depthmup.reports.study_rows import of_scheme, question, size_of, title_of, transfers
 
@@ -94,7 +91,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         facts={"Configuration": settings, "Environment": study.environment},
         windows=[_steps(window) for window in study.windows] if study.headline.stop else [],
         windows_note=elsewhere,
-        axes=[drawn(s).axis for s in studies],
+        axes=[s.axis for s in studies],
     ).html()
 
 

@@ -1,12 +1,14 @@
 """A study as flat rows: what charts draw, frames hold and tables print.
 
-One row per point of a curve, per optimum, and per verdict; each says which window of training it
-belongs to (0 is the first). Numbers are the study's own, NaN where nothing could be measured.
+Rows of points, optima and verdicts say which window of training they belong to (0 is the first).
+Numbers are the study's own, NaN where nothing could be measured.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from depthmup.records import RUN_AXES, Curve, Estimate, Optimum, Study, Transfer, Window
+from depthmup.records.certificate import Certificate
 
 Row = dict[str, Any]
 
@@ -83,6 +85,82 @@ def transfer_rows(study: Study) -> list[Row]:
         for index, window in enumerate(study.windows)
         for transfer in window.transfers
     ]
+
+
+def rule_rows(study: Study) -> list[Row]:
+    """What the measurements say of each published rule: one row per scheme and rule."""
+    return [
+        {
+            "scheme": judged.scheme,
+            "axis": judged.axis,
+            "rule": judged.rule,
+            "exponent": judged.exponent,
+            "answer": judged.answer.value,
+            **interval_columns("cost", judged.cost),
+            "setting": judged.setting,
+            "reach": judged.reach,
+            "source": judged.source,
+            "standing": judged.standing,
+        }
+        for judged in study.rules
+    ]
+
+
+def law_rows(study: Study) -> list[Row]:
+    """The terms of the laws of all axes: one row per scheme and term."""
+    return [
+        {
+            "scheme": law.scheme,
+            "axis": term.axis,
+            **interval_columns("exponent", term.estimate),
+            "pooled": law.pooled,
+        }
+        for law in study.laws
+        for term in (*law.exponents, *law.interactions)
+    ]
+
+
+def note_rows(study: Study) -> list[Row]:
+    """What a reader must know of the runs: one row per note."""
+    return [
+        {
+            "scheme": note.scheme,
+            "defect": "" if note.defect is None else note.defect.value,
+            "count": note.count,
+            "sentence": note.text,
+            "rows": " ".join(map(str, note.rows)),
+        }
+        for note in study.notes
+    ]
+
+
+def prediction_rows(certificates: Iterable[Certificate]) -> list[Row]:
+    """The predictions at the target, and what published rules prescribe there."""
+    rows: list[Row] = []
+    for certificate in certificates:
+        name = certificate.title or certificate.scheme
+        rows.append(
+            {
+                "scheme": name,
+                "rule": "these runs",
+                **interval_columns("value", certificate.value),
+                "penalty_bound": certificate.penalty.high,
+                "refusals": " ".join(refusal.reason for refusal in certificate.refusals),
+            }
+        )
+        rows += [{"scheme": name, "rule": r.rule, "value": r.rate} for r in certificate.rules]
+    return rows
+
+
+ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
+    "points": point_rows,
+    "optima": optimum_rows,
+    "transfers": transfer_rows,
+    "rules": rule_rows,
+    "laws": law_rows,
+    "notes": note_rows,
+}
+"""Tables of a study by their names."""
 
 
 def question(study: Study) -> tuple[str, ...]:

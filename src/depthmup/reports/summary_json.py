@@ -8,9 +8,8 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode, strict
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
-from depthmup.reports.findings import ROWS
 from depthmup.reports.next_steps import next_steps
-from depthmup.reports.study_rows import size_of, transfers
+from depthmup.reports.study_rows import ROWS, size_of, transfers
 
 SCHEMA = 4
 """Version of the file's layout."""

@@ -11,9 +11,18 @@ from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.text import ON_TERMINALS, TONES, aligned
 from depthmup.reports.certificate import certificate_text
-from depthmup.reports.findings import cost, law_sentence, span_sentence
 from depthmup.reports.next_steps import next_lines
-from depthmup.reports.sentences import UNKNOWN, advice, best_rate, headline, number, significant
+from depthmup.reports.sentences import (
+    UNKNOWN,
+    advice,
+    best_rate,
+    cost,
+    headline,
+    law_sentence,
+    number,
+    significant,
+    span_sentence,
+)
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import of_scheme, question, size_of, transfers
 

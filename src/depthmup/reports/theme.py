@@ -28,8 +28,9 @@ PAPER_COLOURS = {
 """The colours of a page, on white paper and on a dark screen."""
 
 _BLUES = ("#8bb8e0", "#5a9bd5", "#2f7dbf", "#145c9e", "#0b4079", "#062550")
-_SERIES = ("#145c9e", "#5b6472", "#3f8fd2", "#1f2430", "#7b8594", "#0b3c6f", "#5a86ad")
-_SHAPES = {
+# Of things without an order.
+SERIES = ("#145c9e", "#5b6472", "#3f8fd2", "#1f2430", "#7b8594", "#0b3c6f", "#5a86ad")
+SHAPES = {
     "circle": "●",
     "square": "■",
     "diamond": "◆",
@@ -64,19 +65,9 @@ def ramp(count: int) -> list[str]:
     return [_blend(_BLUES, i * step) for i in range(count)]
 
 
-def palette(count: int) -> list[str]:
-    """Colours of things without an order; they repeat after seven."""
-    return [_SERIES[i % len(_SERIES)] for i in range(count)]
-
-
-def shapes(count: int) -> list[str]:
-    """Shapes of things without an order; they repeat after seven."""
-    return [list(_SHAPES)[i % len(_SHAPES)] for i in range(count)]
-
-
 def sign(shape: str) -> str:
     """A shape as a letter, for a legend of words; that of a line for anything else."""
-    return _SHAPES.get(shape, "━")
+    return SHAPES.get(shape, "━")
 
 
 def _blend(ramp: Sequence[str], index: float) -> str:

@@ -8,13 +8,13 @@ from depthmup.reports.axes import Axis, loss_axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
 from depthmup.reports.charts import scheme_plot, size_colours, size_signs
 from depthmup.reports.page import Section
-from depthmup.reports.slices import drawn
+from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import Row, size_of, title_of, transfers
 
 
 def training(study: Study) -> Section:
     """A panel for each scheme; none of a table, or of a study of a single window."""
-    study = drawn(study)
+    study = by_slice(study)
     signs = [sign for sign in size_signs(study) if sign[2]]
     section = Section(
         title="Has training settled?",
@@ -37,9 +37,9 @@ def training(study: Study) -> Section:
         for i, window in enumerate(study.windows)
     ]
     steps = Axis(title="steps", format=",.0f", grid=False)
-    place: dict[str, Any] = {"x": "steps", "y": "loss", "by": study.axis}
+    place: dict[str, Any] = {"x": "steps", "y": "loss", "by": "size"}
     tips = [
-        (study.axis, study.axis, ""),
+        ("size", study.axis, ""),
         ("rate", study.tuned.name, ".3~g"),
         ("of", "steps", ""),
         ("loss", "loss", ".4~g"),
@@ -79,7 +79,7 @@ def _rows(study: Study, windows: tuple[Window, ...], scheme: str) -> list[Row]:
             for same in _curves(window, scheme):
                 rows += [
                     {
-                        study.axis: size_of(study, curve),
+                        "size": size_of(study, curve),
                         "rate": 2.0**point.log2_lr,
                         "steps": (window.start + window.stop) / 2,
                         "of": f"{window.start}–{window.stop}",
