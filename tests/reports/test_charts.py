@@ -183,14 +183,14 @@ def test_the_band_widens_by_the_tolerance_per_doubling(study):
     wedge = {
         r["x"]: r
         for r in rows(optimum_against_size(study).to_dict())
-        if "centre" in r and r["window"] == 4
+        if "scheme" not in r and r["window"] == 4
     }
     at_base = [t.optima[0].log2_lr.value for t in study.headline.transfers]
     centre = sum(at_base) / len(at_base)
     for depth in (8, 16, 32, 64, 128):
         octaves = 0.15 * math.log2(depth / 8)
-        assert math.log2(wedge[depth]["least"]) == pytest.approx(centre - octaves)
-        assert math.log2(wedge[depth]["most"]) == pytest.approx(centre + octaves)
+        assert math.log2(wedge[depth]["band_low"]) == pytest.approx(centre - octaves)
+        assert math.log2(wedge[depth]["band_high"]) == pytest.approx(centre + octaves)
 
 
 def test_edges_and_failures_are_marked_differently(odd_study, hostile):

@@ -141,9 +141,9 @@ def log2_axis(study: Study) -> Axis:
     return Axis(low=low - air, high=high + air)
 
 
-def plain(log2: Axis, title: str, *, grid: bool = True) -> Axis:
-    """The axis of the values themselves, logarithmic, given that of their log2."""
-    low, high = 2.0**log2.low, 2.0**log2.high
+def plain(low: float, high: float, title: str, *, grid: bool = True) -> Axis:
+    """The axis of the values themselves, logarithmic, given the ends of their log2."""
+    low, high = 2.0**low, 2.0**high
     return Axis(
         title=title,
         low=low,
@@ -157,7 +157,8 @@ def plain(log2: Axis, title: str, *, grid: bool = True) -> Axis:
 
 def rate_axis(study: Study) -> Axis:
     """The learning rates of the grid."""
-    return plain(log2_axis(study), study.tuned.name, grid=False)
+    log2 = log2_axis(study)
+    return plain(log2.low, log2.high, study.tuned.name, grid=False)
 
 
 def optimum_axis(study: Study) -> Axis:
@@ -170,7 +171,7 @@ def optimum_axis(study: Study) -> Axis:
         low, high = grid.clamp(min(values) - 0.5), grid.clamp(max(values) + 0.5)
         if high - low < 2:
             low, high = grid.clamp(low - 1), grid.clamp(high + 1)
-    return plain(Axis(low=low, high=high), f"best {study.tuned.name}")
+    return plain(low, high, f"best {study.tuned.name}")
 
 
 def size_axis(title: str, sizes: Sequence[float], *, room: bool = False) -> Axis:

@@ -12,7 +12,7 @@ from depthmup.records.text import aligned
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
-from depthmup.reports.sentences import PLACES, UNKNOWN, number, rate, rate_interval
+from depthmup.reports.sentences import PLACES, UNKNOWN, number, ranged, rate, rate_interval
 
 _MOVES = {
     Verdict.TRANSFERS: "The base's {} transfers",
@@ -41,10 +41,7 @@ def certificate_headline(certificate: Certificate) -> str:
         return f"No {certificate.tuned.name} is certified for {where}."
     best, name = certificate.value, certificate.tuned.name
     sign = " " if name[0].isalpha() else " = "
-    return (
-        f"Train at {where} with {name}{sign}{rate(best.value)} ({rate(best.low)} to "
-        f"{rate(best.high)})."
-    )
+    return f"Train at {where} with {name}{sign}{ranged(best)}."
 
 
 def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
@@ -61,9 +58,7 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     elif regret.low > 10:
         base_cost = f"{keeping} more than ten times the loss."
     else:
-        base_cost = (
-            f"{keeping} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
-        )
+        base_cost = f"{keeping} {ranged(regret, percent)}."
     bound = (
         f"Expected excess loss over retuning there: at most {percent(certificate.penalty.high)}."
         if math.isfinite(certificate.penalty.high)
@@ -218,14 +213,13 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
     robust = "; ".join(
         f"{in_percent(s.estimate)} per doubling of {s.axis}" for s in metrics.robustness
     )
-    horizon = metrics.horizon_penalty
     return [
         ("Fit: usual distance from the law", change(metrics.fit_error).replace("+", "±")),
         ("Robustness: change of the curvature", robust),
         (
             f"Excess loss at the horizon: the base's {certificate.tuned.word} at 16 times the "
             "largest size",
-            f"{percent(horizon.value)} ({percent(horizon.low)} to {percent(horizon.high)})",
+            ranged(metrics.horizon_penalty, percent),
         ),
     ]
 

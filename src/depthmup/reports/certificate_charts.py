@@ -8,7 +8,7 @@ from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.chart import DASHED, GREY, Chart, Layer, against_size, known
+from depthmup.reports.chart import DASHED, GREY, Chart, Layer, against_size, known, powers
 from depthmup.reports.page import Plot
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import BLUE, INK
@@ -21,13 +21,17 @@ divergence it grows without bound and would squash the rest."""
 def _law(certificate: Certificate) -> Plot:
     """The best value against size, the fitted law and its 90% band, to the target."""
     axis, positions, target = _positions(certificate)
-    points, band, (low, high) = _law_rows(certificate, positions)
     name, unit = certificate.tuned.name, certificate.rate_unit
-    aims = []
-    if certificate.predicted.known:
-        p = certificate.predicted
-        value, least, most = (unit * 2.0**v for v in (p.value, p.low, p.high))
-        aims = [{"x": target, "value": value, "band_low": least, "band_high": most}]
+    points = _optima(certificate, positions)
+    band = [{"x": _along(certificate, p.at), **powers(p, unit=unit)} for p in certificate.law]
+    drawn = [row[end] for row in (*points, *band) for end in ("value", "band_low", "band_high")]
+    held = [math.log2(v) for v in drawn if known(v) and v > 0] or [
+        math.log2(unit) - 1,
+        math.log2(unit) + 1,
+    ]
+    air = max(0.25, 0.08 * (max(held) - min(held)))
+    predicted = certificate.predicted
+    aims = [{"x": target, **powers(predicted, unit=unit)}] if predicted.known else []
     tips = [
         ("size", "size", ""),
         ("best", f"best {name}", ".3~g"),
@@ -43,7 +47,7 @@ def _law(certificate: Certificate) -> Plot:
     chart = Chart(
         layers=against_size(points, by="scheme", tips=tips, lines=(), bands=band, aims=aims),
         x=size_axis(axis, [*positions, target]),
-        y=plain(Axis(low=low + math.log2(unit), high=high + math.log2(unit)), f"best {name}"),
+        y=plain(min(held) - air, max(held) + air, f"best {name}"),
         colours={certificate.scheme: BLUE},
         shapes={certificate.scheme: "circle"},
         description=f"Best {name} against size with the fitted law, up to the target",
@@ -77,7 +81,7 @@ def _penalty(certificate: Certificate) -> Plot:
             Layer(mark="text", rows=marks, x="x", text="text", where="datum.outside === 'left'",
                   look={"align": "right", "dx": -5, "y": 10, **grey}),
         ],
-        x=plain(Axis(low=min(log2), high=max(log2)), f"{name} at the base", grid=False),
+        x=plain(min(log2), max(log2), f"{name} at the base", grid=False),
         y=Axis(title="loss above the best", low=0, high=top, format=".2~p"),
         description=f"Predicted loss above the best at the target against {name}",
     )  # fmt: skip
@@ -95,46 +99,23 @@ CERTIFICATE_CHARTS: dict[str, Callable[[Certificate], Plot]] = {"law": _law, "pe
 """Both charts by the names of their figures."""
 
 
-def _law_rows(
-    certificate: Certificate, positions: Sequence[float]
-) -> tuple[list[Row], list[Row], tuple[float, float]]:
-    """Measured optima, the fitted law with its band, and the log2 that the axis has to hold."""
+def _optima(certificate: Certificate, positions: Sequence[float]) -> list[Row]:
+    """Measured optima, moved along the law to their positions."""
     unit = certificate.rate_unit
-    points: list[Row] = []
-    band: list[Row] = []
-    held: list[float] = []
-    for o, x in zip(certificate.optima, positions, strict=True):
-        if not o.log2_lr.known:
-            continue
-        moved, at = _moved(certificate, o, x), o.log2_lr
-        value, low, high = (
-            v + moved for v in (at.value, _drawn(at.low, at.value), _drawn(at.high, at.value))
-        )
-        held += [value, low, high]
-        points.append(
-            {
-                "x": x,
-                "value": unit * 2.0**value,
-                "band_low": unit * 2.0**low,
-                "band_high": unit * 2.0**high,
-                "best": unit * 2.0**at.value,
-                "measured": at.value,
-                "scheme": certificate.scheme,
-                "mark": certificate.scheme,
-                "size": size_name(o.size),
-                "place": o.place.value,
-            }
-        )
-    for p in certificate.law:
-        held += [p.value, p.low, p.high]
-        centre, least, most = (unit * 2.0**v for v in (p.value, p.low, p.high))
-        band.append(
-            {"x": _along(certificate, p.at), "centre": centre, "least": least, "most": most}
-        )
-    held = [v for v in held if known(v)]
-    least, most = (min(held), max(held)) if held else (-1.0, 1.0)
-    air = max(0.25, 0.08 * (most - least))
-    return points, band, (least - air, most + air)
+    return [
+        {
+            "x": x,
+            **powers(o.log2_lr, unit=unit, moved=_moved(certificate, o, x)),
+            "best": unit * 2.0**o.log2_lr.value,
+            "measured": o.log2_lr.value,
+            "scheme": certificate.scheme,
+            "mark": certificate.scheme,
+            "size": size_name(o.size),
+            "place": o.place.value,
+        }
+        for o, x in zip(certificate.optima, positions, strict=True)
+        if o.log2_lr.known
+    ]
 
 
 def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
@@ -219,8 +200,3 @@ def _varied(certificate: Certificate) -> tuple[list[str], float]:
     axes = list(certificate.base)
     varied = [a for a in axes if len({o.size[a] for o in certificate.optima}) > 1] or axes[-1:]
     return varied, float(certificate.base[varied[0]]) if len(varied) == 1 else 1.0
-
-
-def _drawn(end: float, value: float) -> float:
-    """An interval's end where there is one, else the value itself."""
-    return end if math.isfinite(end) else value

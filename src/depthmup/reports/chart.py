@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from depthmup.records import Estimate
+from depthmup.records.certificate import BandPoint
 from depthmup.records.codec import strict
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import PERCENT, RATE, Axis
@@ -249,17 +251,17 @@ def against_size(
     aims: Sequence[Row] = (),
     failed: Sequence[Row] = (),
 ) -> list[Layer]:
-    """Points with intervals, a line for each series, over a band around an expected ``centre``.
+    """Points with intervals, a line for each series, over a band around what is expected.
 
     A row has its place ``x``, ``value``, and the ends of its interval, ``band_low`` and
-    ``band_high``, clipped to the axis; a ``mark``, which has a shape; and where its line is to be
-    labelled, the ``words`` with their places ``label_x`` and ``label``.
+    ``band_high``, clipped to the axis; points have a ``mark``, which has a shape, and where a line
+    is to be labelled, the ``words`` with their places ``label_x`` and ``label``.
     """
     place: dict[str, Any] = {"x": "x", "y": "value", "by": by}
     spans: dict[str, Any] = {"x": "x", "y": "band_low", "y2": "band_high"}
     layers = [
-        Layer(mark="area", rows=bands, x="x", y="least", y2="most", look=GREY),
-        Layer(mark="line", rows=bands, x="x", y="centre", order="x", look=DASHED),
+        Layer(mark="area", rows=bands, **spans, look=GREY),
+        Layer(mark="line", rows=bands, x="x", y="value", order="x", look=DASHED),
         Layer(mark="line", rows=points if lines is None else lines, **place, order="x",
               look={"strokeWidth": 2}),
         Layer(mark="rule", rows=points, **spans, by=by, look={"strokeWidth": 1.6}),
@@ -295,6 +297,13 @@ def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
     if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
         return {"band_low": None, "band_high": None}
     return {"band_low": axis.clamp(ends[0]), "band_high": axis.clamp(ends[1])}
+
+
+def powers(log2: Estimate | BandPoint, *, unit: float = 1.0, moved: float = 0.0) -> Row:
+    """A value and its interval in plain numbers; an end that is open stands at the value."""
+    ends = (end if math.isfinite(end) else log2.value for end in (log2.low, log2.high))
+    value, low, high = (unit * 2.0 ** (at + moved) for at in (log2.value, *ends))
+    return {"value": value, "band_low": low, "band_high": high}
 
 
 def known(value: object) -> bool:

@@ -90,7 +90,7 @@ def rate_chart(study: Study, scheme: str) -> Chart:
             "mark": margin[p[axis]],
             **_band(p, losses),
         }
-        for p in _points(study)
+        for p in all_points(study)
         if p["scheme"] == scheme and rates.low <= 2.0 ** p[study.tuned.column] <= rates.high
     ]
     best = [
@@ -155,7 +155,7 @@ def scheme_plot(study: Study, scheme: str, chart: Chart) -> Plot:
 _DRAWN = ("window", "start", "stop", "loss", "low", "high", "seeds", "diverged")
 
 
-def _points(study: Study) -> list[Row]:
+def all_points(study: Study) -> list[Row]:
     """Points of all windows; those of ``training``, numbered below 0, are not drawn.
 
     A page shows a point's losses in all of them as its learning curve.
@@ -219,9 +219,9 @@ def optimum_chart(study: Study, rates: Axis) -> Chart:
                     {
                         "window": index,
                         "x": size,
-                        "centre": 2.0**centre,
-                        "least": rates.clamp(2.0 ** (centre - octaves)),
-                        "most": rates.clamp(2.0 ** (centre + octaves)),
+                        "value": 2.0**centre,
+                        "band_low": rates.clamp(2.0 ** (centre - octaves)),
+                        "band_high": rates.clamp(2.0 ** (centre + octaves)),
                     }
                 )
     return replace(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from depthmup.records import Study, Transfer
 from depthmup.records.finding import change
-from depthmup.reports.axes import Axis, optimum_axis, plain
+from depthmup.reports.axes import optimum_axis, plain
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
@@ -50,7 +50,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
         shown = {name: by_slice(study) for name, study in studies.items()}
         ranges = [optimum_axis(study) for study in shown.values()]
         low, high = min(one.low for one in ranges), max(one.high for one in ranges)
-        rates = plain(Axis(low=math.log2(low), high=math.log2(high)), ranges[0].title)
+        rates = plain(math.log2(low), math.log2(high), ranges[0].title)
         plots = [
             Plot(
                 title=name,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.records.finding import change, change_span, in_percent
 from depthmup.records.prediction import direction
-from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.chart import Chart, against_size
+from depthmup.reports.axes import plain, size_axis
+from depthmup.reports.chart import Chart, against_size, powers
 from depthmup.reports.figure import picture
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.theme import BLUE, INK, Style
@@ -76,7 +76,6 @@ def _plot(predicted: Movement, measured: Movement | None, axis: str) -> Plot:
     rows = [*line, *points]
     sizes = sorted({row["x"] for row in rows}) or [1]
     ends = [v for row in rows for v in (row["low"], row["high"])] + [-0.5, 0.5]
-    around = Axis(low=min(ends) - 0.1, high=max(ends) + 0.1)
     tips = [
         ("kind", "kind", ""),
         ("size", axis, ""),
@@ -84,12 +83,13 @@ def _plot(predicted: Movement, measured: Movement | None, axis: str) -> Plot:
         *((name, name, "+.2f") for name in ("octaves", "low", "high")),
     ]
     bands = [
-        {"x": r["x"], "centre": 1.0, "least": r["band_low"], "most": r["band_high"]} for r in line
+        {"x": r["x"], "value": 1.0, "band_low": r["band_low"], "band_high": r["band_high"]}
+        for r in line
     ]
     chart = Chart(
         layers=against_size(rows, by="kind", tips=tips, lines=line, bands=bands),
         x=size_axis(axis, sizes),
-        y=plain(around, "best learning rate, over the base's"),
+        y=plain(min(ends) - 0.1, max(ends) + 0.1, "best learning rate, over the base's"),
         colours={PREDICTED: INK, MEASURED: BLUE},
         shapes={PREDICTED: "circle", MEASURED: "diamond"},
         description=f"The best learning rate against {axis}, as a multiple of the base's",
@@ -139,11 +139,9 @@ def _rows(movement: Movement, kind: str) -> list[dict[str, Any]]:
             "size": size,
             "x": size,
             "octaves": at.value,
-            "value": 2.0**at.value,
-            "low": (low := at.low if math.isfinite(at.low) else at.value),
-            "high": (high := at.high if math.isfinite(at.high) else at.value),
-            "band_low": 2.0**low,
-            "band_high": 2.0**high,
+            "low": at.low if math.isfinite(at.low) else at.value,
+            "high": at.high if math.isfinite(at.high) else at.value,
+            **powers(at),
         }
         for size, at in zip(movement.sizes, movement.octaves, strict=True)
         if math.isfinite(at.value)

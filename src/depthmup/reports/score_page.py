@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from depthmup.records import Estimate, Fate, Score
+from depthmup.records import Fate, Score
 from depthmup.records.certificate import size_text
 from depthmup.reports.certificate import percent
 from depthmup.reports.page import Card, Page, Section, Table
-from depthmup.reports.sentences import rate
+from depthmup.reports.sentences import ranged, rate
 
 _SIGNS = {Fate.HELD: "✓", Fate.MISSED: "✗", Fate.UNDECIDED: "?"}
 
@@ -43,16 +43,17 @@ def score_page(score: Score, *, command: Sequence[str] = ()) -> str:
             (f"The {name}", "The bound on its cost"), fates, found, strict=True
         )
     ]
+    excess = score.excess
     rows = [
         {
             "promise": f"best {name}",
-            "forecast": _rates(forecast.value),
-            "measured": _rates(score.measured),
+            "forecast": ranged(forecast.value),
+            "measured": ranged(score.measured),
         },
         {
             "promise": "excess loss of the forecast's value",
             "forecast": f"at most {percent(forecast.penalty.high)}",
-            "measured": _percents(score.excess),
+            "measured": ranged(excess, percent) if excess.known else percent(excess.value),
         },
     ]
     return Page(
@@ -83,13 +84,3 @@ def _said(line: str) -> str:
     """A sentence of the summary without its verdict, which the card has."""
     said = line.partition(": ")[2]
     return said[:1].upper() + said[1:]
-
-
-def _rates(value: Estimate) -> str:
-    return f"{rate(value.value)} ({rate(value.low)} to {rate(value.high)})"
-
-
-def _percents(value: Estimate) -> str:
-    if not value.known:
-        return percent(value.value)
-    return f"{percent(value.value)} ({percent(value.low)} to {percent(value.high)})"

@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Callable
 
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
@@ -56,6 +57,11 @@ def rate(value: float) -> str:
         return number(value) if not math.isfinite(value) else f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
+
+
+def ranged(estimate: Estimate, say: Callable[[float], str] = rate) -> str:
+    """A value with the ends of its interval: ``2e-3 (1e-3 to 4e-3)``."""
+    return f"{say(estimate.value)} ({say(estimate.low)} to {say(estimate.high)})"
 
 
 def rate_interval(log2: Estimate, unit: float = 1.0) -> str:
@@ -192,13 +198,13 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
         return f"With {the} of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
         return f"The excess loss at {axis} {largest} could not be measured."
-    text, cost = f"At {axis} {largest}, {the} of {axis} {base} costs", transfer.regret
-    if not interval(cost):
-        return f"{text} {significant(cost.value)} in loss."
-    if cost.low <= 0 < cost.high < math.inf:  # seeds cannot tell it from nothing
-        return f"{text} at most {significant(cost.high)} in loss."
-    between = f"{significant(cost.low)} to {significant(cost.high)}"
-    return f"{text} {significant(cost.value)} in loss ({between})."
+    text, excess = f"At {axis} {largest}, {the} of {axis} {base} costs", transfer.regret
+    if not interval(excess):
+        return f"{text} {significant(excess.value)} in loss."
+    if excess.low <= 0 < excess.high < math.inf:  # seeds cannot tell it from nothing
+        return f"{text} at most {significant(excess.high)} in loss."
+    between = f"{significant(excess.low)} to {significant(excess.high)}"
+    return f"{text} {significant(excess.value)} in loss ({between})."
 
 
 def cost(estimate: Estimate) -> str:

@@ -5,6 +5,7 @@ Numbers are the study's own, NaN where nothing could be measured.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 from depthmup.records import RUN_AXES, Curve, Estimate, Optimum, Study, Transfer, Window
@@ -27,6 +28,18 @@ def _place(index: int, window: Window, scheme: str, title: str) -> Row:
 def interval_columns(name: str, estimate: Estimate) -> Row:
     """The columns of an estimate and of the ends of its interval."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _columns(record: object, *names: str) -> Row:
+    """Fields as columns: an estimate with the ends of its interval, a verdict as its word."""
+    row: Row = {}
+    for name in names:
+        value = getattr(record, name)
+        if isinstance(value, Estimate):
+            row |= interval_columns(name, value)
+        else:
+            row[name] = value.value if isinstance(value, Enum) else value
+    return row
 
 
 def point_rows(study: Study) -> list[Row]:
@@ -58,8 +71,7 @@ def optimum_rows(study: Study) -> list[Row]:
             study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
-            **interval_columns("loss", optimum.loss),
-            "place": optimum.place.value,
+            **_columns(optimum, "loss", "place"),
         }
         for index, window in enumerate(study.windows)
         for transfer in window.transfers
@@ -72,15 +84,9 @@ def transfer_rows(study: Study) -> list[Row]:
     return [
         {
             **_place(index, window, transfer.scheme, transfer.title),
-            "alpha": transfer.alpha,
-            "gamma": transfer.gamma,
+            **_columns(transfer, "alpha", "gamma"),
             "axis": study.axis,
-            **interval_columns("drift", transfer.drift),
-            **interval_columns("regret", transfer.regret),
-            **interval_columns("bend", transfer.bend),
-            "verdict": transfer.verdict.value,
-            "question": transfer.question,
-            "why": transfer.why,
+            **_columns(transfer, "drift", "regret", "bend", "verdict", "question", "why"),
         }
         for index, window in enumerate(study.windows)
         for transfer in window.transfers
@@ -89,21 +95,9 @@ def transfer_rows(study: Study) -> list[Row]:
 
 def rule_rows(study: Study) -> list[Row]:
     """What the measurements say of each published rule: one row per scheme and rule."""
-    return [
-        {
-            "scheme": judged.scheme,
-            "axis": judged.axis,
-            "rule": judged.rule,
-            "exponent": judged.exponent,
-            "answer": judged.answer.value,
-            **interval_columns("cost", judged.cost),
-            "setting": judged.setting,
-            "reach": judged.reach,
-            "source": judged.source,
-            "standing": judged.standing,
-        }
-        for judged in study.rules
-    ]
+    judged = ("scheme", "axis", "rule", "exponent", "answer", "cost")
+    about = ("setting", "reach", "source", "standing")
+    return [_columns(rule, *judged, *about) for rule in study.rules]
 
 
 def law_rows(study: Study) -> list[Row]:

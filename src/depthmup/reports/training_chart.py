@@ -1,15 +1,16 @@
 """The loss over training of the best value that was run at each size."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
-from depthmup.records import Curve, Study, Window
+from depthmup.records import Study
 from depthmup.reports.axes import Axis, loss_axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
-from depthmup.reports.charts import scheme_plot, size_colours, size_signs
+from depthmup.reports.charts import all_points, scheme_plot, size_colours, size_signs
 from depthmup.reports.page import Section
 from depthmup.reports.slices import by_slice
-from depthmup.reports.study_rows import Row, size_of, title_of, transfers
+from depthmup.reports.study_rows import Row, title_of, transfers
 
 
 def training(study: Study) -> Section:
@@ -29,7 +30,7 @@ def training(study: Study) -> Section:
     windows = (*study.training, *study.windows)
     if not study.headline.stop or len(windows) < 2:
         return section
-    rows = {t.scheme: _rows(study, windows, t.scheme) for t in transfers(study)}
+    rows = {t.scheme: _rows(study, t.scheme) for t in transfers(study)}
     losses = loss_axis(row["loss"] for of in rows.values() for row in of)
     # What the slider shows in the other charts.
     shown = [
@@ -67,30 +68,24 @@ def training(study: Study) -> Section:
     return replace(section, plots=plots)
 
 
-def _rows(study: Study, windows: tuple[Window, ...], scheme: str) -> list[Row]:
+def _rows(study: Study, scheme: str) -> list[Row]:
     """The loss in every window at the value that is best in the last one, for each size."""
-    rows = []
-    for curve in _curves(study.headline, scheme):
-        points = [point for point in curve.points if known(point.loss.value)]
-        if not points:
-            continue
-        best = min(points, key=lambda point: point.loss.value)
-        for window in windows:
-            for same in _curves(window, scheme):
-                rows += [
-                    {
-                        "size": size_of(study, curve),
-                        "rate": 2.0**point.log2_lr,
-                        "steps": (window.start + window.stop) / 2,
-                        "of": f"{window.start}–{window.stop}",
-                        "loss": point.loss.value,
-                    }
-                    for point in same.points
-                    if same.size == curve.size and point.log2_lr == best.log2_lr
-                    if known(point.loss.value)
-                ]
-    return rows
-
-
-def _curves(window: Window, scheme: str) -> list[Curve]:
-    return [curve for curve in window.curves if curve.scheme == scheme]
+    column, last = study.tuned.column, len(study.windows) - 1
+    points = [p for p in all_points(study) if p["scheme"] == scheme and known(p["loss"])]
+    best: dict[float, Row] = {}
+    for point in points:
+        size = point[study.axis]
+        if point["window"] == last and point["loss"] < best.get(size, {"loss": math.inf})["loss"]:
+            best[size] = point
+    return [
+        {
+            "size": size,
+            "rate": 2.0 ** point[column],
+            "steps": (point["start"] + point["stop"]) / 2,
+            "of": f"{point['start']}–{point['stop']}",
+            "loss": point["loss"],
+        }
+        for size, of in best.items()
+        for point in points
+        if point[study.axis] == size and point[column] == of[column]
+    ]
