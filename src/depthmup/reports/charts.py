@@ -304,20 +304,39 @@ def _by_scheme(
 
 def drift_chart(study: Study) -> Chart:
     """The drift of every scheme with its interval, around the tolerance."""
-    rows, names, axis = _drift_rows(study)
-    band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
+    rows = transfer_rows(study)
+    ends = [r["drift"] for r in rows if known(r["drift"])]
+    ends += [-2 * study.tolerance, 2 * study.tolerance]
+    # Intervals too, unless they are so wide that they would squash the estimates.
+    reach = 1.5 * max(map(abs, ends))
+    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
+    ends += [min(max(v, -reach), reach) for v in between if known(v)]
+    air = 0.12 * (max(ends) - min(ends)) or 1.0
+    axis = drift_axis(study, min(ends) - air, max(ends) + air)
+    titles = [t.title for t in transfers(study)]
+    names = {
+        t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
+        for t in transfers(study)
+    }
+    order = list(names)
+    for row in rows:
+        row |= as_factors(row, axis)
+        row["order"] = order.index(row["scheme"]) if row["scheme"] in names else len(names)
+        row["name"] = names.get(row["scheme"], row["title"])
+        row["change"] = row["factor"] - 1
+        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
+        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
+        row["tone"] = tone(str(row["verdict"]))
     tips = [
         ("title", "scheme", ""),
         ("change", "per doubling", "+.1%"),
-        ("drift", "octaves", "+.3f"),
-        ("drift_low", "from", "+.3f"),
-        ("drift_high", "to", "+.3f"),
+        *DRIFT_TIPS,
         ("verdict", "verdict", ""),
     ]
     return Chart(
         layers=[
-            Layer(mark="rect", rows=band, x="least", x2="most", look=GREY),
-            Layer(mark="rule", rows=band, x="zero", look=DASHED),
+            Layer(mark="rect", rows=band_rows(study), x="least", x2="most", look=GREY),
+            Layer(mark="rule", rows=band_rows(study), x="zero", look=DASHED),
             Layer(mark="rule", rows=rows, x="band_low", x2="band_high", y="name", tone="tone",
                   look={"strokeWidth": 9, "opacity": 0.4}),
             Layer(mark="point", rows=rows, x="factor", y="name", tone="tone", tips=tips,
@@ -332,33 +351,27 @@ def drift_chart(study: Study) -> Chart:
     )  # fmt: skip
 
 
-def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
-    """The rows of the chart of drifts, the schemes' labels, and the axis."""
-    rows = [dict(r) for r in transfer_rows(study)]
-    ends = [r["drift"] for r in rows if known(r["drift"])]
-    ends += [-2 * study.tolerance, 2 * study.tolerance]
-    # Intervals too, unless they are so wide that they would squash the estimates.
-    reach = 1.5 * max(map(abs, ends))
-    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
-    ends += [min(max(v, -reach), reach) for v in between if known(v)]
-    air = 0.12 * (max(ends) - min(ends)) or 1.0
-    axis = change_axis(min(ends) - air, max(ends) + air, f"change per doubling of {study.axis}")
-    titles = [t.title for t in transfers(study)]
-    names = {
-        t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
-        for t in transfers(study)
-    }
-    for row in rows:
-        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
-        row["name"] = names.get(row["scheme"], row["title"])
-        row["factor"] = _power(row["drift"])
-        row["change"] = row["factor"] - 1
-        row["low"], row["high"] = _power(row["drift_low"]), _power(row["drift_high"])
-        row.update(band_of(row, "low", "high", axis))
-        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
-        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
-        row["tone"] = tone(str(row["verdict"]))
-    return rows, names, axis
+DRIFT_TIPS = [
+    ("drift", "octaves", "+.3f"),
+    ("drift_low", "from", "+.3f"),
+    ("drift_high", "to", "+.3f"),
+]
+
+
+def drift_axis(study: Study, low: float, high: float) -> Axis:
+    """The axis of drifts between two of them, as factors."""
+    return change_axis(low, high, f"change per doubling of {study.axis}")
+
+
+def band_rows(study: Study) -> list[Row]:
+    """The tolerance around no drift, as factors."""
+    return [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
+
+
+def as_factors(row: Row, axis: Axis) -> Row:
+    """A row's drift and its interval as factors per doubling, clipped to the axis."""
+    ends = {end: _power(row[f"drift_{end}"]) for end in ("low", "high")}
+    return {"factor": _power(row["drift"]), **band_of(ends, "low", "high", axis)}
 
 
 def window_of(study: Study, window: int | None = None) -> int:

@@ -4,6 +4,7 @@ One template makes all pages: each is one HTML file that opens offline and asks 
 anything. All text is escaped.
 """
 
+import itertools
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -184,7 +185,7 @@ class Page:
             >>> "Deeper is better." in page.html() and "0.48" in page.html()
             True
         """
-        sections = _named(self.sections)
+        sections = _named(self.sections, itertools.count())
         plots = [plot for section in sections for plot in _plots(section)]
         command = self.command
         made = {
@@ -225,21 +226,16 @@ def _facts(lists: Mapping[str, Mapping[str, object]]) -> list[tuple[str, list[tu
     return [(name, pairs) for name, mapping in lists.items() if (pairs := facts(mapping))]
 
 
-def _named(sections: Sequence[Section]) -> list[Section]:
+def _named(sections: Sequence[Section], count: Iterator[int]) -> list[Section]:
     """The sections, every plot with a name."""
-    count = iter(range(10**6))
-
-    def plot_named(plot: Plot) -> Plot:
-        return plot if plot.name else replace(plot, name=f"chart-{next(count)}")
-
-    def section_named(section: Section) -> Section:
-        return replace(
+    return [
+        replace(
             section,
-            plots=[plot_named(plot) for plot in section.plots],
-            details=[section_named(inner) for inner in section.details],
+            plots=[replace(p, name=p.name or f"chart-{next(count)}") for p in section.plots],
+            details=_named(section.details, count),
         )
-
-    return [section_named(section) for section in sections]
+        for section in sections
+    ]
 
 
 def _plots(section: Section) -> Iterator[Plot]:

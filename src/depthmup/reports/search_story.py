@@ -4,17 +4,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
+from depthmup.records import LEARNING_RATE, Study, Tuned
 from depthmup.records.finding import change, change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
-from depthmup.reports.axes import Axis, change_axis
-from depthmup.reports.chart import Chart, Layer, band_of, known
-from depthmup.reports.charts import scheme_colours
+from depthmup.reports.axes import Axis
+from depthmup.reports.chart import GREY, Chart, Layer, known
+from depthmup.reports.charts import (
+    DRIFT_TIPS,
+    as_factors,
+    band_rows,
+    drift_axis,
+    scheme_colours,
+)
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
 from depthmup.reports.slices import by_slice
-from depthmup.reports.study_rows import Row, title_of, transfers
-from depthmup.reports.theme import BAND
+from depthmup.reports.study_rows import Row, interval_columns, title_of, transfers
 
 SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
@@ -93,30 +98,37 @@ def _runs(asked: Sequence[Asked]) -> str:
 
 def _narrowing_chart(study: Study, story: SearchStory) -> Chart:
     """The drift's interval after every round, against the work done for the scheme so far."""
-    rows, drifts = _narrowing_rows(study, story)
-    titles = {t.scheme: t.title for t in transfers(study)}
-    colours = scheme_colours(study)
-    work = [r["work"] for r in rows]
-    band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance}]
-    tips = [
-        ("title", "scheme", ""),
-        ("number", "round", ""),
-        ("why", "why", ""),
-        ("drift", "octaves", "+.3f"),
-        ("low", "from", "+.3f"),
-        ("high", "to", "+.3f"),
-    ]
+    rows, spent = list[Row](), dict[str, float]()
+    for one in story.rounds:
+        spent[one.scheme] = spent.get(one.scheme, 0.0) + one.work
+        drift = one.drift(study.axis)
+        if known(drift.value) and known(drift.high):
+            rows.append(
+                {
+                    "title": title_of(study, one.scheme),
+                    "number": one.number,
+                    "why": one.why,
+                    "work": spent[one.scheme] / story.work if story.work else 0.0,
+                    **interval_columns("drift", drift),
+                }
+            )
+    # Early intervals span whole octaves: the axis shows what the later ones have, and clips them.
+    ends = [r["drift"] for r in rows] + [-4 * study.tolerance, 4 * study.tolerance]
+    axis = drift_axis(study, min(ends) - 0.1, max(ends) + 0.1)
+    rows = [{**row, **as_factors(row, axis)} for row in rows]
+    last = {row["title"]: row for row in rows}
+    colours, work = scheme_colours(study), [r["work"] for r in rows]
+    tips = [("title", "scheme", ""), ("number", "round", ""), ("why", "why", ""), *DRIFT_TIPS]
     place: dict[str, Any] = {"x": "work", "y": "factor", "by": "title"}
     return Chart(
         layers=[
-            Layer(mark="rect", rows=band, y="least", y2="most",
-                  look={"color": BAND, "opacity": 0.75}),
+            Layer(mark="rect", rows=band_rows(study), y="least", y2="most", look=GREY),
             Layer(mark="rule", rows=rows, x="work", y="band_low", y2="band_high", by="title",
                   tips=tips, look={"strokeWidth": 4, "opacity": 0.35}),
             Layer(mark="line", rows=rows, **place, order="number",
                   look={"strokeWidth": 1.4, "opacity": 0.8}),
             Layer(mark="point", rows=rows, **place, tips=tips, look={"filled": True, "size": 34}),
-            Layer(mark="text", rows=rows, **place, where="datum.last", text="title",
+            Layer(mark="text", rows=list(last.values()), **place, text="title",
                   look={"align": "right", "dy": -12, "fontWeight": "bold"}),
         ],
         x=Axis(
@@ -127,42 +139,8 @@ def _narrowing_chart(study: Study, story: SearchStory) -> Chart:
             format=".1~%",
             grid=False,
         ),
-        y=drifts,
-        colours={titles[scheme]: colours[scheme] for scheme in titles},
+        y=axis,
+        colours={t.title: colours[t.scheme] for t in transfers(study)},
         height=260,
         description="The drift's interval after every round of the search",
     )  # fmt: skip
-
-
-def _narrowing_rows(study: Study, story: SearchStory) -> tuple[list[Row], Axis]:
-    """A row for every round after which there was an interval, and the axis of the drift."""
-    spent: dict[str, float] = {}
-    rows: list[Row] = []
-    for one in story.rounds:
-        spent[one.scheme] = spent.get(one.scheme, 0.0) + one.work
-        drift: Estimate = one.drift(study.axis)
-        if known(drift.value) and known(drift.high):
-            rows.append(
-                {
-                    "title": title_of(study, one.scheme),
-                    "number": one.number,
-                    "why": one.why,
-                    "work": spent[one.scheme] / story.work if story.work else 0.0,
-                    "drift": drift.value,
-                    "low": drift.low,
-                    "high": drift.high,
-                    "last": False,
-                }
-            )
-    for title in {row["title"] for row in rows}:
-        next(row for row in reversed(rows) if row["title"] == title)["last"] = True
-    # Early intervals span whole octaves: the axis shows what the later ones have, and clips them.
-    reach = 4 * study.tolerance
-    ends = [r["drift"] for r in rows] + [-reach, reach]
-    title = f"change per doubling of {study.axis}"
-    axis = change_axis(min(ends) - 0.1, max(ends) + 0.1, title)
-    for row in rows:
-        row["factor"] = 2.0 ** row["drift"]
-        plain = {"low": 2.0 ** row["low"], "high": 2.0 ** row["high"]}
-        row.update(band_of(plain, "low", "high", axis))
-    return rows, axis
