@@ -34,7 +34,13 @@ def check_page(check: Check) -> str:
     if todo := _NEXT.get((check.outcome, check.applied)):
         code = lines_to_paste(check.scheme, check.optimizer) if todo.endswith(":") else ""
         sections.append(Section(title="Next", lead=todo, code=code))
-    sections.append(Section(cards=_failures(check) or [_verdict_card(check)]))
+    outcome = Card(
+        title=check.scheme,
+        verdict=str(check.outcome),
+        aside=check.optimizer,
+        text=_SAYS.get(check.outcome, ()),
+    )
+    sections.append(Section(cards=_failures(check) or [outcome]))
     if off:
         sections += _evidence(check, off, "")
     if fine:
@@ -82,6 +88,11 @@ _NEXT = {
 }
 """What to do after an outcome, by whether a plan was applied; code follows a colon."""
 
+_SAYS = {
+    Outcome.PASS: ["Every exponent that theory predicts is as predicted."],
+    Outcome.UNDECIDED: ["Some intervals hold a rival exponent."],
+}
+
 
 def _failures(check: Check) -> list[Card]:
     """A card for each cause, with every exponent that it explains."""
@@ -122,20 +133,6 @@ def _expected(e: Exponent) -> str:
 def _minus(text: str) -> str:
     """Numbers with true minus signs."""
     return text.replace("-", "−")
-
-
-def _verdict_card(check: Check) -> Card:
-    says = {
-        Outcome.PASS: "Every exponent that theory predicts is as predicted.",
-        Outcome.UNDECIDED: "Some intervals hold a rival exponent.",
-    }
-    text = says.get(check.outcome, "")
-    return Card(
-        title=check.scheme,
-        verdict=str(check.outcome),
-        aside=check.optimizer,
-        text=[text][: bool(text)],
-    )
 
 
 def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Section]:
@@ -182,7 +179,18 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
                 layout="small",
             )
         )
-    rows = [_row(e) for e in exponents]
+    rows = [
+        {
+            "module": _module(e),
+            "observable": e.observable,
+            "axis": e.axis,
+            "measured": _number(e),
+            "interval": _minus(e.interval),
+            "expected": _expected(e),
+            "outcome": str(e.outcome),
+        }
+        for e in exponents
+    ]
     table = Table(
         rows=rows,
         name="Exponents",
@@ -192,18 +200,6 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
         verdict="outcome",
     )
     return [*sections, Section(title="The numbers", table=table)]
-
-
-def _row(e: Exponent) -> dict[str, str]:
-    return {
-        "module": _module(e),
-        "observable": e.observable,
-        "axis": e.axis,
-        "measured": _number(e),
-        "interval": _minus(e.interval),
-        "expected": _expected(e),
-        "outcome": str(e.outcome),
-    }
 
 
 _ROW = 34  # pixels: two lines of a name

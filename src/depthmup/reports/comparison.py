@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from depthmup.records import Study, Transfer
+from depthmup.records import Optimum, Study, Transfer
 from depthmup.records.finding import change
 from depthmup.reports.axes import optimum_axis, plain
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
@@ -114,21 +114,18 @@ def _titles(studies: Mapping[str, Study]) -> dict[str, str]:
 
 def _rows(studies: Mapping[str, Study]) -> list[dict[str, str]]:
     """A row for each scheme and size: the best value in every report, and its change."""
-    found = {
-        (_key(t), size_of(study, o), name): o
-        for name, study in studies.items()
-        for t in transfers(study)
-        for o in t.optima
-    }
-    titles = _titles(studies)
+    found: dict[str, dict[float, dict[str, Optimum]]] = {}
+    for name, study in studies.items():
+        for t in transfers(study):
+            for o in t.optima:
+                found.setdefault(_key(t), {}).setdefault(size_of(study, o), {})[name] = o
+    titles, axis = _titles(studies), next(iter(studies.values())).axis
     rows = []
-    order = list(dict.fromkeys(scheme for scheme, _, _ in found))
-    places = {(scheme, size) for scheme, size, _ in found}
-    for scheme, size in sorted(places, key=lambda place: (order.index(place[0]), place[1])):
-        optima = [found.get((scheme, size, name)) for name in studies]
-        known = [o.log2_lr.value for o in optima if o is not None and o.log2_lr.known]
-        moved = change(known[-1] - known[0]) if len(known) == len(studies) else ""
-        best = {name: best_rate(o) if o else "" for name, o in zip(studies, optima, strict=True)}
-        axis = next(iter(studies.values())).axis
-        rows.append({"scheme": titles[scheme], axis: f"{size:.10g}", **best, "change": moved})
+    for scheme, by_size in found.items():
+        for size, of in sorted(by_size.items()):
+            known = [o.log2_lr.value for o in of.values() if o.log2_lr.known]
+            best = {name: best_rate(of[name]) if name in of else "" for name in studies}
+            moved = change(known[-1] - known[0]) if len(known) == len(studies) else ""
+            at = {"scheme": titles[scheme], axis: f"{size:.10g}"}
+            rows.append({**at, **best, "change": moved})
     return rows

@@ -188,29 +188,20 @@ class Page:
         sections = _named(self.sections, itertools.count())
         plots = [plot for section in sections for plot in _plots(section)]
         command = self.command
-        made = {
-            "command": command if isinstance(command, str) else shlex.join(map(str, command)),
-            "facts": _facts(self.facts),
-            "notes": list(self.notes),
-            "files": list(self.files),
-        }
+        if not isinstance(command, str):
+            command = shlex.join(map(str, command))
         shown = [plot for plot in plots if plot.verdicts]
         return render(
             "page.html.j2",
-            page=replace(self, sections=sections),
-            made=made,
+            page=replace(self, sections=sections, command=command),
             tone=theme.tone,
             facts_of=_facts,
-            plots=bool(plots),
-            charts=script_json({plot.name: spec_of(plot) for plot in plots}),
-            windows=script_json(list(self.windows)),
-            axes=script_json(list(self.axes)),
-            verdicts=script_json(
-                [
-                    [{"text": w, "tone": theme.tone(w) if w else ""} for w in at]
-                    for at in zip(*(plot.verdicts for plot in shown), strict=True)
-                ]
-            ),
+            json=script_json,
+            charts={plot.name: spec_of(plot) for plot in plots},
+            verdicts=[
+                [{"text": w, "tone": theme.tone(w) if w else ""} for w in at]
+                for at in zip(*(plot.verdicts for plot in shown), strict=True)
+            ],
             library=library() if plots else "",
         )
 

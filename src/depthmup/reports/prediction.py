@@ -181,14 +181,15 @@ def optimum_page(
     sections = []
     for axis, (predicted, measured) in movements.items():
         dots = "" if measured is None else " Dots: measured."
-        columns = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = _numbers(axis, predicted, measured)
         sections.append(
             Section(
                 title=f"Along {axis}",
                 lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
                 plots=[_plot(predicted, measured, axis)],
-                table=Table(rows=rows, numbers=tuple(columns), name=f"Optima along {axis}"),
+                table=Table(
+                    rows=rows, numbers={*(rows[0] if rows else {})}, name=f"Optima along {axis}"
+                ),
             )
         )
     return Page(
@@ -201,17 +202,21 @@ def optimum_page(
     ).html()
 
 
-def _table(predicted: Movement, measured: Movement | None) -> dict[str, list[str]]:
-    """Columns by their titles; an interval that nothing has is left out."""
-    columns = {"change from the base": [change(at.value) for at in predicted.octaves]}
-    if any(at.low < at.high for at in predicted.octaves):
-        columns["interval"] = [change_span(at.low, at.high) for at in predicted.octaves]
-    if measured is not None:
-        beside = dict(zip(measured.sizes, measured.octaves, strict=True))
-        columns["measured"] = [
-            in_percent(beside[size]) if size in beside else "" for size in predicted.sizes
-        ]
-    return columns
+def _numbers(axis: str, predicted: Movement, measured: Movement | None) -> list[dict[str, str]]:
+    """A row for each size; an interval that nothing has is left out."""
+    spans = any(at.low < at.high for at in predicted.octaves)
+    beside = dict(zip(measured.sizes, measured.octaves, strict=True)) if measured else {}
+    return [
+        {
+            axis: str(size),
+            "change from the base": change(at.value),
+            **({"interval": change_span(at.low, at.high)} if spans else {}),
+            **(
+                {"measured": in_percent(beside[size]) if size in beside else ""} if measured else {}
+            ),
+        }
+        for size, at in zip(predicted.sizes, predicted.octaves, strict=True)
+    ]
 
 
 def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> str:

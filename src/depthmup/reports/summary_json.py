@@ -49,20 +49,20 @@ def summary(
         name: [row for one in (study, *more) for row in ROWS[name](one)]
         for name in ("rules", "laws", "notes")
     }
-    return {
+    findings = {
         "schema": SCHEMA,
         **({} if what.is_learning_rate else {"tuned": what.key}),
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
-        "config": strict(study.config),
-        "environment": strict(study.environment),
+        "config": study.config,
+        "environment": study.environment,
         **({"search": _search(study.search, study.tuned.column)} if study.search else {}),
         "next": [
             {"do": step.lead, "copy": step.code}
             for step in next_steps((study, *more), certificates)
         ],
-        **{name: strict(rows) for name, rows in beyond.items() if rows},
-        **(encode(kept) if whole else {}),
+        **{name: rows for name, rows in beyond.items() if rows},
     }
+    return strict(findings) | (encode(kept) if whole else {})
 
 
 def _search(story: SearchStory, column: str) -> dict[str, Any]:
@@ -70,15 +70,15 @@ def _search(story: SearchStory, column: str) -> dict[str, Any]:
     return {
         "runs": story.runs,
         "grid_runs": story.grid_runs,
-        "grid_work_over_work": strict(story.saved),
-        "ended": dict(story.ended),
+        "grid_work_over_work": story.saved,
+        "ended": story.ended,
         "rounds": [
             {
                 "round": one.number,
                 "scheme": one.scheme,
                 "why": one.why,
                 "runs": [
-                    {"size": dict(size), column: log2_lr, "seeds": list(seeds)}
+                    {"size": size, column: log2_lr, "seeds": seeds}
                     for size, log2_lr, seeds in one.asked
                 ],
                 "drift": {
@@ -101,11 +101,11 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
         "optimum": [
             {
                 **optimum.size,
-                study.tuned.column: strict(optimum.log2_lr.value),
-                "low": strict(optimum.log2_lr.low),
-                "high": strict(optimum.log2_lr.high),
-                "loss": strict(optimum.loss.value),
-                "status": optimum.place.value,
+                study.tuned.column: optimum.log2_lr.value,
+                "low": optimum.log2_lr.low,
+                "high": optimum.log2_lr.high,
+                "loss": optimum.loss.value,
+                "status": optimum.place,
             }
             for optimum in transfer.optima
         ],
@@ -118,15 +118,15 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
         "regret": _estimate(transfer.regret, "loss"),
         "bend": _estimate(transfer.bend, "change per doubling"),
         "question": transfer.question,
-        "verdict": transfer.verdict.value,
+        "verdict": transfer.verdict,
         "why": transfer.why,
     }
 
 
 def _estimate(estimate: Estimate, unit: str) -> dict[str, Any]:
     return {
-        "estimate": strict(estimate.value),
-        "low": strict(estimate.low),
-        "high": strict(estimate.high),
+        "estimate": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
         "unit": estimate.unit or unit,
     }
