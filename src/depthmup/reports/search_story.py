@@ -9,12 +9,13 @@ from depthmup.records.finding import change, change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
-from depthmup.reports.charts import (
+from depthmup.reports.charts import scheme_colours
+from depthmup.reports.drift_chart import (
     DRIFT_TIPS,
     as_factors,
     band_rows,
+    band_words,
     drift_axis,
-    scheme_colours,
 )
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
@@ -27,13 +28,13 @@ SHOWN = 6
 
 def search(study: Study) -> Section:
     """The interval as it narrowed, over the rounds; nothing of a study without a search."""
-    story, tolerance = study.search, change_span(-study.tolerance, study.tolerance)
+    story = study.search
     return Section(
         title="How the search got there",
         lead=(
             f"{saved_sentence(story, study.tuned) if story else ''} The most informative runs came "
             "first. The search stopped when the interval was decisive. Checking it after every "
-            f"round is accounted for. Grey: the tolerance, {tolerance}."
+            f"round is accounted for. Grey: the tolerance, {band_words(study)}."
         ),
         plots=[Plot(chart=_narrowing_chart(by_slice(study), story))] if story else [],
         details=_rounds(study, story) if story else [],

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.records.finding import change_span, in_percent
+from depthmup.records.finding import in_percent
 from depthmup.reports.axes import optimum_axis
 from depthmup.reports.charts import (
-    drift_chart,
     loss_chart,
     optimum_chart,
     rate_chart,
@@ -22,6 +21,7 @@ from depthmup.reports.charts import (
     size_signs,
     window_of,
 )
+from depthmup.reports.drift_chart import band_words, drift_section
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.search_story import search
@@ -60,8 +60,8 @@ def _transfer(study: Study) -> Section:
         title="Flat lines transfer, slopes drift",
         lead=(
             f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-            f"{_band(study)} per doubling away from {axis} {base_size(study):.10g}. Triangles: on "
-            "the edge of the grid. Crosses: nothing trains."
+            f"{band_words(study)} per doubling away from {axis} {base_size(study):.10g}. "
+            "Triangles: on the edge of the grid. Crosses: nothing trains."
         ),
         legend=scheme_signs(study),
         plots=[Plot(chart=optimum_chart(study, optimum_axis(study)))],
@@ -83,28 +83,12 @@ def _loss(study: Study) -> Section:
     )
 
 
-def _drift(study: Study) -> Section:
-    return Section(
-        title="Does the interval stay inside the band?",
-        lead=(
-            f"Change of the best {study.tuned.name} per doubling of {study.axis}, with 95% "
-            "intervals. A scheme transfers when its whole interval lies in the grey band, "
-            f"{_band(study)}; it drifts when the whole interval lies outside."
-        ),
-        plots=[Plot(chart=drift_chart(study))],
-    )
-
-
-def _band(study: Study) -> str:
-    return change_span(-study.tolerance, study.tolerance)
-
-
 STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
     "rates": _rates,
     "transfer": _transfer,
     "loss": _loss,
     "training": training,
-    "drift": _drift,
+    "drift": drift_section,
     "search": search,
 }
 """Every chart by the name of its figure; one that has nothing to draw has no plots."""

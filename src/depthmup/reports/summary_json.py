@@ -62,7 +62,8 @@ def summary(
         ],
         **{name: rows for name, rows in beyond.items() if rows},
     }
-    return strict(findings) | (encode(kept) if whole else {})
+    result: dict[str, Any] = strict(findings)
+    return {**result, **(encode(kept) if whole else {})}
 
 
 def _search(story: SearchStory, column: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from depthmup.records import Axis, Place, Study, Transfer, Verdict
+from depthmup.records import Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
@@ -174,15 +174,11 @@ _SHORT = 7
 """Letters of an axis that stand in every column's header."""
 
 
-def _letter(axis: Axis) -> str:
-    """The letter that stands for an axis in the header, where it has one."""
-    return f" {_LETTERS[axis]}" if axis in _LETTERS else ""
-
-
 def _caption(study: Study) -> str:
     axis = study.axis
+    letter = f" {_LETTERS[axis]}" if axis in _LETTERS else ""
     return (
-        f"Best {study.tuned.name} by {axis}{_letter(axis)}; its change per doubling of "
+        f"Best {study.tuned.name} by {axis}{letter}; its change per doubling of "
         f"{axis}, with a 95% interval; excess loss at the largest {axis} with the base's "
         f"{study.tuned.word}."
     )

@@ -187,13 +187,8 @@ def configured(chart: Any, style: Style = SCREEN) -> Any:
     chart = chart.copy(deep=False)
     chart.config = alt.Config(**theme(style))
     kind: Literal["fit-x", "fit"] = "fit-x" if style.width == "container" else "fit"
-    if style.width == "container" or (style.fit and _single(chart)):
+    # Vega-Lite fits one panel, and no others.
+    single = isinstance(chart, alt.Chart | alt.LayerChart)
+    if style.width == "container" or (style.fit and single):
         chart.autosize = alt.AutoSizeParams(type=kind, contains="padding")
     return chart
-
-
-def _single(chart: Any) -> bool:
-    """Whether a chart is one panel: Vega-Lite fits no others."""
-    import altair as alt
-
-    return isinstance(chart, alt.Chart | alt.LayerChart)
