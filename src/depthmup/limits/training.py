@@ -102,6 +102,35 @@ class Method(ABC):
         )
 
 
+class Sampled(Method):
+    """A network of finite depth that samples carry: vectors of several, or of one held-out input.
+
+    ``c`` and ``kick`` are a branch's factor and an update's. ``vectors`` counts the rows of states:
+    held-out inputs take turns in one more. Gradients come for the first ``updated``.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem, problem.positions)
+        self.activation, self.depth = problem.activation, problem.layers
+        self.c, self.kick = problem.factor, problem.kick
+        self.vectors = problem.vectors + (problem.held_out is not None)
+        self.updated = problem.remembered
+
+    @abstractmethod
+    def pass_up(self, t: int, n: int, inputs: Float[Array, "rows d_in"]) -> tuple[Array, Array]:
+        """Outputs (rows, d_out) of new vectors, numbered from n, and |x|^2 / n at every depth."""
+
+    def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
+        batch, n = rows.stop - rows.start, rows.start
+        # Held-out inputs go one by one: each is its own problem, and leaves no trace. The minibatch
+        # comes last: its rows are those that stay.
+        extra = [self.pass_up(t, n, row[None])[0] for row in inputs[batch:]]
+        if not batch:
+            return np.concatenate(extra), np.zeros((self.depth + 1, 0))
+        outputs, squares = self.pass_up(t, n, inputs[:batch])
+        return np.concatenate([outputs, *extra]), squares
+
+
 def train(method: Method) -> Solution:
     """Every step of training, until something overflows."""
     problem, status = method.problem, Status()

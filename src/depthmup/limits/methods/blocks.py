@@ -35,7 +35,7 @@ from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Solution
 from depthmup.limits.step import Array
-from depthmup.limits.training import Method, combined, require_finite, train
+from depthmup.limits.training import Sampled, combined, require_finite, train
 
 
 def solve_blocks(problem: Problem, neurons: Neurons) -> Solution:
@@ -45,7 +45,7 @@ def solve_blocks(problem: Problem, neurons: Neurons) -> Solution:
     return combined(solutions, neurons, "Pass neurons with more points, or a larger tol.")
 
 
-class Blocks(Method):
+class Blocks(Sampled):
     """One network: P, Q, R, S at every depth, and the sampled neurons of every block.
 
     ``u`` and ``v`` (vectors, points) are the standard Gaussians behind every block's fields,
@@ -59,12 +59,9 @@ class Blocks(Method):
         points: Float[Array, "count fields"],
         weights: Float[Array, " count"],
     ) -> None:
-        depth = problem.layers
-        super().__init__(problem, problem.positions)
-        self.activation, self.depth, self.weights = problem.activation, depth, weights
-        self.c, self.kick = problem.factor, problem.kick
-        vectors = problem.vectors + (problem.held_out is not None)
-        updated = points.shape[1] - vectors
+        super().__init__(problem)
+        self.weights = weights
+        depth, vectors, updated = self.depth, self.vectors, self.updated
         # phi and e: two doubles per block, vector and point.
         require_memory(
             16.0 * depth * updated * len(points),
@@ -86,16 +83,6 @@ class Blocks(Method):
         sizes = [len(step.inputs) for step in problem.steps]
         self.times = np.repeat(np.arange(len(sizes)), sizes)
 
-    def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
-        batch, n = rows.stop - rows.start, rows.start
-        # Held-out inputs go one by one: each is its own problem, and leaves no trace.
-        extra = [self.rise(t, n, row[None])[0] for row in inputs[batch:]]
-        outputs = np.zeros((0, self.problem.d_out))
-        squares = np.zeros((self.depth + 1, 0))
-        if batch:
-            outputs, squares = self.rise(t, n, inputs[:batch])
-        return np.concatenate([outputs, *extra]), squares
-
     def kernel(self) -> Array:
         return np.asarray(self.cov[-1])
 
@@ -110,8 +97,7 @@ class Blocks(Method):
         at = np.append(self.times[:n], np.full(size - n, t))
         self.left, self.left_second = self.problem.remains[at], self.problem.second_remains[at]
 
-    def rise(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
-        """The outputs (rows, d_out) of new vectors, numbered from n, and |x|^2 at every depth."""
+    def pass_up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
         self.begin(t, n, n + len(inputs))
         old, new, every = self.old, self.new, self.every
         self.xi[new] = inputs

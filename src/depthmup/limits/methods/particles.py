@@ -42,7 +42,7 @@ from depthmup.limits.numerics.factors import appended, own_only, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
-from depthmup.limits.training import Method, combined, train
+from depthmup.limits.training import Sampled, combined, train
 
 _LAYERS = (16, 32, 64)
 """Depths from which infinite depth is extrapolated."""
@@ -94,7 +94,7 @@ def solve_extrapolated(problem: Problem, particles: Particles) -> Solution:
     return combined(solutions, particles, "Pass more particles, or a larger tol.")
 
 
-class Population(Method):
+class Population(Sampled):
     """One population of particles, trained: x and d of every vector at every depth.
 
     ``x``, ``d`` (L + 1, vectors, J); ``u`` (d_in, J) and ``v`` (d_out, J) are entries of U and nV;
@@ -110,19 +110,13 @@ class Population(Method):
         *,
         deterministic: bool = False,
     ) -> None:
-        depth = problem.layers
-        super().__init__(problem, problem.positions)
-        self.activation, self.depth = problem.activation, depth
+        super().__init__(problem)
         # An update of this function of every entry of its two factors.
         self.entry: Callable[[Array], Array] = np.sign if problem.sign else np.positive
-        self.c, self.kick = problem.factor, problem.kick
         self.deterministic, self.count = deterministic, particles.count
-        # Held-out inputs take turns in one more row.
-        self.vectors = problem.vectors + (problem.held_out is not None)
-        self.updated = problem.remembered
         # x, d, z_x, z_d and e: five doubles.
         require_memory(
-            40.0 * depth * self.vectors * self.count,
+            40.0 * self.depth * self.vectors * self.count,
             "Pass limits.Particles with a smaller count, fewer vectors, or a smaller depth.",
         )
         self.rng = np.random.default_rng(seed)
@@ -158,17 +152,7 @@ class Population(Method):
     def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
         """What block i adds to the gradients d (rows, J) on their way down."""
 
-    def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
-        batch, n = rows.stop - rows.start, rows.start
-        # Held-out inputs go one by one: each is its own problem, and leaves no trace.
-        # The minibatch comes last: its rows are those that stay.
-        parts = [*(row[None] for row in inputs[batch:]), inputs[:batch]]
-        outputs = [self.pass_up(t, n, part) for part in parts if len(part)]
-        f = np.concatenate([*outputs[-1:], *outputs[:-1]] if batch else outputs)
-        return f, np.square(self.x[:, rows]).mean(axis=2)
-
-    def pass_up(self, t: int, n: int, inputs: Array) -> Array:
-        """New vectors, numbered from n, through every block; their outputs (rows, d_out)."""
+    def pass_up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
         new = slice(n, n + len(inputs))
         self.x[0, new] = inputs @ self.u
         # Left for the way back.
@@ -177,7 +161,8 @@ class Population(Method):
         for i in range(self.depth):
             self.x[i + 1, new] = self.x[i, new] + self.c * self.rise(i, t, n, self.x[i, new])
         # V^T x is E[nV x] over entries.
-        return self.x[-1, new] @ self.v.T / self.count
+        outputs = self.x[-1, new] @ self.v.T / self.count
+        return outputs, np.square(self.x[:, new]).mean(axis=2)
 
     def down(self, t: int, rows: slice, chi: Array) -> None:
         """The gradients of a minibatch through every block, from the loss back to the input."""
