@@ -177,7 +177,7 @@ class MLP(nn.Module):
         return out
 
 
-class Layer(nn.Module):
+class DecoderLayer(nn.Module):
     """x <- x + attention(norm(x));  x <- x + mlp(norm(x))."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -215,7 +215,7 @@ class Transformer(nn.Module):
         self.tokens = _bare(nn.Embedding, config.vocabulary, config.width)
         learned = config.positions == "learned"
         self.positions = _bare(nn.Embedding, config.length, config.width) if learned else None
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.depth))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.depth))
         self.norm = _norm(config)
         self.readout = _linear(config.width, config.vocabulary)
         if config.tied:
