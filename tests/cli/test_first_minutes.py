@@ -13,6 +13,7 @@ from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options
 from depthmup.cli.verbs import EXAMPLES, GROUPS, VERBS, module_of, parse
+from depthmup.rules import NAMES
 
 
 def test_the_bare_command_shows_the_commands_in_80_columns(capsys):
@@ -92,11 +93,22 @@ def test_help_of_a_verb_is_its_help(capsys):
     assert "--optimizer" in shown[0]
 
 
-def test_completion_of_the_shell(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["completion", "bash"])
-    assert ended.value.code in (0, None)
-    assert "complete -F" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("shell", "command"),
+    [("bash", "complete -F"), ("zsh", "#compdef depthmup"), ("fish", "function _tyro_depthmup")],
+)
+def test_completion_of_the_shell(shell, command, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert command in script
+    assert "Schemes by name (sp, mup, depth-mup" in script
+    assert not [what for what in NAMES if f"{{{what}}}" in script]
+
+
+def test_completion_that_lacks_a_package_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("depthmup.records.packages.find_spec", lambda name: None)
+    assert main(["completion", "tcsh"]) == 2
+    assert "Completion for tcsh needs shtab" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])

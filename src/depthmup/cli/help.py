@@ -97,10 +97,7 @@ COMMON = {
 
 @cache
 def _words(owner: type) -> dict[str, str]:
-    """The texts of a class's fields: its own, below each, common ones, or its ``API``'s arguments'.
-
-    ``{schemes}`` stands for the names of schemes.
-    """
+    """The texts of a class's fields: its own below each, common ones, or ``API``'s arguments'."""
     [of_class] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(of_class, ast.ClassDef)
     words: dict[str, str] = {}
@@ -110,10 +107,15 @@ def _words(owner: type) -> dict[str, str]:
     for field, below in zip(of_class.body, of_class.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             text = " ".join(ast.literal_eval(below.value).split())
-            for what, names in NAMES.items():
-                text = text.replace(f"{{{what}}}", ", ".join(names))
-            words[ast.unparse(field.target)] = text
+            words[ast.unparse(field.target)] = with_names(text)
     return words
+
+
+def with_names(text: str) -> str:
+    """A text in which ``{schemes}`` and the like are the names that they stand for."""
+    for what, names in NAMES.items():
+        text = text.replace(f"{{{what}}}", ", ".join(names))
+    return text
 
 
 _ARGUMENT = re.compile(r"^    (\w[\w, ]*): (.+(?:\n {8}.+)*)", re.M)

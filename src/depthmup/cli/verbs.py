@@ -3,7 +3,7 @@
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, Union
@@ -11,10 +11,11 @@ from typing import Annotated, Any, Union
 import tyro
 
 from depthmup._version import __version__
-from depthmup.cli.help import help_of
+from depthmup.cli.help import help_of, with_names
 from depthmup.cli.output import json_alone
 from depthmup.cli.refusals import REFUSED, explained, say_error
 from depthmup.cli.spelling import as_meant, mistake, unknown_command
+from depthmup.records.packages import need
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Your model": {
@@ -107,6 +108,17 @@ def parse(arguments: Sequence[str]) -> Any:
     )
 
 
+def _complete(shell: str = "bash") -> int:
+    """Print the completion script of a shell."""
+    if shell == "tcsh":
+        need("Completion for tcsh", "shtab")
+    script = io.StringIO()
+    with redirect_stdout(script), suppress(SystemExit):
+        parse(["--tyro-print-completion", shell])
+    print(with_names(script.getvalue()), end="", flush=True)
+    return 0
+
+
 def run(words: list[str]) -> int:
     """The exit status of a command line."""
     verb, rest = (words[0], words[1:]) if words else ("--help", [])
@@ -127,7 +139,7 @@ def run(words: list[str]) -> int:
                 f"there is no completion for {' '.join(rest)!r}. Name one of {', '.join(SHELLS)}."
             )
             return REFUSED
-        parse(["--tyro-print-completion", *(rest or ["bash"])])  # ends here
+        return explained(lambda: _complete(*rest))
     if verb not in VERBS:
         say_error(unknown_command(verb, (*VERBS, "completion")))
         return REFUSED
