@@ -18,7 +18,7 @@ from depthmup.cli import (
 from depthmup.records import environment
 from depthmup.reports import write_text
 from depthmup.sweep import MAIN_STORE, Store, environment_of, snapshot
-from depthmup.training import Backend
+from depthmup.training import Backend, check_backend
 from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
 from reproduction.evidence import Evidence
 from reproduction.pages import evidence as pages
@@ -42,6 +42,7 @@ def run(options: ReproduceOptions) -> int:
         engine=options.execution.engine,
         cuda_graphs=options.execution.cuda_graphs,
     )
+    check_backend(backend)
     prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
     if options.markdown is not None:
         prepare_file(options.markdown, option="--markdown")

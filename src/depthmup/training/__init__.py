@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from depthmup.training.backend import ENGINES, Backend, EngineName
+from depthmup.training.backend import ENGINES, Backend, EngineName, check_backend
 from depthmup.training.engine import Engine, engine_for, train_group, train_trials
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "Weights",
     "batches",
     "build",
+    "check_backend",
     "dataset",
     "engine_for",
     "find_data",
