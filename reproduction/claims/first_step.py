@@ -1,5 +1,7 @@
 """Section 3.1: why the learning rate must fall with depth under sign updates and not under SGD."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from depthmup.sweep import Store
@@ -12,8 +14,10 @@ from reproduction.intervals import log_slope
 UPDATES = ("SGD", "sign")
 
 
-def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> dict[str, float]:
-    """A_L^2, the square of what one update of size one does to the output, to first order.
+def first_order_effects(
+    *, width: int, depths: Sequence[int], seed: int, alpha: float
+) -> dict[str, list[float]]:
+    """A_L^2 by depth, the square of what one update of size one does to the output, to first order.
 
     ``x^l = x^{l-1} + L^-alpha W^l x^{l-1}``; ``A_L = sum_l d^l . D^l x^{l-1}`` with d^l the
     output's gradient, normalized by width, and D^l the direction of the update: the gradient
@@ -22,22 +26,29 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
     """
 
     def draw(stream: int, *shape: int) -> np.ndarray:
-        # A generator for each matrix: a deeper network begins with the shallower one's layers.
         return np.random.default_rng([seed, stream]).normal(size=shape)
 
-    weights = [draw(2 + layer, width, width) / np.sqrt(width) for layer in range(depth)]
-    branch = depth**-alpha
-    x, d = [draw(0, width)], draw(1, width)  # U xi and n V
+    # A generator for each matrix: a deeper network begins with the shallower one's layers.
+    weights = [draw(2 + layer, width, width) / np.sqrt(width) for layer in range(max(depths))]
+    u, v = draw(0, width), draw(1, width)  # U xi and n V
+    effects = [_effects(weights[:depth], u, v, branch=depth**-alpha) for depth in depths]
+    return {name: [effect[name] ** 2 for effect in effects] for name in UPDATES}
+
+
+def _effects(
+    weights: Sequence[np.ndarray], u: np.ndarray, v: np.ndarray, *, branch: float
+) -> dict[str, float]:
+    """A_L of one network."""
+    width, x, d = len(u), [u], v
     for w in weights:
         x.append(x[-1] + branch * w @ x[-1])
     effects = dict.fromkeys(UPDATES, 0.0)
-    for layer in range(depth - 1, -1, -1):
-        below = x[layer]
+    for w, below in zip(reversed(weights), reversed(x[:-1]), strict=True):
         effects["SGD"] += branch * float(d @ d) / width * float(below @ below) / width
         # d . sign(d x^T) x / n^2 = mean |d| mean |x|
         effects["sign"] += float(np.abs(d).mean() * np.abs(below).mean())
-        d = d + branch * weights[layer].T @ d
-    return {name: value**2 for name, value in effects.items()}
+        d = d + branch * w.T @ d
+    return effects
 
 
 def _experiment(setting: Setting) -> Experiment:
@@ -51,20 +62,19 @@ def _experiment(setting: Setting) -> Experiment:
 
     effects = survey(
         "first-order effect of one update",
-        first_order_effect,
+        first_order_effects,
         {
-            (depth, seed): {"width": width, "depth": depth, "seed": seed, "alpha": alpha}
-            for depth in depths
+            seed: {"width": width, "depths": list(depths), "seed": seed, "alpha": alpha}
             for seed in range(seeds)
         },
-        work=lambda key: 4.0 * width**2 * key[0],
-        version=2,
+        work=4.0 * width**2 * sum(depths),
+        version=3,
     )
 
     def conclude(store: Store) -> Conclusion:
         comparisons, rows = [], []
         for update, expected in (("SGD", 1), ("sign", 2)):
-            squares = effects.array(store, update)  # (depths, seeds)
+            squares = effects.array(store, update).T  # (depths, seeds)
             rows += [
                 {"depth": depth, "square": float(np.exp(np.log(row).mean())), "update": update}
                 for depth, row in zip(depths, squares, strict=True)

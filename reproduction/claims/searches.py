@@ -9,7 +9,8 @@ adds what the verdict lacks: rates between those of the grid around an optimum, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from depthmup.records import Study, Window
 from depthmup.rules import Scheme
@@ -89,6 +90,13 @@ def in_late_windows(
     )
 
 
+_Replay: TypeAlias = tuple[Sequence[Sought], list[SearchState], set[str]]
+"""What is sought, the searches after a round, and the schemes that are stopped."""
+
+_REPLAYED = WeakKeyDictionary[Store, dict[tuple[int, ...], _Replay]]()
+"""By store, the last round of which it had all records: these stay, and so does what follows."""
+
+
 def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
     """The searches of one claim, as far as a store has their records.
 
@@ -96,8 +104,13 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
     another. A scheme whose drift is judged over several windows stays open where one of them does:
     once all sizes are measured in each, the other windows' searches stop, too.
     """
-    states, stopped = [one.begun(store) for one in sought], set[str]()
+    known, key = _REPLAYED.setdefault(store, {}), tuple(map(id, sought))
+    if key in known:
+        _, states, stopped = known[key]
+    else:
+        states, stopped = [one.begun(store) for one in sought], set[str]()
     while not any(state.pending for state in states):
+        known[key] = sought, states, stopped
         before = states
         going = [
             not state.ended and one.scheme.name not in stopped

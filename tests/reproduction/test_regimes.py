@@ -17,7 +17,7 @@ from reproduction.claims.measured_regimes import (
     measured_by_pair,
     networks,
 )
-from reproduction.claims.regime_map import GAMMAS, TRAINED
+from reproduction.claims.regime_map import ALPHAS, GAMMAS, TRAINED
 from reproduction.claims.regimes import exponents_of
 from reproduction.evidence import Reproduction
 
@@ -182,11 +182,19 @@ def exactly(alpha):
 
 
 @pytest.mark.long
-def test_the_computed_map_holds_and_another_rule_is_not_the_unique_one(tmp_path):
+@pytest.mark.parametrize(
+    "columns", [ALPHAS[::2], ALPHAS[1::2]], ids=["quarters", "eighths between them"]
+)
+def test_the_computed_map_holds_and_another_rule_is_not_the_unique_one(columns, tmp_path):
+    """Half of the columns of the map are computed, the others as the claims have them."""
+
+    def of_alpha(alpha):
+        return exactly(alpha) if alpha in columns else computed(alpha)
+
     (tmp_path / "right").mkdir(), (tmp_path / "wrong").mkdir()
-    assert verdicts(tmp_path / "right", of_alpha=exactly) == dict.fromkeys(CLAIMS, YES)
+    assert verdicts(tmp_path / "right", of_alpha=of_alpha) == dict.fromkeys(CLAIMS, YES)
     other = {"names": ["claim7.5"], "depth_mup": general("3/4", "1/4")}
-    assert verdicts(tmp_path / "wrong", of_alpha=exactly, **other) == {"claim7.5": NO}
+    assert verdicts(tmp_path / "wrong", of_alpha=of_alpha, **other) == {"claim7.5": NO}
 
 
 @pytest.mark.long

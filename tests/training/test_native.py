@@ -402,10 +402,13 @@ def test_a_file_that_is_no_kernel_is_not_loaded(tmp_path):
         load(other)
 
 
+BUILD_ONE = "from depthmup.training.native import library; print(library().register_length)"
+
+
 def test_two_processes_may_build_at_once(tmp_path):
-    both = [python(TRAIN_ONE, tmp_path) for _ in range(2)]
+    both = [python(BUILD_ONE, tmp_path) for _ in range(2)]
     for process in both:
-        assert said(process).startswith("native: ")
+        assert int(said(process)) > 0
     (built,) = (tmp_path / "depthmup").iterdir()
     assert built.suffix == ".so"
 

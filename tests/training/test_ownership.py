@@ -12,6 +12,8 @@ import pytest
 from depthmup.training.native import build, compiler
 from depthmup.training.native.build import TEMPORARY, is_private, is_trusted
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
