@@ -17,6 +17,7 @@ from depthmup.reports import (
     limit_chart,
     loss_against_size,
     optimum_against_size,
+    page,
     rate_panel,
     save_chart,
 )
@@ -151,6 +152,35 @@ def test_words_for_what_was_tuned_do_not_end_an_expression(study):
     titles = titles_of_channels([chart.to_dict() for chart in charts])
     assert any("window.hit" in title for title in titles)
     assert not any(sign in title for title in titles for sign in "\\\u2028")
+
+
+def test_an_axis_of_any_name_is_no_field_of_a_chart(study, tmp_path):
+    """Vega reads brackets, dots and quotes in the name of a field as a path or as code."""
+    name = "layers[0].'x\\"
+
+    def renamed(items):
+        return tuple(replace(each, size={name: each.depth}) for each in items)
+
+    windows = [
+        replace(
+            w,
+            curves=renamed(w.curves),
+            transfers=tuple(replace(t, optima=renamed(t.optima)) for t in w.transfers),
+        )
+        for w in study.windows
+    ]
+    odd = replace(study, axis=name, windows=tuple(windows), config={})
+    for key in available(odd):
+        chart = CHARTS[FILES[key]]
+        spec = chart(odd).to_dict(validate=False)
+        marks = spec.pop("datasets")
+        assert not re.search(r'"field": "(?!\w+")', json.dumps(spec)), key
+        usual = chart(study).to_dict(validate=False)["datasets"]
+        assert [len(rows) for rows in marks.values()] == [len(rows) for rows in usual.values()]
+    paths = export(odd, tmp_path, formats={"svg"})
+    assert "optimum-against-layers_0___x_.svg" in {path.name for path in paths}
+    assert all(path.parent == tmp_path for path in paths)
+    assert name in page(odd).replace("&#39;", "'")
 
 
 def test_exploded_runs_do_not_squash_the_rest(study):
