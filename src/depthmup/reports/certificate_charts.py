@@ -1,7 +1,7 @@
 """The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from depthmup.records import Certificate, Optimum
@@ -20,9 +20,13 @@ divergence it grows without bound and would squash the rest."""
 
 def _law(certificate: Certificate) -> Plot:
     """The best value against size, the fitted law and its 90% band, to the target."""
-    axis, positions, target = _positions(certificate)
+    varied, _ = _varied(certificate)
+    axis = varied[0]
+    if len(varied) > 1:
+        axis = f"size: geometric mean of {' and '.join(varied)}, over the base's"
+    target = _position(certificate, certificate.target)
     name, unit = certificate.tuned.name, certificate.rate_unit
-    points = _optima(certificate, positions)
+    points = _optima(certificate)
     band = [{"x": _along(certificate, p.at), **powers(p, unit=unit)} for p in certificate.law]
     drawn = [row[end] for row in (*points, *band) for end in ("value", "band_low", "band_high")]
     held = [math.log2(v) for v in drawn if known(v) and v > 0] or [
@@ -46,7 +50,7 @@ def _law(certificate: Certificate) -> Plot:
         )
     chart = Chart(
         layers=against_size(points, by="scheme", tips=tips, lines=(), bands=band, aims=aims),
-        x=size_axis(axis, [*positions, target]),
+        x=size_axis(axis, [*(_position(certificate, o.size) for o in certificate.optima), target]),
         y=plain(min(held) - air, max(held) + air, f"best {name}"),
         colours={certificate.scheme: BLUE},
         shapes={certificate.scheme: "circle"},
@@ -99,13 +103,13 @@ CERTIFICATE_CHARTS: dict[str, Callable[[Certificate], Plot]] = {"law": _law, "pe
 """Both charts by the names of their figures."""
 
 
-def _optima(certificate: Certificate, positions: Sequence[float]) -> list[Row]:
+def _optima(certificate: Certificate) -> list[Row]:
     """Measured optima, moved along the law to their positions."""
     unit = certificate.rate_unit
     return [
         {
-            "x": x,
-            **powers(o.log2_lr, unit=unit, moved=_moved(certificate, o, x)),
+            "x": _position(certificate, o.size),
+            **powers(o.log2_lr, unit=unit, moved=_moved(certificate, o)),
             "best": unit * 2.0**o.log2_lr.value,
             "measured": o.log2_lr.value,
             "scheme": certificate.scheme,
@@ -113,7 +117,7 @@ def _optima(certificate: Certificate, positions: Sequence[float]) -> list[Row]:
             "size": size_name(o.size),
             "place": o.place.value,
         }
-        for o, x in zip(certificate.optima, positions, strict=True)
+        for o in certificate.optima
         if o.log2_lr.known
     ]
 
@@ -149,22 +153,11 @@ def _rates(certificate: Certificate) -> list[Row]:
     return marks
 
 
-def _positions(certificate: Certificate) -> tuple[str, list[float], float]:
-    """The axis' title, the position of every size on it, and the target's.
-
-    With one axis varied that axis; with several, the geometric mean of their ratios to the base,
-    along the way to the target.
-    """
-    varied, _ = _varied(certificate)
-    title = varied[0]
-    if len(varied) > 1:
-        title = f"size: geometric mean of {' and '.join(varied)}, over the base's"
-    positions = [_position(certificate, o.size) for o in certificate.optima]
-    return title, positions, _position(certificate, certificate.target)
-
-
 def _position(certificate: Certificate, size: Mapping[str, float]) -> float:
-    """The geometric mean of a size's ratios to the base along the axes varied, from the base's."""
+    """Where a size stands on the axis: with one axis varied its value along that.
+
+    With several, the geometric mean of their ratios to the base, along the way to the target.
+    """
     varied, base = _varied(certificate)
     logs = [math.log2(size[axis] / certificate.base[axis]) for axis in varied]
     result: float = base * 2.0 ** (sum(logs) / len(logs))
@@ -178,13 +171,13 @@ def _along(certificate: Certificate, at: float) -> float:
     return result
 
 
-def _moved(certificate: Certificate, optimum: Optimum, position: float) -> float:
+def _moved(certificate: Certificate, optimum: Optimum) -> float:
     """The shift of an optimum along the law to its position; nothing where one axis varies."""
     (varied, unit), base, target = _varied(certificate), certificate.base, certificate.target
     if len(varied) == 1 or not certificate.law:
         return 0.0
     whole = math.log2(_position(certificate, target) / unit)
-    part = math.log2(position / unit) / whole if whole else 0.0
+    part = math.log2(_position(certificate, optimum.size) / unit) / whole if whole else 0.0
     return sum(
         s.estimate.value
         * (

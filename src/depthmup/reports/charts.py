@@ -281,21 +281,17 @@ def _by_scheme(
         if location in _PLACE_SHAPES:
             drawn["mark"] = location
         rows.append(drawn)
-    for index in range(len(study.windows)):
-        last: dict[object, Row] = {}
-        for row in rows:
-            if row["window"] == index and known(row["value"]):
-                before = last.get(row["scheme"])
-                if before is None or row["size"] > before["size"]:
-                    last[row["scheme"]] = row
-        # Labels at different sizes do not touch, so each size is spread on its own.
-        for size in {row["size"] for row in last.values()}:
-            ends = [row for row in last.values() if row["size"] == size]
-            wished = [axis.where(axis.clamp(row["value"])) for row in ends]
-            lines = 1 + max(row["words"].count("\n") for row in ends)
-            for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):
-                row["label"] = axis.at(place_)
-                row["label_x"] = size * max(shift.values())
+    last = dict[tuple[int, str], Row]()
+    for row in sorted((r for r in rows if known(r["value"])), key=lambda r: r["size"]):
+        last[row["window"], row["scheme"]] = row
+    # Labels at different sizes do not touch, so each size is spread on its own.
+    for window, size in {(row["window"], row["size"]) for row in last.values()}:
+        ends = [r for r in last.values() if (r["window"], r["size"]) == (window, size)]
+        wished = [axis.where(axis.clamp(row["value"])) for row in ends]
+        lines = 1 + max(row["words"].count("\n") for row in ends)
+        for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):
+            row["label"] = axis.at(place_)
+            row["label_x"] = size * max(shift.values())
     return rows, failed
 
 

@@ -99,13 +99,8 @@ class Table:
     @property
     def groups(self) -> list[list[tuple[int, Row]]]:
         """The rows with their numbers, those of one group together."""
-        groups: list[list[tuple[int, Row]]] = []
-        for number, row in enumerate(self.rows):
-            if groups and (not self.group or groups[-1][0][1][self.group] == row[self.group]):
-                groups[-1].append((number, row))
-            else:
-                groups.append([(number, row)])
-        return groups
+        by_group = itertools.groupby(enumerate(self.rows), key=lambda row: row[1].get(self.group))
+        return [list(rows) for _, rows in by_group]
 
 
 Layout = Literal["wide", "pair", "panels", "small"]
