@@ -10,8 +10,16 @@ from depthmup.diagnostics.sharding import whole
 
 
 def together(folder, how, ranks=2):
-    """What the first of several processes saw."""
-    multiprocessing.spawn(sharded_worker.work, args=(ranks, str(folder), how), nprocs=ranks)
+    """What the first of several processes saw; they fork from one that has loaded PyTorch."""
+    multiprocessing.set_forkserver_preload(
+        ["torch._dynamo", "torch.distributed.fsdp", "depthmup.diagnostics"]
+    )
+    multiprocessing.start_processes(
+        sharded_worker.work,
+        args=(ranks, str(folder), how),
+        nprocs=ranks,
+        start_method="forkserver",
+    )
     return torch.load(folder / "found.pt", weights_only=True)
 
 
