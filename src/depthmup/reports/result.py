@@ -16,7 +16,7 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
 from depthmup.records.text import html_card
 from depthmup.reports.files import save_chart, write_text
-from depthmup.reports.study_charts import FILES, picture_of, section_of
+from depthmup.reports.study_charts import FILES, STUDY_CHARTS, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import said
@@ -64,7 +64,7 @@ def export(
             "Pass some of those, e.g. formats={'svg'}."
         )
     # An empty study is refused before anything is written.
-    sections = {file: section_of(study, name, window) for name, file in FILES.items()}
+    sections = {FILES.get(name, name): section_of(study, name, window) for name in STUDY_CHARTS}
     charts = {file: picture_of(section) for file, section in sections.items() if section.plots}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

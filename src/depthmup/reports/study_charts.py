@@ -98,10 +98,8 @@ FILES = {
     "transfer": "optimum-against-size",
     "loss": "loss-against-size",
     "training": "loss-against-step",
-    "drift": "drift",
-    "search": "search",
 }
-"""The names of files, in which "size" stands for the axis."""
+"""The names of files that are not those of their charts; "size" stands for the axis in them."""
 
 
 def available(study: Study) -> list[str]:
@@ -128,7 +126,7 @@ def _chart(name: Name, study: Study, *, window: int | None = None, style: Style 
     return picture_of(section_of(study, name, window), style)
 
 
-CHARTS = {file: partial(_chart, name) for name, file in FILES.items()}
+CHARTS = {FILES.get(name, name): partial(_chart, name) for name in STUDY_CHARTS}
 """Every chart by the name of its file: a function of the study, the window and the style."""
 
 
