@@ -233,3 +233,13 @@ class TestPlans:
         plan = depthmup.plan(model, base=base, example_inputs=vectors(), drawn=(ours, theirs))
         plan.save(tmp_path / "plan.json")
         assert depthmup.Plan.load(tmp_path / "plan.json") == plan
+
+
+def test_a_sparse_buffer_is_left_alone():
+    class Masked(nn.Linear):
+        def __init__(self, width):
+            super().__init__(width, 4)
+            self.register_buffer("mask", torch.eye(3).to_sparse(), persistent=False)
+
+    drawn = recorded(lambda: Masked(8))[1]
+    assert set(drawn) == {"weight", "bias"}

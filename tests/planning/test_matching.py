@@ -57,3 +57,23 @@ def test_stages_that_do_not_repeat_are_still_refused():
 
     with pytest.raises(UnrelatedModels, match=r"have all different shapes|no counterpart"):
         Match(pyramid(5), pyramid(3))
+
+
+class Projected(nn.Module):
+    """A block that needs a shortcut where its two widths differ."""
+
+    def __init__(self, before, width):
+        super().__init__()
+        self.main = nn.Linear(before, width)
+        self.shortcut = nn.Linear(before, width) if before != width else None
+
+
+def test_a_shortcut_that_the_base_does_without_is_named():
+    """Both begin with 16 coordinates, and 16 is the base's width."""
+
+    def network(width, depth):
+        return nn.Sequential(*(Projected(width if i else 16, width) for i in range(depth)))
+
+    with pytest.raises(UnrelatedModels, match=r"has shortcut, which is None in 0 of the base"):
+        Match(network(64, 4), network(16, 2))
+    assert Match(network(64, 4), network(32, 2)).parameters["3.main.weight"] == "1.main.weight"

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where
+from depthmup.planning import NotUnderstood, Where, recorded
 
 
 class Rows(nn.Module):
@@ -144,3 +144,37 @@ def test_a_readout_whose_gain_would_need_a_law_of_its_own_is_refused():
 
     with pytest.raises(NotUnderstood, match="direction of a weight norm"):
         depthmup.plan(make(32), base=make(8), example_inputs=vectors(), scheme="mup")
+
+
+class Positions(nn.Module):
+    """Positions from a convolution, with one gain for each place of its kernel."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.head = nn.Linear(6, width), nn.Linear(width, 4)
+        self.conv = parametrizations.weight_norm(
+            nn.Conv1d(width, width, 4, padding="same", groups=2), dim=2
+        )
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.head(x + self.conv(x.T).T)
+
+
+def test_gains_over_all_outputs_grow_with_their_number():
+    """W = g v / |v| with |v| over outputs too: g must be sqrt(m_out) larger for the same W x."""
+    torch.manual_seed(0)
+    (model, drawn), (base, base_drawn) = (
+        recorded(lambda width=width: Positions(width)) for width in (128, 32)
+    )
+    plan = depthmup.plan(
+        model, base=base, example_inputs=vectors(), scheme="mup", drawn=(drawn, base_drawn)
+    )
+    gain, direction = (plan[f"conv.parametrizations.weight.original{i}"] for i in (0, 1))
+    assert (gain.init, gain.lr) == (approx(2.0), approx(2.0))
+    assert (direction.init, direction.lr) == (approx(0.5), approx(0.25))
+    plan.initialize(model)
+    # Of 2048 entries and more: 3 standard errors of a ratio.
+    ratio = model.conv.weight.std() / base.conv.weight.std()
+    ratio = (model.conv.weight.std() / base.conv.weight.std()).item()
+    assert ratio == approx(0.5, rel=3 * (2 * 2048) ** -0.5)

@@ -453,6 +453,8 @@ class OnStream(MLPBlock):
                 return (x + y) * 0.5**0.5
             case "stream":
                 return 0.9 * x + y
+            case "counted twice":
+                return x + (x + y)
         return sum([x, y])
 
 
@@ -469,8 +471,10 @@ def test_a_number_on_the_stream_is_one_over_a_branch_multiplier():
     assert "post-norm" in plans[0].notes[0]
 
 
-@pytest.mark.parametrize(("how", "number"), [("whole sum", "0.7071"), ("stream", "0.9")])
-def test_a_stream_that_forgets_is_a_note(how, number):
+@pytest.mark.parametrize(
+    ("how", "number"), [("whole sum", "0.7071"), ("stream", "0.9"), ("counted twice", "2")]
+)
+def test_a_number_on_the_stream_is_a_note(how, number):
     plan = planned_blocks(lambda w, d: OnStream(w, d, how))
     (note,) = plan.notes
     assert f"is itself multiplied by {number} from one addition to the next" in note

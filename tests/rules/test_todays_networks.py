@@ -17,8 +17,9 @@ from torch import nn
 
 import depthmup
 from depthmup.cli import main
-from depthmup.rules import RUN_RULES, Family, Kind, Ratios, Role, effect, scheme
+from depthmup.rules import DISPUTED, RUN_RULES, Family, Kind, Power, Ratios, Role, effect, scheme
 from tests.mixtures import Layer
+from tests.zoo.cases import CASES
 
 SEEDS = range(8)
 RULES = {rule.name: rule for rule in RUN_RULES}
@@ -294,6 +295,14 @@ def test_what_is_below_a_fixed_size_moves_it_by_order_one(planted, expected):
         return np.exp(np.mean(logs))
 
     assert nearest([*map(measured, NARROW_WIDTHS)], NARROW_WIDTHS)[1] == expected
+
+
+def test_the_start_of_adapters_is_in_dispute_and_both_sides_are_data():
+    """What is planted above is the other side's law, and plans have this side's."""
+    (adapter,) = (one for one in DISPUTED if "adapter" in one.what)
+    assert adapter.there / adapter.here == Power(fan_in=Fraction(1, 2))
+    case = next(case for case in CASES if case.name == "lora trained")
+    assert case.plan("mup")["blocks.0.mix.up.A"].laws.init == adapter.here
 
 
 LOOPS = (2, 4, 8, 16)

@@ -760,6 +760,13 @@ def of_fresh() -> Iterator[Case]:
     return fresh()
 
 
+def of_thirty() -> Iterator[Case]:
+    """Thirty more, chosen likewise and later: ``zoo.thirty``."""
+    from tests.zoo.thirty import thirty
+
+    return thirty()
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -769,8 +776,9 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "diffusers": of_diffusers,
     "further": of_further,
     "fresh": of_fresh,
+    "thirty": of_thirty,
 }
-_ALWAYS = ("plain torch", "by hand", "further", "fresh")
+_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty")
 
 
 def installed(package: str) -> bool:

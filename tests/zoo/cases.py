@@ -96,6 +96,25 @@ EXPECTED = {
     "kan residual": {"k.*.c": LAST, "o.c": READOUT},
     "ft transformer": {"width": VECTOR, "cls": VECTOR},
     "bottleneck fixed": {"b.*.a.weight": NARROW_IN, "b.*.b.weight": (R, R * R)},
+    "inducing points": {
+        "blocks.*.points": VECTOR_IN, "blocks.*.gather.[qkvo].weight": HIDDEN_IN,
+        "blocks.*.gather.[mn].weight": VECTOR_IN, "blocks.*.spread.o.weight": LAST,
+    },
+    # A norm alone reads the neck, so that it cannot start near zero.
+    "windows and everything": {
+        "?.mix.rel": INPUT_IN, "?.mix.qkv.weight": HIDDEN_IN, "?.mix.o.weight": LAST,
+        "7.neck.weight": HIDDEN,
+    },
+    # Each loop runs as often as in the base: blocks alone are depth.
+    "two loops": {
+        "????.blocks.*.mix.[qkv].weight": HIDDEN_IN, "????.blocks.*.mix.o.weight": LAST,
+        "????.blocks.*.mlp.down.weight": LAST, "????.norm.weight": VECTOR,
+    },
+    "stream scaled and shifted": {
+        "b.*.down.weight": HIDDEN_IN, "e.*.gain": LAST_VECTOR, "e.*.shift": VECTOR_IN,
+        "e.*.keep": VECTOR, "e.*.moved": VECTOR,
+    },
+    "stream counted twice": {"b.*.up.weight": HIDDEN_IN, "b.*.down.weight": LAST},
     "hidden fixed stream": {"a.*.weight": INPUT_IN, "b.*.weight": NARROW_LAST, "o.weight": (1, 1)},
 }  # fmt: skip
 REFUSED = {

@@ -151,7 +151,12 @@ def counterparts(
                 "counterpart in the base, where the same parameters lie in "
                 + (_BESIDE if nested else "no branch. Use a base with at least one such block.")
             )
-    streams = {index: votes[index].most_common(1)[0][0] for index in sorted(votes)}
+    # Loops that run the same blocks tie: where both models have as many streams, by their order.
+    in_order = len(residuals.streams) == len(of_base.streams)
+    streams = {}
+    for index, of in sorted(votes.items()):
+        most = [other for other, count in of.items() if count == max(of.values())]
+        streams[index] = index if in_order and index in most else most[0]
     return streams, {branch: others.most_common(1)[0][0] for branch, others in alike.items()}
 
 
@@ -212,10 +217,10 @@ def _standings(
     residuals = facts.residuals
     copies = Counter(base_of.values())
     deeper = counted and len(residuals.branches) != len(base.residuals.branches)
-    starts = {facts.usage.derived.get(b.stream) for b in residuals.branches}
+    starts = {facts.usage.derived.get(b.stream) for b in residuals.branches if not b.parents}
     standings: dict[str, tuple[Standing | None, bool]] = {}
     for name in facts.users:
-        if name in starts:  # a learned token with which a stream begins
+        if name in starts:  # a learned token with which a stream outside of all branches begins
             continue
         base_name, innermost = base_of[name], facts.innermost(name)
         level, chain = residuals.level(innermost), residuals.chain(innermost)

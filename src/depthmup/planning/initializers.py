@@ -122,8 +122,8 @@ class Recorder:
 
     def pieces(self, tensor: Tensor) -> list[Piece] | None:
         """What was written into a tensor's storage, in order; None if nothing was."""
-        if is_traceable_wrapper_subclass(tensor):
-            return None  # a shard, or several tensors in one: nothing is said of it
+        if _opaque(tensor):
+            return None
         entry = self._contents.get(_key(tensor))
         return entry[1] if entry is not None and not entry[0].expired() else None
 
@@ -131,7 +131,7 @@ class Recorder:
         """Remember that a tensor now holds entries of this law; None: of an unknown one."""
         if law is not None and law.values is not None and law.draw is None and not law.settled:
             law = replace(law, draw=(object(), tensor.numel()))
-        if is_traceable_wrapper_subclass(tensor):
+        if _opaque(tensor):
             return
         piece = place_of(tensor, law)
         pieces = self.pieces(tensor)
@@ -448,6 +448,11 @@ def _told(numbers: Any) -> Law | None:
     leaves = set(tree_flatten(numbers)[0])
     one = leaves.pop() if len(leaves) == 1 else None
     return constant(float(one)) if isinstance(one, int | float) else None
+
+
+def _opaque(tensor: Tensor) -> bool:
+    """Whether nothing is said of a tensor: a shard, several tensors in one, a sparse one."""
+    return is_traceable_wrapper_subclass(tensor) or tensor.layout is not torch.strided
 
 
 def _key(tensor: Tensor) -> int:

@@ -6,6 +6,7 @@ blocks, experts) differ in number, each is matched to one of the same structure,
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from itertools import chain, groupby
 from typing import TypeAlias
 
@@ -138,8 +139,7 @@ class Match:
                 raise UnrelatedModels(
                     f"The {what} {_join(at, same[0])} has no counterpart among "
                     f"{', '.join(_join(at, k) for k in base_items)} of the base: none has the same "
-                    "parts. Use a base that contains at least one of each kind of block: "
-                    + _with_each_kind([structure(part) for part in items.values()])
+                    "parts. " + _what_would_do(same[0], items, base_items)
                 )
             # Of the same parts, the ones with the same proportions come first: a block that doubles
             # the channels has the parts, but not the shapes, of one that keeps them.
@@ -147,7 +147,8 @@ class Match:
                 alike = [k for k in same if _proportions(items[k]) == proportion]
                 pool = [k for k in available if _proportions(base_items[k]) == proportion]
                 if not pool:
-                    pool = available
+                    grown = [k for k in available if _grows_evenly(items[alike[0]], base_items[k])]
+                    pool = grown or available
                     if len({_proportions(base_items[k]) for k in pool}) > 1:
                         distinct = len({_shapes(items[k]) for k in same}) == len(same)
                         if distinct and len(same) > len(base_items):
@@ -160,6 +161,21 @@ class Match:
                 for i, key in enumerate(alike):
                     result[key] = pool[i * len(pool) // len(alike)]
         return result
+
+
+def _what_would_do(key: str, items: _Items, base_items: _Items) -> str:
+    """Which base has a counterpart of an item that has none."""
+    part, base_part = items[key], base_items.get(key)
+    children = part._modules if isinstance(part, nn.Module) else {}
+    for name in children:
+        if base_part is not None and getattr(base_part, name, part) is None:
+            return (
+                f"It has {name}, which is None in {key} of the base: a shortcut, say, that two "
+                "widths need where they differ. Build the base in a width in which they do."
+            )
+    return "Use a base that contains at least one of each kind of block: " + _with_each_kind(
+        [structure(part) for part in items.values()]
+    )
 
 
 def _with_each_kind(kinds: Sequence[Hashable]) -> str:
@@ -252,6 +268,16 @@ def _shapes(part: object) -> tuple[tuple[int, ...], ...]:
     if isinstance(part, torch.Tensor):
         return (tuple(part.shape),)
     return tuple(tuple(p.shape) for p in part.parameters()) if isinstance(part, nn.Module) else ()
+
+
+def _grows_evenly(part: object, base_part: object) -> bool:
+    """Whether each size is the base's, or as many times as large as all others that grow.
+
+    Of blocks that attend within windows and to everything, tables of positions keep their sizes.
+    """
+    sizes, base_sizes = ([n for shape in _shapes(p) for n in shape] for p in (part, base_part))
+    grown = {Fraction(a, b) for a, b in zip(sizes, base_sizes, strict=False) if a and b} - {1}
+    return len(sizes) == len(base_sizes) and len(grown) <= 1
 
 
 def _one_growth(pairs: Sequence[tuple[Hashable, Hashable]]) -> bool:

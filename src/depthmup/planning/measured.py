@@ -126,8 +126,10 @@ def drawn_from(drawn: Drawn | Measured, measured: Measured) -> bool:
         return abs(away) <= _ROUNDING
     if measured.count < FEW and away < 0:
         return True
-    kurtosis = measured.kurtosis if drawn.kurtosis is None else drawn.kurtosis
-    error = math.sqrt(max(kurtosis - 1, 0.0) / (4 * measured.count))
+    if drawn.kurtosis is None:  # lengths of vectors, say
+        error = measured.error
+    else:
+        error = math.sqrt(max(drawn.kurtosis - 1, 0.0) / (4 * measured.count))
     return abs(away) <= _SIGMAS * error + _ROUNDING
 
 

@@ -19,6 +19,7 @@ from depthmup.rules import (
     Scheme,
     fold,
 )
+from depthmup.tracing import pattern_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,7 +243,9 @@ def _no_place(site: Multiplier, value: float) -> str:
     if site.where is Where.BRANCH:
         return start + (
             "Give the branch a module: x + self.branch(f(x)) with self.branch = depthmup.Branch(), "
-            "which has no parameters."
+            "which has no parameters. If loops of different lengths run the same block, declare "
+            "every branch, so that blocks are counted: "
+            f"branches={{{pattern_of(site.label)!r}: (), ...}}."
         )
     if site.where is Where.LOGITS:
         return start + (

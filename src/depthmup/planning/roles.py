@@ -238,8 +238,9 @@ _COMPUTED = (
     "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
     "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "
     "plain layer (torch.nn.utils.parametrize.remove_parametrizations), or declare a direction as "
-    "'hidden' and its gain as 'vector', inside of the network only. Write a product of two "
-    "matrices as one after the other: F.linear(F.linear(x, A), B) in place of F.linear(x, B @ A). "
+    "'hidden' and its gain, one number for each output, as 'vector', inside of the network only. "
+    "Write a product of two matrices as one after the other: F.linear(F.linear(x, A), B) in place "
+    "of F.linear(x, B @ A). "
 )
 
 

@@ -78,7 +78,9 @@ def branch_sites(
             folds=tuple(sorted(folds[i])),
             hooks=hooks[i] or facts.on_parameters(sorted(folds[i])),
         )
-        key = (len(branch.parents), depth[i], site.folds) if site.folds else i
+        # A branch whose output the whole of another ends in multiplies it once more.
+        around = sum(folds[parent] == folds[i] for parent in branch.parents)
+        key = (around, depth[i], site.folds) if site.folds else i
         distinct.setdefault(key, site)
     return tuple(distinct.values())
 

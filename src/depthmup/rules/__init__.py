@@ -15,6 +15,7 @@ from depthmup.rules.catalogue import (
     with_experts,
 )
 from depthmup.rules.conventions import converted_lr, step_size
+from depthmup.rules.disputed import DISPUTED, Disputed
 from depthmup.rules.experts import (
     EXPERT_RULES,
     MOE,
@@ -59,6 +60,7 @@ __all__ = [
     "COMPLETE_DP",
     "DECAYS",
     "DEPTH_MUP",
+    "DISPUTED",
     "EPSILON",
     "EXPERT_RULES",
     "HYPERP",
@@ -82,6 +84,7 @@ __all__ = [
     "Contradiction",
     "Decay",
     "Departure",
+    "Disputed",
     "ExpectedExponents",
     "ExpertRule",
     "Exponent",

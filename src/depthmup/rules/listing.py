@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from depthmup.rules.catalogue import CATALOGUE
+from depthmup.rules.disputed import DISPUTED
 from depthmup.rules.experts import EXPERT_RULES
 from depthmup.rules.family import Family
 from depthmup.rules.optimizers import OPTIMIZERS
@@ -25,7 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def listing() -> dict[str, Rows]:
-    """Schemes, rules for experts, optimizers and rules of the run, a table each.
+    """Schemes, rules for experts, optimizers, rules of the run and disputes, a table each.
 
     Returns:
         Rows by title; a cell is a text.
@@ -84,6 +85,15 @@ def listing() -> dict[str, Rows]:
             }
             for rule in RUN_RULES
             if rule.exponents
+        ],
+        "Laws on which sources differ": [
+            {
+                "law": one.what,
+                "plans": f"{one.here}: {one.because}",
+                "elsewhere": str(one.there),
+                "source": f"{one.source}; {one.standing.value}",
+            }
+            for one in DISPUTED
         ],
     }
 

@@ -190,6 +190,10 @@ class _Finder:
                     if self.gains_only(path):
                         self.weighted[addition.index] = stream
                         return None
+                    # x + (x + f(x)) weighs two points of one stream as well.
+                    if output in streams and stream in dict(self._points(output, streams)):
+                        self.weighted[addition.index] = output
+                        return None
                     if stream not in streams and self._reads(origin, path, streams):
                         break
                     if self._of_another(output, path | {origin}, streams):
@@ -246,6 +250,8 @@ class _Finder:
                 if before is None:
                     before = self.gained(stream)
                 if before is None:
+                    before = self.shifted(stream)
+                if before is None:
                     return
                 scale *= number
                 stream = before
@@ -289,6 +295,15 @@ class _Finder:
             return None
         entries = math.prod(self.graph.shape(gains[0]))
         return others[0] if entries in (1, this.shape[-1], *this.shape[1:2]) else None
+
+    def shifted(self, node: int) -> int | None:
+        """What a learned vector is added to, one number for each coordinate."""
+        this = self.graph.nodes[node]
+        shifts = [r for r in this.inputs if r.node in self.derived]
+        others = [r.node for r in this.inputs if r.node not in self.ignored]
+        if this.op != "add" or len(shifts) != 1 or len(others) != 1:
+            return None
+        return others[0] if math.prod(self.graph.shape(shifts[0])) == this.shape[-1] else None
 
     def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
@@ -387,7 +402,7 @@ def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
 def _assemble(graph: Graph, usage: Usage, additions: list[Branch]) -> Residuals:
     """The branches of additions, completed by what only all of them together show."""
     inside = [
-        tuple(b.index for b in additions if b is not a and _nested(a, b, additions))
+        tuple(b.index for b in additions if b is not a and _nested(graph, usage, a, b, additions))
         for a in additions
     ]
     # Points at which a step evaluates its function again are no streams inside the step.
@@ -460,15 +475,21 @@ def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int])
     return frozenset(node.index for node in own)
 
 
-def _nested(inner: Branch, outer: Branch, additions: Iterable[Branch]) -> bool:
+def _nested(
+    graph: Graph, usage: Usage, inner: Branch, outer: Branch, additions: Iterable[Branch]
+) -> bool:
     """Whether one addition belongs to a stream inside of the branch of another.
 
     In reversible networks a branch of one stream reads another stream: that passes through the
-    branch, but neither begins nor ends in it.
+    branch, but neither begins nor ends in it. A stream that begins with a learned token lies in the
+    branch that alone reads it, as inducing points that collect what the branch attends to.
     """
     if inner.addition not in outer.path:
         return False
     begins = inner.origin in outer.path or inner.origin == outer.origin
+    if not begins and inner.origin in usage.weights:
+        elsewhere = graph.downstream([inner.addition]) - graph.downstream([outer.addition])
+        begins = elsewhere <= outer.path | {outer.output, outer.addition}
     goes_on = any(
         a.origin == inner.addition and a.addition not in outer.path and a is not outer
         for a in additions
@@ -509,11 +530,23 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
     return ".".join(common) or graph.nodes[output].module or "model"
 
 
+def _doubled(
+    graph: Graph, node: int, by_addition: Mapping[int, Branch]
+) -> tuple[float, int] | None:
+    """The addition x + f(x) of a sum x + (x + f(x)), in which the stream counts twice."""
+    this = graph.nodes[node]
+    operands = {ref.node for ref in this.inputs} if this.op == "add" else set()
+    for last in operands & by_addition.keys():
+        if by_addition[last].stream in operands:
+            return 2.0, last
+    return None
+
+
 def _factor(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
     """By what the stream is multiplied since the addition before, if nothing else happens to it."""
     node, product = branch.stream, 1.0
     while node not in by_addition:
-        number, before = _step_back(graph, node)
+        number, before = _doubled(graph, node, by_addition) or _step_back(graph, node)
         if before is None:
             return 1.0
         node, product = before, product * number
@@ -525,6 +558,18 @@ def up_to(ends: Container[int], within: Sequence[Container[int]], node: Node) ->
     for ref in node.inputs if node.index not in ends else ():
         if all(ref.node in path for path in within):
             yield ref.node
+
+
+def _up_to_additions(
+    graph: Graph,
+    ends: Container[int],
+    within: Sequence[Container[int]],
+    by_addition: Mapping[int, Branch],
+    node: Node,
+) -> Iterator[int]:
+    """As ``up_to``; of x + (x + f(x)) the later point of the stream alone."""
+    doubled = _doubled(graph, node.index, by_addition)
+    yield from up_to(ends, within, node) if doubled is None else (doubled[1],)
 
 
 def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
@@ -541,7 +586,8 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
         ends = siblings[branch.parents]
         # A branch inside another starts where that other starts.
         within = [branches[parent].path for parent in branch.parents]
-        reached = [*graph.back(branch.stream, partial(up_to, ends, within))]
+        back = partial(_up_to_additions, graph, ends, within, by_addition)
+        reached = [*graph.back(branch.stream, back)]
         before = [ends[node.index] for node in reached if node.index in ends]
         normalized = any(node.op in NORMALIZING for node in reached if node.index not in ends)
         depth[branch.index] = 1 + max((depth[i] for i in before), default=0)

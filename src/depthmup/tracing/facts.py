@@ -363,13 +363,23 @@ def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:
     tensors = [argument.node for argument in node.args[:2] if isinstance(argument, Ref)]
     if node.op != "div" or len(tensors) != 2:
         return ()
-    whole = graph.origin(tensors[0])
+    whole = _with_its_mean(graph, graph.origin(tensors[0]))
     if graph.nodes[whole].op in MAPS - HOMOGENEOUS:
         return ()
     way = graph.between(whole, tensors[1])
     reduced = any(graph.nodes[n].op in ("sum", "mean", "amax") for n in way)
     bent = any(graph.nodes[n].op == "exp" for n in way)
     return (whole,) if reduced and not bent else ()
+
+
+def _with_its_mean(graph: Graph, node: int) -> int:
+    """What a tensor was before its own mean was taken from it, as norms by hand do."""
+    this = graph.nodes[node]
+    if this.op == "sub" and len(this.inputs) == 2:
+        mean = graph.nodes[graph.origin(this.inputs[1].node)]
+        if mean.op == "mean" and mean.inputs == this.inputs[:1]:
+            return this.inputs[0].node
+    return node
 
 
 def _taking(graph: Graph) -> Mapping[int, list[ModuleCall]]:

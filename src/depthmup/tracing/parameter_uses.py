@@ -17,6 +17,7 @@ from depthmup.tracing.operations import (
     CONVOLUTIONS,
     ELEMENTWISE,
     MATRIX_PRODUCTS,
+    REDUCTIONS,
     SHAPED,
 )
 
@@ -138,6 +139,7 @@ def find_uses(graph: Graph) -> Usage:
     derived: dict[int, str] = {}
     constant: set[int] = set()
     computed: set[int] = set()  # from several parameters, and from nothing that was put in
+    gains: list[tuple[Use, str]] = []  # of weight norms, each with its direction
     uses: dict[str, list[Use]] = {name: [] for name in graph.parameters}
     for node in graph.nodes:
         if node.op == "parameter":
@@ -157,7 +159,7 @@ def find_uses(graph: Graph) -> Usage:
         directed = _made_of_direction_and_gain(node, sources, tensors)
         if directed is not None:
             tensors[node.index], gain = directed
-            uses[gain.parameter].append(gain)
+            gains.append((gain, directed[0].parameter))
             computed.add(node.index)
             continue
         carried = made_from_one(graph, node, sources, tensors)
@@ -175,14 +177,19 @@ def find_uses(graph: Graph) -> Usage:
                 use = _use(graph, node, source, tensors[source], derived)
                 if use is not None:
                     uses[tensors[source].parameter].append(use)
+    for gain, direction in gains:
+        uses[gain.parameter].append(_sized(graph, gain, direction, uses[direction]))
     weights = _computed_weights(graph, computed, derived)
     found = {
-        name: [
-            replace(use, how=How.UNKNOWN, fan_out=())
-            if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
-            else use
-            for use in _without_picking(_with_influence(graph, same))
-        ]
+        name: _without_lengths(
+            graph,
+            [
+                replace(use, how=How.UNKNOWN, fan_out=())
+                if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
+                else use
+                for use in _without_picking(_with_influence(graph, same))
+            ],
+        )
         for name, same in uses.items()
     }
     weights_of_several = [
@@ -206,19 +213,33 @@ _WEIGHT_NORMS = frozenset({"_weight_norm_interface", "_weight_norm"})
 def _made_of_direction_and_gain(
     node: Node, sources: list[int], known: Mapping[int, Made]
 ) -> tuple[Made, Use] | None:
-    """The matrix g v / |v| of a weight norm over the rows of v, and how it uses g."""
+    """The matrix g v / |v| of a weight norm, and how it uses g: one number along one axis of v."""
     tensors = [known.get(source) for source in sources]
     dim = node.args[2] if len(node.args) > 2 else 0
-    if node.op not in _WEIGHT_NORMS or len(tensors) != 2 or dim != 0:
+    if node.op not in _WEIGHT_NORMS or len(tensors) != 2 or dim < 0:
         return None
     direction, gain = tensors
     if direction is None or gain is None or direction.bent or gain.bent:
         return None
-    # As it comes: one length for each output.
-    if direction.labels[:1] != ((0,),) or len({direction.parameter, gain.parameter}) < 2:
+    as_it_comes = direction.labels == tuple((axis,) for axis in range(len(direction.labels)))
+    if not as_it_comes or len({direction.parameter, gain.parameter}) < 2:
         return None
-    use = Use(parameter=gain.parameter, node=node.index, how=How.ELEMENTWISE, fan_out=(0,))
+    use = Use(parameter=gain.parameter, node=node.index, how=How.ELEMENTWISE, fan_out=(dim,))
     return replace(direction, directed=True), use
+
+
+def _sized(graph: Graph, gain: Use, direction: str, uses: Sequence[Use]) -> Use:
+    """The use of a weight norm's gain, with the size of entries that the norm leaves to it.
+
+    Over the fan-in alone (one gain for each output) it leaves a matrix's own, 1 / sqrt(fan-in).
+    Over outputs as well (one gain for each place of a kernel) it leaves less.
+    """
+    shape = graph.nodes[graph.parameters[direction]].shape
+    summed = [use.fan_in for use in uses if use.how is How.MATRIX]
+    if not summed:
+        return gain
+    normed = math.prod(shape) / math.prod(shape[axis] for axis in gain.fan_out)
+    return replace(gain, scale=(math.prod(shape[axis] for axis in summed[0]) / normed) ** 0.5)
 
 
 _BAGS = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
@@ -265,6 +286,16 @@ def _without_picking(uses: list[Use]) -> list[Use]:
     """Without the lookups of what then acts as a matrix."""
     matrices = any(use.picked for use in uses)
     return [use for use in uses if not (matrices and use.how is How.LOOKUP)]
+
+
+def _without_lengths(graph: Graph, uses: list[Use]) -> list[Use]:
+    """Without the sums by which a norm by hand divides what is then added or multiplied."""
+    entrywise = any(use.how is How.ELEMENTWISE for use in uses)
+    return [
+        use
+        for use in uses
+        if not (entrywise and use.how is How.UNKNOWN and graph.nodes[use.node].op in REDUCTIONS)
+    ]
 
 
 def _computed_weights(graph: Graph, computed: set[int], derived: Mapping[int, str]) -> set[int]:

@@ -837,3 +837,104 @@ def gqa_groups_grow(width, depth):
             return self.o(unheads(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
 
     return LM(width, depth, A)
+
+
+class Crossed(nn.Module):
+    """A stream that attends to another tensor."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.n, self.m = RMSNorm(width), RMSNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, x, y):
+        y = self.m(y)
+        q, k, v = heads(self.q(self.n(x))), heads(self.k(y)), heads(self.v(y))
+        return x + self.o(unheads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class Induced(nn.Module):
+    """Learned points collect what the tokens attend to: their stream lies in one branch."""
+
+    def __init__(self, width, _):
+        super().__init__()
+        self.points = nn.Parameter(torch.randn(4, width))
+        self.gather, self.spread = Crossed(width), Crossed(width)
+
+    def forward(self, x):
+        return self.spread(x, self.gather(self.points.expand(len(x), -1, -1), x))
+
+
+@architecture(IDS)
+def inducing_points(width, depth):
+    return LM(width, depth, lambda width: None, block=Induced)
+
+
+class Windowed(nn.Module):
+    """Attention within windows, or to everything, with a table of as many positions."""
+
+    def __init__(self, width, window):
+        super().__init__()
+        self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.rel, self.window = nn.Parameter(torch.randn(2 * window - 1, 8)), window
+
+    def forward(self, x):
+        windows = x.reshape(-1, self.window, x.shape[-1])
+        q, k, v = map(heads, self.qkv(windows).chunk(3, -1))
+        places = torch.arange(self.window)
+        rel = self.rel[places[:, None] - places + self.window - 1]
+        logits = (q @ k.transpose(-1, -2) + torch.einsum("bhqc,qkc->bhqk", q, rel)) / 8**0.5
+        return self.o(unheads(logits.softmax(-1) @ v)).view_as(x)
+
+
+class Neck(nn.Module):
+    """Few coordinates, normalized by hand."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.neck, self.head = nn.Linear(width, 8, bias=False), nn.Linear(8, VOCABULARY)
+
+    def forward(self, x):
+        x = self.neck(x)
+        mean = x.mean(-1, keepdim=True)
+        variance = (x - mean).pow(2).mean(-1, keepdim=True)
+        return self.head((x - mean) / torch.sqrt(variance + 1e-6))
+
+
+@architecture(IDS)
+def windows_and_everything(width, depth):
+    blocks = (Block(width, Windowed(width, LENGTH if i == 1 else 2)) for i in range(depth))
+    return nn.Sequential(nn.Embedding(VOCABULARY, width), *blocks, Neck(width))
+
+
+class Stack(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block(width, Attn(width)) for _ in range(depth)))
+        self.norm = RMSNorm(width)
+
+    def forward(self, x):
+        return self.norm(self.blocks(x))
+
+
+class TwoLoops(nn.Module):
+    """Two stacks of unique blocks, of which a loop runs one and a loop around it the other."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.emb, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        self.fast, self.slow = Stack(width, depth), Stack(width, depth)
+
+    def forward(self, ids):
+        slow = self.emb(ids)
+        fast = torch.zeros_like(slow)
+        for _ in range(2):
+            for _ in range(3):
+                fast = self.fast(fast + slow)
+            slow = self.slow(slow + fast)
+        return self.head(slow)
+
+
+@architecture(IDS)
+def two_loops(width, depth):
+    return TwoLoops(width, depth)

@@ -475,3 +475,25 @@ def multi_branch_sum(width, depth):
             return sum(p(x) for p in self.p)
 
     return Res(width, depth, lambda x, f, e: x + f(x), branch=F_)
+
+
+@architecture(XS)
+def stream_counted_twice(width, depth):
+    return Res(width, depth, lambda x, f, _: x + (x + f(x)))
+
+
+class Scaled(nn.Module):
+    """Gains and shifts of a stream and of what a branch adds to it."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.keep, self.gain = (nn.Parameter(torch.ones(width)) for _ in range(2))
+        self.moved, self.shift = (nn.Parameter(torch.zeros(width)) for _ in range(2))
+
+    def forward(self, x, y):
+        return (y + self.shift) * self.gain + (x + self.moved) * self.keep
+
+
+@architecture(XS)
+def stream_scaled_and_shifted(width, depth):
+    return Res(width, depth, lambda x, f, e: e(x, f(x)), extra=Scaled)
