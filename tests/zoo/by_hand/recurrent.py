@@ -239,7 +239,7 @@ class Hyena(nn.Module):
     def forward(self, x):
         _b, length, _width = x.shape
         q, k, v = self.inp(x).chunk(3, -1)
-        t = torch.linspace(0, 1, length)[:, None]
+        t = torch.linspace(0, 1, length, dtype=x.dtype)[:, None]
         pe = torch.cat([t] + [torch.sin(2 * math.pi * t * i) for i in range(1, 5)], -1)
         h = self.f(pe) * torch.exp(-t)
         u = k * v

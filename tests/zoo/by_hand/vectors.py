@@ -39,7 +39,7 @@ class GNNLayer(nn.Module):
         m = F.relu(self.msg(torch.cat([h[src], h[dst]], -1)))
         if self.how == "gat":
             e = F.leaky_relu((torch.cat([h[src], h[dst]], -1) * self.a).sum(-1)).exp()
-            z = torch.zeros(len(x)).index_add(0, dst, e)
+            z = e.new_zeros(len(x)).index_add(0, dst, e)
             m = m * (e / z[dst])[:, None]
         agg = torch.zeros_like(x).index_add(0, dst, m)
         if self.how == "mean":
