@@ -10,8 +10,14 @@ alike with size (c) or apart, so that valleys *turn* lopsided (t). So a curve th
 its valley, as beside a divergence, still says where its minimum lies, and what a fit misses of
 all valleys alike moves no drift.
 
-Least squares with the weights of the tapered parabola. They fall with the height as well: what
-rises above the gentle side of the valleys, as a wall does, counts little. Priors are observations
+Least squares with weights of one over the variance of a point at height h above the minimum,
+
+    v + (h / 20)^2 + v (h / g)^4,
+
+v that of noise, g how far the gentler side rises: a power law misses a part of what it describes,
+and what rises above the gentle side, as a wall does, counts little. So steep valleys are fitted
+near their minima and shallow ones far out, where alone a flat side shows. Where a fit of the near
+points alone drifts otherwise, the difference is an error. Priors are observations
 among the others: each minimum lies near the lowest rate, to ``NEAR`` spacings; the shape is that
 of common valleys. The covariance of the minima is that of noise, of the variance that points show
 about their curves, and of what the priors stand for where data do not tell (``left``).
@@ -26,7 +32,7 @@ Huber (1967), Fifth Berkeley Symposium 1:221-233, for the covariance of weighted
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,9 +64,17 @@ WALLED = 0.5
 ROUND = 0.05
 """e, in bandwidths."""
 
-USUAL_NOISE, USUAL_FREEDOM, SEEDS_FREEDOM = 0.01, 2.0, 6.0
-"""Standard deviation of log losses between runs, as in real sweeps, and its weight as a prior; the
-most that the scatter of seeds weighs, which knows nothing of what the valleys miss."""
+REACH, NARROW = 2.0, 1.0
+"""Bandwidths of the parabola within which points count, as a side that has flattened rises above
+the noise far from the minimum alone; and of a second fit, which no far point can mislead."""
+
+MISSED = 0.05
+"""Of a point's rise above the minimum, what a power law of it misses."""
+
+USUAL_NOISE, USUAL_FREEDOM, SEEDS_FREEDOM = 0.05, 2.0, 6.0
+"""Standard deviation of log losses between runs, over how far a parabola rises in a bandwidth, as
+on real tables, and its weight as a prior; the most that the scatter of seeds weighs, which knows
+nothing of what the valleys miss."""
 
 LEAST_POWER, MOST_POWER, STEP = 0.9, 3.5, 0.5
 PASSES, SETTLED, ROUNDING = 40, 1e-11, 1e-12
@@ -108,15 +122,35 @@ def valley_of(fitted: Optima, doublings: Array) -> Valley:
         bandwidth=fitted.bandwidth.reshape(-1, sizes),
         steep=(fitted.steep * fitted.spacing).reshape(-1, sizes),
         s=s - s.mean(0),
-        known=_noise(fitted),
+        scatter=_scatter(fitted),
+        seeds=max(fitted.curves.fewest_seeds, 1),
     )
-    state = problem.solved()
-    linear = problem.linear(state)
     moved = (
         fitted.averages_without
         - np.where(np.isfinite(fitted.log_losses), fitted.log_losses, 0.0)[..., None, :]
     )
-    return linear.valley(batch, moved.reshape(-1, *moved.shape[-3:]))
+    moved = moved.reshape(-1, *moved.shape[-3:])
+    wide, narrow = (
+        part.linear(part.solved()).valley(batch, moved)
+        for part in (problem, replace(problem, reach=NARROW))
+    )
+    return replace(wide, left=wide.left + _apart(wide, narrow, problem.s))
+
+
+def _apart(wide: Valley, narrow: Valley, s: Array) -> Array:
+    """Covariance of minima that drift otherwise near the minimum, (..., sizes, sizes).
+
+    A drift is their slope along each axis. Of the square of a difference, what the smaller number
+    of points explains is taken off.
+    """
+    slopes = np.linalg.pinv(s)
+    apart = np.nan_to_num(narrow.minimum - wide.minimum) @ slopes.T
+    of_wide, of_narrow = (
+        np.einsum("as,...st,at->...a", slopes, part.noise + part.left, slopes)
+        for part in (wide, narrow)
+    )
+    explained = np.maximum(of_narrow - of_wide, of_narrow / 4)
+    return np.asarray(np.einsum("...a,sa,ta->...st", np.maximum(apart**2 - explained, 0), s, s))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,7 +165,7 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Problem:
-    """Curves, (batch, sizes, rates), and what is known of them before."""
+    """Curves, (batch, sizes, rates), and the scatter of their seeds: a variance, its weight."""
 
     x: Array
     y: Array
@@ -143,7 +177,17 @@ class _Problem:
     bandwidth: Array
     steep: Array
     s: Array
-    known: tuple[Array, Array]
+    scatter: tuple[Array, Array]
+    seeds: int
+    reach: float = REACH
+
+    @cached_property
+    def known(self) -> tuple[Array, Array]:
+        """Variance of seed-averaged points beside what they miss of the fit, and its weight."""
+        own, weight = self.scatter
+        usual = USUAL_NOISE * self.bend * np.median(self.bandwidth, -1) ** 2
+        total = weight + USUAL_FREEDOM
+        return (weight * own + USUAL_FREEDOM * usual**2) / total / self.seeds, total
 
     @cached_property
     def finite(self) -> Flags:
@@ -169,9 +213,8 @@ class _Problem:
 
     @cached_property
     def taper(self) -> Array:
-        return np.asarray(
-            tricube((self.x - self.start[..., None]) / self.bandwidth[..., None]) * self.finite
-        )
+        reach = self.reach * self.bandwidth[..., None]
+        return np.asarray(tricube((self.x - self.start[..., None]) / reach) * self.finite)
 
     @cached_property
     def rise(self) -> Array:
@@ -190,23 +233,29 @@ class _Problem:
     @cached_property
     def blur(self) -> Array:
         """Variance of points over that of the lowest: no power law holds far above the minimum."""
-        rise = self.rise / self.gentle[:, None, None]
-        return np.asarray(1 + rise**2 + rise**4)
+        noise, _ = self.known
+        missed = (MISSED * self.rise) ** 2 / noise[:, None, None]
+        return np.asarray(1 + missed + (self.rise / self.gentle[:, None, None]) ** 4)
 
     @cached_property
     def weight(self) -> Array:
         return np.asarray(self.taper / self.blur)
 
     @cached_property
-    def prior(self) -> tuple[Array, Array]:
-        """Means and precisions of the shape, (batch, shared) and (shared,)."""
-        axes = self.s.shape[1]
+    def bend(self) -> Array:
+        """Of the parabolas, the median over the sizes, (batch,)."""
         bends = np.where(self.curvature > 0, self.curvature, math.nan)
         known = np.isfinite(bends).any(-1)
         bend = self.gentle / np.median(self.bandwidth, -1) ** 2
         bend[known] = np.nanmedian(bends[known], -1)
-        mean = np.zeros((len(bends), SHARED + 2 * axes))
-        mean[:, :2] = np.log(bend)[:, None]
+        return np.asarray(bend)
+
+    @cached_property
+    def prior(self) -> tuple[Array, Array]:
+        """Means and precisions of the shape, (batch, shared) and (shared,)."""
+        axes = self.s.shape[1]
+        mean = np.zeros((len(self.x), SHARED + 2 * axes))
+        mean[:, :2] = np.log(self.bend)[:, None]
         mean[:, 2:SHARED] = POWER
         spreads = [STEEPNESS_SPREAD] * 2 + [POWER_SPREAD] * 2 + [GROWTH_SPREAD] * axes
         return mean, 1 / np.array(spreads + [TURNS] * axes) ** 2
@@ -470,11 +519,8 @@ class _Linear:
         )
 
 
-def _noise(fitted: Optima) -> tuple[Array, Array]:
-    """Variance of seed-averaged points as it is known beside the fit, and its weight, (batch,).
-
-    Of runs less the means of their rates and of their seeds, moderated by what is usual.
-    """
+def _scatter(fitted: Optima) -> tuple[Array, Array]:
+    """Variance of runs less the means of their rates and seeds, and its weight, (batch,)."""
     y = fitted.curves.log_losses
     near = np.abs(np.nan_to_num(fitted.curves.log2_lrs) - fitted.centre[..., None])
     there = (
@@ -489,10 +535,7 @@ def _noise(fitted: Optima) -> tuple[Array, Array]:
     freedom = np.maximum((there.sum((-1, -2)) - seeds - rates + 1), 0).sum(-1).reshape(-1)
     square = (values**2).sum((-3, -2, -1)).reshape(-1)
     weight = np.minimum(freedom, SEEDS_FREEDOM)
-    own = square / np.maximum(freedom, 1)
-    total = weight + USUAL_FREEDOM
-    variance = (weight * own + USUAL_FREEDOM * USUAL_NOISE**2) / total
-    return variance / max(fitted.curves.fewest_seeds, 1), total
+    return square / np.maximum(freedom, 1), weight
 
 
 def _turned(turn: Array, variance: Array, freedom: Array) -> tuple[Array, Array]:
