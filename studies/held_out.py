@@ -4,9 +4,9 @@
     python -m studies.held_out runs.csv --axes rank --by model --lr lr --loss loss
 
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
-three doublings ahead. What is predicted is the centre of the valley at the size left out, fitted to
-its own runs; its error counts in the interval. Beside the law (``statistics.law``) stands what
-needs none: the optimum of the nearest size measured, and a straight line.
+three doublings ahead. What is predicted is the minimum at the size left out, of the valley of all
+sizes; its error counts in the interval. Beside the law (``statistics.law``) stands what needs none:
+the minimum of the nearest size measured, and a straight line.
 """
 
 import argparse
@@ -19,11 +19,11 @@ import pandas as pd
 
 from depthmup.records import Place
 from depthmup.statistics import Curves, optima
-from depthmup.statistics.law import CONFIDENCE, Law, predict
+from depthmup.statistics.law import Law, predict
+from depthmup.statistics.laws import laws_of
+from depthmup.statistics.optimum import Optima
 
 FARTHEST, FEWEST_RATES, FEWEST_SIZES = 3.5, 4, 3
-LEAST_ERROR = 0.03
-"""Octaves: fits of smooth curves have scatters of next to nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,52 +40,55 @@ class Case:
 
 def arms(
     table: pd.DataFrame, axes: Sequence[str], by: Sequence[str], lr: str, loss: str
-) -> Iterator[tuple[str, list[tuple[float, float, float]]]]:
-    """Along each axis the sizes with an optimum inside: (size, centre, its standard error)."""
+) -> Iterator[tuple[str, dict[float, pd.Series]]]:
+    """Along each axis the mean curves of sizes with an optimum inside."""
     for axis in axes:
         others = [name for name in (*axes, *by) if name != axis]
         groups = table.groupby(others) if others else [((), table)]
         for _, arm in groups:
-            found = []
-            for size, runs in arm.groupby(axis):
-                curve = runs.groupby(lr)[loss].mean().sort_index()
-                if len(curve) < FEWEST_RATES:
-                    continue
-                rates = np.log2(curve.index.to_numpy(float))
-                fitted = optima(Curves.of(rates, [curve.to_numpy(float)[:, None]]))
-                if fitted.places()[0] is Place.INTERIOR:
-                    scatter = max(float(fitted.scatter[0]), LEAST_ERROR)
-                    error = math.hypot(float(fitted.misfit[0]), scatter)
-                    found.append((float(size), float(fitted.centre[0]), error))
-            yield axis, found
+            means = {
+                float(size): runs.groupby(lr)[loss].mean().sort_index()
+                for size, runs in arm.groupby(axis)
+            }
+            yield axis, {n: c for n, c in sorted(means.items()) if _inside(c)}
 
 
-def cases(axis: str, arm: list[tuple[float, float, float]]) -> Iterator[Case]:
+def _inside(curve: pd.Series) -> bool:
+    return len(curve) >= FEWEST_RATES and _fitted([curve]).places()[0] is Place.INTERIOR
+
+
+def _fitted(curves: Sequence[pd.Series]) -> Optima:
+    rates = [np.log2(curve.index.to_numpy(float)) for curve in curves]
+    return optima(Curves.of(rates, [curve.to_numpy(float)[:, None] for curve in curves]))
+
+
+def law_of(axis: str, arm: dict[float, pd.Series]) -> Law:
+    """The law of the minima of some sizes, as a certificate has it."""
+    sizes = [{axis: size} for size in arm]
+    return laws_of(_fitted(list(arm.values())), sizes, sizes[0]).optimum
+
+
+def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
     """Every prediction along one arm."""
-    sizes, values, errors = np.array(arm).T if arm else np.zeros((3, 0))
+    if len(arm) <= FEWEST_SIZES:
+        return
+    sizes, whole = list(arm), law_of(axis, arm)
     for count in range(FEWEST_SIZES, len(arm)):
-        law = Law(
-            base={axis: float(sizes[0])},
-            sizes=tuple({axis: float(n)} for n in sizes[:count]),
-            values=values[:count],
-            without=np.zeros((0, count)),
-            groups=[],
-            known=errors[:count],
-        )
+        law = law_of(axis, {size: arm[size] for size in sizes[:count]})
         for i in range(count, len(arm)):
             ahead = math.log2(sizes[i] / sizes[count - 1])
             if ahead > FARTHEST:
                 continue
-            size = {axis: float(sizes[i])}
-            prediction = predict(law, size).shifted(0.0, float(errors[i]), stream=7)
-            interval = prediction.estimate(confidence=CONFIDENCE)
+            size, truth = {axis: sizes[i]}, float(whole.values[i])
+            error = math.sqrt(whole.known[i, i])
+            interval = predict(law, size).shifted(0.0, error, stream=7).estimate()
             yield Case(
                 axis=axis,
                 ahead=ahead,
-                error=prediction.value - float(values[i]),
+                error=interval.value - truth,
                 half=interval.high - interval.value,
-                nearest=float(values[count - 1] - values[i]),
-                line=float(law.weights(size) @ law.values - values[i]),
+                nearest=float(law.values[-1]) - truth,
+                line=float(law.weights(size) @ law.values) - truth,
             )
 
 

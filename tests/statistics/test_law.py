@@ -24,7 +24,7 @@ def law_of(values, sizes=SIZES):
         values=np.asarray(values, float),
         without=np.zeros((0, len(sizes))),
         groups=[],
-        known=np.full(len(sizes), 0.02),
+        known=0.02**2 * np.eye(len(sizes)),
     )
 
 

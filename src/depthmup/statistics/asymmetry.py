@@ -25,11 +25,6 @@ POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
 RELATIVE_ERROR = 0.15
 """Standard error of the asymmetry, over the asymmetry: what a valley of two powers misses."""
 
-ASYMMETRY_WALK = 0.08
-"""Octaves by which the asymmetry changes in one doubling of size, standard deviation of a random
-walk. At targets four times the sizes measured, 45 valleys differed from the pooled asymmetry by
-0.19 octaves (root mean square), where the scatter between sizes alone explains 0.10."""
-
 STEP = 0.05
 """Of the trial minima, in spacings of the grid."""
 

@@ -1,6 +1,6 @@
 """From sweeps at small sizes to a certificate for a large one, or a refusal with its reasons.
 
-The optimum and the curvature of each size (``statistics.optimum``) have laws of size
+The minimum (``statistics.valley``) and the curvature of each size have laws of size
 (``statistics.law``), which give draws of the target's optimum and curvature. Those give the
 excess loss of any learning rate there: the valley of the largest size, moved to the drawn optimum
 and stretched to the drawn curvature (``statistics.conclusion``).
@@ -37,7 +37,7 @@ from depthmup.statistics.refusals import (
     refuse_probe,
 )
 
-VERSION = 5
+VERSION = 6
 """Of the statistics: raised when the same losses would give another certificate."""
 
 

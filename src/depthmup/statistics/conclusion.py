@@ -8,7 +8,6 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
-from depthmup.statistics.asymmetry import ASYMMETRY_WALK
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
@@ -26,11 +25,11 @@ def conclude(
     tuned: Tuned = LEARNING_RATE,
 ) -> dict[str, Any]:
     """Everything that an issued certificate says."""
-    asymmetry = float(fitted.sides.asymmetry)
+    # Of the place of all minima alike, powers of two sides miss a part.
+    alike = float(fitted.sides.asymmetry_error)
 
     def optimum(size: Size) -> Predicted:
-        error = _asymmetry_error(fitted, laws.optimum, size)
-        return predict(laws.optimum, size).shifted(asymmetry, error, stream=3)
+        return predict(laws.optimum, size).shifted(0.0, alike, stream=3)
 
     largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
 
@@ -44,7 +43,7 @@ def conclude(
         )
 
     slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
-    at_target, handed_on = optimum(target), _handed_on(laws.optimum, base) + asymmetry
+    at_target, handed_on = optimum(target), _handed_on(laws.optimum, base)
     best = predict(laws.loss, target).estimate()
     predicted = at_target.estimate(f"log2 {tuned.name} at the base")
     # An octave and a half beyond both rates: the curve's walls are in view on either side.
@@ -66,7 +65,7 @@ def conclude(
             horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target))(handed_on),
         ),
         "verdict": _verdict(slopes, tolerance),
-        "law": _law_band(laws.optimum, base, target, asymmetry),
+        "law": _law_band(laws.optimum, base, target),
         "penalty_curve": tuple(
             _point(float(k), there(float(k))) for k in np.linspace(low, high, 61)
         ),
@@ -81,17 +80,6 @@ def _excess_loss(stretch: Array, above: Array) -> Estimate:
     # A quantile is one of the draws: between a finite and an infinite one there is nothing.
     low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
     return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
-
-
-def _asymmetry_error(fitted: Optima, law: Law, size: Size) -> float:
-    """Standard error of the asymmetry at a size that was not measured.
-
-    Valleys change their shape with size: the asymmetry walks at random from the middle of the sizes
-    measured, along each axis.
-    """
-    away = np.abs(law.distances([size])[0] - law.distances(law.sizes).mean(0))
-    walk = ASYMMETRY_WALK * math.sqrt(away.sum())
-    return math.hypot(fitted.sides.scatter, fitted.sides.asymmetry_error, walk)
 
 
 def _horizon(law: Law, sizes: Sequence[Size], target: Size) -> Size:
@@ -142,7 +130,7 @@ def _verdict(slopes: Sequence[AxisSlope], tolerance: float) -> Verdict:
     return Verdict.UNDECIDED
 
 
-def _law_band(law: Law, base: Size, target: Size, asymmetry: float) -> tuple[BandPoint, ...]:
+def _law_band(law: Law, base: Size, target: Size) -> tuple[BandPoint, ...]:
     """The law from the base to the target along the straight line of log sizes.
 
     ``at`` is the fraction of the way from base to target.
@@ -150,7 +138,7 @@ def _law_band(law: Law, base: Size, target: Size, asymmetry: float) -> tuple[Ban
     points = []
     for way in np.linspace(0, 1, 33):
         size = {a: base[a] * (target[a] / base[a]) ** float(way) for a in base}
-        band = predict(law, size).shifted(asymmetry, 0.0, stream=3).estimate()
+        band = predict(law, size).estimate()
         points.append(_point(float(way), band))
     return tuple(points)
 

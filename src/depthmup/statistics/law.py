@@ -11,7 +11,7 @@ sizes show one slope for many doublings, near the size where they do not. Three 
 wrong, and its interval holds them all:
 
 - **seeds**: the scatter of the law between seeds, by the jackknife with Student's t;
-- **what the fit of each size misses**, of known standard error (``statistics.optimum``);
+- **what the fit of the valleys misses**, of known covariance (``statistics.valley``);
 - **the law itself**: what slopes do between and beyond the sizes; a *scatter* of each size about
   the law, standard deviation tau; and *interactions* s_ab of standard deviation iota, which sizes
   on arms that meet at the base do not show at all, and which walk at random as sizes grow, with
@@ -50,7 +50,7 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-SLOPE, MEMORY, SCATTER, INTERACTION = 0.3, 2.0, 0.07, 0.07
+SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.0, 0.07, 0.07
 """Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of
 log-normal ones, of standard deviations ``SPREADS`` in the logarithm, and scales of half-normal
 ones.
@@ -78,7 +78,7 @@ class Law:
         values: what was measured there, (sizes,).
         without: the same without each seed, (seeds, sizes).
         groups: of seeds trained at the same sizes (``Curves.groups``).
-        known: standard errors of the values that seeds do not show, (sizes,).
+        known: covariance of the values' errors that seeds do not show, (sizes, sizes).
         scale: multiplies the priors' scales, for what is not measured in octaves of learning rate.
         stream: numbers the draws: laws of different numbers err independently.
     """
@@ -210,13 +210,13 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Predicted:
     grid, precision, picks, normal, student = law.unknowns
     mean = np.full(count, 0.0 if minus else 1 / count)
     signs = np.concatenate([mean, [-1.0], [1.0] * (minus is not None)])
-    own = np.zeros(len(signs))
-    own[:count] = law.known**2 + law.of_seeds
+    own = np.zeros((len(signs), len(signs)))
+    own[:count, :count] = law.known + law.of_seeds * np.eye(count)
     covariance = _covariance(law, [*law.sizes, size, *([minus] if minus else [])])
     # Of the error: its covariance with the differences, and its variance.
     shared = covariance(grid, lambda part: (part @ signs)[:count] @ free)
-    shared = shared + (own * signs)[:count] @ free
-    variance = covariance(grid, lambda part: signs @ part @ signs) + float(own @ signs**2)
+    shared = shared + (own @ signs)[:count] @ free
+    variance = covariance(grid, lambda part: signs @ part @ signs) + float(signs @ own @ signs)
     gains = np.einsum("pij,pj->pi", precision, shared)
     weights = mean - gains @ free.T
     variance = variance - (gains * shared).sum(-1)
@@ -281,7 +281,7 @@ def _walk_of_products(x: Array) -> Array:
 def _totals(law: Law, grid: Array) -> Array:
     """Covariances of the differences between sizes, (points, contrasts, contrasts)."""
     free = law.contrasts
-    own = free.T @ np.diag(law.known**2 + law.of_seeds) @ free
+    own = free.T @ (law.known + law.of_seeds * np.eye(len(law.sizes))) @ free
     covariance = _covariance(law, law.sizes)
     return np.asarray(own + covariance(grid, lambda part: free.T @ part @ free))
 

@@ -9,6 +9,7 @@ import numpy as np
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import Law, Size
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.valley import valley_of
 
 CURVATURE_SCALE = 3.0
 """Scale of the residuals of log2 curvature, over that of the optimum's: a curvature is a second
@@ -17,7 +18,7 @@ difference, and far less sharp."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CertificateLaws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
+    """The laws of the minimum, of log2 curvature and of the log of the best loss."""
 
     optimum: Law
     curvature: Law
@@ -30,7 +31,7 @@ def volume(size: Size) -> float:
 
 
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
+    """The laws of the minimum, of log2 curvature and of the log of the best loss."""
     alone = fitted.curves.fewest_seeds < 2
 
     def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
@@ -46,19 +47,19 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
             stream=stream,
         )
 
-    nothing = np.zeros(len(sizes))
-    level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing
-    with np.errstate(invalid="ignore", divide="ignore"):
-        relative = fitted.curvature_scatter / fitted.curvature if alone else nothing
-        # A centre is a slope over a curvature c. The first order leaves out the scatter of 1 / c,
-        # whose square is 1 + 3 relative^2 times 1 / c^2: much where a valley is flat or lopsided.
-        scatter = fitted.scatter * np.sqrt(1 + 3 * relative**2) if alone else nothing
-        misfit = np.hypot(fitted.misfit, scatter)
+    nothing = np.zeros((len(sizes), len(sizes)))
+    x = np.log2([[size[axis] / base[axis] for axis in base] for size in sizes])
+    valley = valley_of(fitted, x[:, np.ptp(x, axis=0) > 0])
+    level, bend = nothing, nothing
+    if alone:
+        level = np.eye(len(sizes)) * fitted.point_variance
         # Of log2 c the standard error is that of c over c ln 2.
-        blurred = relative / math.log(2)
+        bend = np.diag((fitted.curvature_scatter / fitted.curvature / math.log(2)) ** 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
         bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
     return CertificateLaws(
-        optimum=law(fitted.centre, fitted.centre_without, misfit, 0),
-        curvature=law(*bends, blurred, 1, CURVATURE_SCALE),
+        # Several seeds show what is noise.
+        optimum=law(valley.minimum, valley.without, valley.left + alone * valley.noise, 0),
+        curvature=law(*bends, bend, 1, CURVATURE_SCALE),
         loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
     )

@@ -172,7 +172,7 @@ def _independent(column: Array, columns: Array) -> bool:
 def _half(law: Law, weights: Array, without: Array) -> float:
     """Half-width of a combination of optima, seeds and fit, at Bonferroni's level over axes."""
     confidence = 1 - SIGNIFICANCE / len(law.axes)
-    misfit = math.sqrt(float((weights**2) @ (law.known**2)))
+    misfit = math.sqrt(float(weights @ law.known @ weights))
     if not len(law.without):  # one seed: what is known of its scatter stands in the misfit
         return float(student(PRIOR_FREEDOM, confidence)) * misfit
     error, freedom = jackknife_error(without, law.groups)
