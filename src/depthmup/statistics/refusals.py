@@ -11,7 +11,7 @@ from depthmup.records.finding import change
 from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
-from depthmup.statistics.law import Law, Size
+from depthmup.statistics.law import SCATTER, Law, Size
 from depthmup.statistics.laws import CertificateLaws, volume
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
@@ -121,7 +121,10 @@ def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterato
         return
     for axis in law.axes:
         bend, weights = _bend(law, axis)
-        if abs(bend) - _half(law, weights, law.without @ weights) > TOLERANCE:
+        # Sizes that scatter about one law look like a bend, too.
+        scatter = SCATTER * float(np.linalg.norm(weights))
+        half = _half(law, weights, law.without @ weights, scatter)
+        if abs(bend) - half > TOLERANCE:
             yield Refusal(
                 lack=Lack.SMALL,
                 reason=(
@@ -169,10 +172,10 @@ def _independent(column: Array, columns: Array) -> bool:
     return bool(rank(np.column_stack([columns, column])) > rank(columns))
 
 
-def _half(law: Law, weights: Array, without: Array) -> float:
+def _half(law: Law, weights: Array, without: Array, scatter: float = 0.0) -> float:
     """Half-width of a combination of optima, seeds and fit, at Bonferroni's level over axes."""
     confidence = 1 - SIGNIFICANCE / len(law.axes)
-    misfit = math.sqrt(float(weights @ law.known @ weights))
+    misfit = math.hypot(scatter, math.sqrt(float(weights @ law.known @ weights)))
     if not len(law.without):  # one seed: what is known of its scatter stands in the misfit
         return float(student(PRIOR_FREEDOM, confidence)) * misfit
     error, freedom = jackknife_error(without, law.groups)
