@@ -64,7 +64,7 @@ WALLED = 0.5
 ROUND = 0.05
 """e, in bandwidths."""
 
-REACH, NARROW = 2.0, 1.0
+REACH, NARROW = 2.0, 0.6
 """Bandwidths of the parabola within which points count, as a side that has flattened rises above
 the noise far from the minimum alone; and of a second fit, which no far point can mislead."""
 
