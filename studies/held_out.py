@@ -2,15 +2,20 @@
 
     python -m studies.held_out runs.csv --axes N D bs --lr lr --loss loss
     python -m studies.held_out runs.csv --axes rank --by model --lr lr --loss loss
+    python -m studies.held_out runs.csv --axes N D bs --lr lr --loss loss --halves
 
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
 three doublings ahead. What is predicted is the minimum at the size left out, of the valley of all
 sizes; its error counts in the interval. Beside the law (``statistics.law``) stands what needs none:
 the minimum of the nearest size measured, and a straight line.
+
+With ``--halves`` every second rate of each curve gives one drift along an arm, the others another.
+They differ by what noise and the fit leave open, and by nothing that sizes or laws have.
 """
 
 import argparse
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +27,7 @@ from depthmup.statistics import Curves, optima
 from depthmup.statistics.law import Law, predict
 from depthmup.statistics.laws import laws_of
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.regression import line_of
 
 FARTHEST, FEWEST_RATES, FEWEST_SIZES = 3.5, 4, 3
 
@@ -92,6 +98,18 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
             )
 
 
+def halves(arm: dict[float, pd.Series]) -> tuple[float, float] | None:
+    """The difference of two halves' drifts along an arm, and its standard error from the fits."""
+    parts = [{n: c.iloc[half::2] for n, c in arm.items()} for half in (0, 1)]
+    sizes = [n for n in arm if all(_inside(part[n]) for part in parts)]
+    if len(sizes) < FEWEST_SIZES:
+        return None
+    lines = [line_of(np.log2(sizes), _fitted([part[n] for n in sizes])) for part in parts]
+    drifts = [float(line.value(line.rows[1])) for line in lines]
+    variances = [float(line.rows[1] @ line.valley.noise @ line.rows[1]) for line in lines]
+    return drifts[0] - drifts[1], math.sqrt(sum(variances))
+
+
 def report(name: str, some: Sequence[Case]) -> str:
     """One row: how many, held, and root mean square errors in octaves."""
 
@@ -106,6 +124,19 @@ def report(name: str, some: Sequence[Case]) -> str:
     )
 
 
+def report_halves(lines: Iterator[tuple[str, dict[float, pd.Series]]]) -> None:
+    """How far apart the halves are, by axis, in octaves per doubling."""
+    print("| | arms | r.m.s. difference | its standard error |")
+    print("| --- | --- | --- | --- |")
+    by: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for axis, arm in lines:
+        if (apart := halves(arm)) is not None:
+            by[axis].append(apart)
+    for axis, some in by.items():
+        apart, error = np.sqrt(np.mean(np.square(some), 0))
+        print(f"| {axis} | {len(some)} | {apart:.3f} | {error:.3f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table")
@@ -113,10 +144,14 @@ def main() -> None:
     parser.add_argument("--by", nargs="*", default=[])
     parser.add_argument("--lr", default="lr")
     parser.add_argument("--loss", default="loss")
+    parser.add_argument("--halves", action="store_true", help="drifts of every second rate")
     options = parser.parse_args()
     table = pd.read_csv(options.table)
     table = table[table[[options.lr, options.loss]].notna().all(axis=1)]
     lines = arms(table, options.axes, options.by, options.lr, options.loss)
+    if options.halves:
+        report_halves(lines)
+        return
     found = [case for axis, arm in lines for case in cases(axis, arm)]
     if not found:
         raise SystemExit("No arm has three sizes with an optimum inside, and a larger one.")

@@ -45,8 +45,8 @@ SCATTER_FREEDOM = 1
 OWN_SLOPE, OWN_SLOPE_OF_ONE = 0.016, 0.032
 """Octaves per doubling by which the slopes of seeds scatter, of several and of one alone.
 
-In twelve real sweeps with all their seeds it was 0.013 at most with five sizes, 0.022 with four, and
-most often nothing.
+In twelve real sweeps with all their seeds it was 0.013 at most where five sizes were measured,
+0.022 where four were, and most often nothing.
 """
 
 ALIKE = 0.5
