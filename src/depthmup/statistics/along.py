@@ -68,6 +68,12 @@ class Along:
         return np.asarray(x - x.mean())
 
     @cached_property
+    def places(self) -> Array:
+        """log2 of the sizes used along every axis."""
+        sizes = [self.runs.sizes[i] for i in np.concatenate(self.used)]
+        return np.log2([list(map(float, size.values())) for size in sizes])
+
+    @cached_property
     def levels(self) -> Array:
         of_slice = np.repeat(np.arange(len(self.used)), [len(member) for member in self.used])
         return np.asarray(of_slice[:, None] == np.arange(len(self.used)), float)
@@ -89,6 +95,7 @@ class Along:
             lenient=not self.runs.sought,
             bend=self.positions**2,
             doublings=self.positions[:, None],
+            places=self.places,
         )
 
     def drift(self, tuned: Tuned) -> Estimate:

@@ -10,8 +10,8 @@ and what seeds have of their own. Near sizes scatter alike, R = 2^-d at d doubli
 bends smoothly is no scatter: where sizes are left to tell, a bend is one of its terms. With H the
 hat matrix and M = 1 - H,
 
-    tau^2 = max(0, |residuals|^2 - trace(M (N + L + j^2))) / trace(M R),
-    g = trace(M R)^2 / trace(M R M R).
+    tau^2 = max(0, |residuals|^2 - trace(M (N + L + j^2) M')) / trace(M R M'),
+    g = trace(M R M')^2 / trace((M R M')^2).
 
 Seeds may have optima of their own, which scatter by j from size to size beyond noise, pooled over
 the sizes; and slopes of their own. Few seeds hardly show these: so what the jackknife e of the
@@ -75,6 +75,7 @@ class Regression:
         bend: a column along which the law may bend, (sizes,): what it explains is no scatter.
         doublings: of the sizes along their axes, (sizes, axes), with which the valley may turn; the
             design's columns that vary unless given.
+        places: the same along every axis, as near sizes scatter alike; the doublings unless given.
     """
 
     fitted: Optima
@@ -83,6 +84,7 @@ class Regression:
     lenient: bool = False
     bend: Array | None = None
     doublings: Array | None = None
+    places: Array | None = None
 
     @cached_property
     def valley(self) -> Valley:
@@ -205,8 +207,13 @@ class Regression:
             (-2, -1)
         )
         beyond = (bent.residuals**2).sum(-1) - known
-        expected = np.trace(apart @ self.alike, axis1=-2, axis2=-1)
+        expected = np.trace(bent.left, axis1=-2, axis2=-1)
         return np.asarray(np.sqrt(np.maximum(beyond, 0.0) / expected))
+
+    @property
+    def left(self) -> Array:
+        """M R M', of sizes' scatter in the residuals, (..., sizes, sizes)."""
+        return np.asarray(self.apart @ self.alike @ np.swapaxes(self.apart, -1, -2))
 
     @property
     def apart(self) -> Array:
@@ -217,8 +224,8 @@ class Regression:
     @cached_property
     def alike(self) -> Array:
         """R, by which the scatter of two sizes agrees, (sizes, sizes)."""
-        doublings = np.abs(self._positions[:, None] - self._positions[None]).sum(-1)
-        return np.asarray(ALIKE**doublings)
+        at = self._positions if self.places is None else self.places
+        return np.asarray(ALIKE ** np.abs(at[:, None] - at[None]).sum(-1))
 
     @cached_property
     def _bent(self) -> "Regression":
@@ -233,7 +240,7 @@ class Regression:
 
     def scatter_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
         """What the scatter of sizes about their law adds to a half-width, in quadrature, (...,)."""
-        left = self._bent.apart @ self.alike
+        left = self._bent.left
         trace, of_square = (np.trace(m, axis1=-2, axis2=-1) for m in (left, left @ left))
         t = student(SCATTER_FREEDOM + trace**2 / np.maximum(of_square, 1e-12), confidence)
         spread = np.sqrt(np.einsum("...i,ij,...j->...", weights, self.alike, weights))
