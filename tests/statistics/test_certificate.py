@@ -521,13 +521,13 @@ class TestRefusals:
         assert of(late, early=early).issued
 
     def test_sizes_before_the_asymptote(self):
-        losses = simulated(np.random.default_rng(0), line(-0.6, bend=0.1))
+        losses = simulated(np.random.default_rng(0), line(-0.6, bend=0.2))
         self.refused(of(losses), Lack.SMALL)
 
     def test_a_bend_along_a_line_of_sizes(self):
         """Where axes grew together their product is a square: no interaction hides a bend."""
         sizes = [size(32, 8), size(64, 16), size(128, 32), size(256, 64)]
-        losses = simulated(np.random.default_rng(0), line(-0.6, sizes, bend=0.1))
+        losses = simulated(np.random.default_rng(0), line(-0.6, sizes, bend=0.2))
         bent = of(losses, sizes=sizes, target=size(512, 128))
         assert lacks(bent) == {Lack.SMALL}
 

@@ -50,7 +50,7 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.0, 0.07, 0.07
+SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.5, 0.07, 0.07
 """Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of
 log-normal ones, of standard deviations ``SPREADS`` in the logarithm, and scales of half-normal
 ones.

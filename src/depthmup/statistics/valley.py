@@ -12,7 +12,7 @@ all valleys alike moves no drift.
 
 Least squares with weights of one over the variance of a point at height h above the minimum,
 
-    v + (h / 20)^2 + v (h / g)^4,
+    v + (h / 10)^2 + v (h / g)^4,
 
 v that of noise, g how far the gentler side rises: a power law misses a part of what it describes,
 and what rises above the gentle side, as a wall does, counts little. So steep valleys are fitted
@@ -68,7 +68,10 @@ REACH, NARROW = 2.0, 0.6
 """Bandwidths of the parabola within which points count, as a side that has flattened rises above
 the noise far from the minimum alone; and of a second fit, which no far point can mislead."""
 
-MISSED = 0.05
+HIGH = 5.0
+"""Rises of the gentler side above which a point is none of the valley."""
+
+MISSED = 0.1
 """Of a point's rise above the minimum, what a power law of it misses."""
 
 USUAL_NOISE, USUAL_FREEDOM, SEEDS_FREEDOM = 0.05, 2.0, 6.0
@@ -239,7 +242,9 @@ class _Problem:
 
     @cached_property
     def weight(self) -> Array:
-        return np.asarray(self.taper / self.blur)
+        """None for what is far above the gentle side: a run that all but diverged."""
+        valley = self.rise <= HIGH * self.gentle[:, None, None]
+        return np.asarray(self.taper / self.blur * valley)
 
     @cached_property
     def bend(self) -> Array:
