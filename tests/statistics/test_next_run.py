@@ -161,7 +161,7 @@ def brackets(drift, *, beside=0.0, bent=0.0, sizes=3):
     return [{drift * i + k: losses(i, k) for k in (-1.0, 0.0, 1.0)} for i in range(sizes)]
 
 
-@pytest.mark.parametrize("moved, scatter", [(-0.6, {"beside": 0.2}), (-0.5, {"bent": 0.3})])
+@pytest.mark.parametrize(("moved", "scatter"), [(-0.6, {"beside": 0.2}), (-0.5, {"bent": 0.3})])
 def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(moved, scatter):
     """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48.
 

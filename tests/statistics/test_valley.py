@@ -72,3 +72,41 @@ def test_intervals_are_as_wide_as_errors_are():
         needed = np.quantile(np.abs((low + high) / 2 - 0.1), 0.95)
         assert np.median(high - low) / 2 < most * needed
         assert ((low <= 0.1) & (high >= 0.1)).mean() >= 0.93
+
+
+def test_nothing_depends_on_the_unit_of_the_log_loss():
+    """Noise is usual over the rise of a valley: valleys a tenth as deep tell the same."""
+    world = World(shape="lopsided", noise="like real", spacing=0.5, seeds=2)
+    curves = world.curves(np.random.default_rng(0), np.zeros((1, 5)))
+    flat = Curves(log2_lrs=curves.log2_lrs, losses=curves.losses**0.1)
+    deep, shallow = (valley_of(optima(part), SIZES) for part in (curves, flat))
+    assert shallow.minimum == approx(deep.minimum, abs=1e-6)
+    assert shallow.noise == approx(deep.noise, rel=1e-4)
+    assert shallow.left == approx(deep.left, rel=1e-4)
+
+
+def test_a_run_that_all_but_diverged_counts_as_one_that_did():
+    best = 0.13 * np.arange(5)
+    y = 0.07 * (X - best[:, None]) ** 2
+    far = X - best[:, None] > 3.4
+    high, gone = (
+        optima(Curves.of(X, list(np.exp(np.where(far, above, y))[..., None])))
+        for above in (7.0, np.inf)
+    )
+    assert far.any()
+    assert valley_of(high, SIZES).minimum == approx(valley_of(gone, SIZES).minimum, abs=2e-5)
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_a_side_that_flattens_shows_far_from_the_minimum(seeds):
+    """A fit of two octaves alone held 63 to 75%."""
+    world = {"shape": "a side that flattens", "noise": "like real", "spacing": 0.5, "seeds": seeds}
+    low, high = intervals(experiments=200, **world)
+    assert ((low <= 0.1) & (high >= 0.1)).mean() >= 0.88
+
+
+def test_sizes_that_scatter_alike_with_their_neighbours_are_allowed_for():
+    """86% of 400 held, 77% with each taken by itself: two standard errors of 400 below the first."""
+    world = {"shape": "parabola", "noise": "sizes shift together", "spacing": 0.5, "seeds": 4}
+    low, high = intervals(experiments=400, **world)
+    assert ((low <= 0.1) & (high >= 0.1)).mean() >= 0.82
