@@ -106,7 +106,7 @@ def test_a_side_that_flattens_shows_far_from_the_minimum(seeds):
 
 
 def test_sizes_that_scatter_alike_with_their_neighbours_are_allowed_for():
-    """86% of 400 held, 77% with each taken by itself: two standard errors of 400 below the first."""
+    """86% held, 77% with each taken by itself; the bound is two standard errors below the first."""
     world = {"shape": "parabola", "noise": "sizes shift together", "spacing": 0.5, "seeds": 4}
     low, high = intervals(experiments=400, **world)
     assert ((low <= 0.1) & (high >= 0.1)).mean() >= 0.82
