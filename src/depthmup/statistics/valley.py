@@ -17,10 +17,12 @@ Least squares with weights of one over the variance of a point at height h above
 v that of noise, g how far the gentler side rises: a power law misses a part of what it describes,
 and what rises above the gentle side, as a wall does, counts little. So steep valleys are fitted
 near their minima and shallow ones far out, where alone a flat side shows. Where a fit of the near
-points alone drifts otherwise, the difference is an error. Priors are observations
-among the others: each minimum lies near the lowest rate, to ``NEAR`` spacings; the shape is that
-of common valleys. The covariance of the minima is that of noise, of the variance that points show
-about their curves, and of what the priors stand for where data do not tell (``left``).
+points alone drifts otherwise, the difference is an error.
+
+Priors are observations among the others: each minimum lies near the lowest rate, to ``NEAR``
+spacings; the shape is that of common valleys. The covariance of the minima is that of noise, of the
+variance that points show about their curves, and of what the priors stand for where data do not
+tell (``left``).
 
 Valleys mostly keep their shape; where they do not, it may change fast. So of each t the prior is a
 mixture of two normal ones, of standard deviations ``KEEPS`` and ``TURNS``. The fit takes the wider;
