@@ -56,7 +56,7 @@ log-normal ones, of standard deviations ``SPREADS`` in the logarithm, and scales
 ones.
 
 They were set on one public table, of 1,911 runs with one seed. On two others the 90% intervals of
-73 predictions, up to two doublings ahead, held 98%, with a root mean square error of 0.34 octaves,
+73 predictions, up to two doublings ahead, held 98%, with a root mean square error of 0.33 octaves,
 against 0.40 of the nearest size's own optimum (docs/studies/statistics.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """

@@ -50,13 +50,12 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
     nothing = np.zeros((len(sizes), len(sizes)))
     x = np.log2([[size[axis] / base[axis] for axis in base] for size in sizes])
     valley = valley_of(fitted, x[:, np.ptp(x, axis=0) > 0])
-    level, bend = nothing, nothing
-    if alone:
-        level = np.eye(len(sizes)) * fitted.point_variance
-        # Of log2 c the standard error is that of c over c ln 2.
-        bend = np.diag((fitted.curvature_scatter / fitted.curvature / math.log(2)) ** 2)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # Of log2 c the standard error is that of c over c ln 2.
+        blurred = fitted.curvature_scatter / fitted.curvature / math.log(2)
         bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
+    level = np.eye(len(sizes)) * fitted.point_variance if alone else nothing
+    bend = np.diag(blurred**2) if alone else nothing
     return CertificateLaws(
         # Several seeds show what is noise.
         optimum=law(valley.minimum, valley.without, valley.left + alone * valley.noise, 0),

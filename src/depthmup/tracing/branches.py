@@ -288,22 +288,21 @@ class _Finder:
 
     def gained(self, node: int) -> int | None:
         """What a learned gain of one number, or one for each coordinate, multiplies."""
-        this = self.graph.nodes[node]
-        gains = [r for r in this.inputs if r.node in self.derived]
-        others = [r.node for r in this.inputs if r.node not in self.ignored]
-        if this.op != "mul" or len(gains) != 1 or len(others) != 1:
-            return None
-        entries = math.prod(self.graph.shape(gains[0]))
-        return others[0] if entries in (1, this.shape[-1], *this.shape[1:2]) else None
+        shape = self.graph.nodes[node].shape
+        return self._beside(node, "mul", (1, *shape[-1:], *shape[1:2]))
 
     def shifted(self, node: int) -> int | None:
         """What a learned vector is added to, one number for each coordinate."""
+        return self._beside(node, "add", self.graph.nodes[node].shape[-1:])
+
+    def _beside(self, node: int, op: str, entries: Sequence[int]) -> int | None:
+        """What stands beside the one learned input, of so many numbers, of an operation."""
         this = self.graph.nodes[node]
-        shifts = [r for r in this.inputs if r.node in self.derived]
+        learned = [r for r in this.inputs if r.node in self.derived]
         others = [r.node for r in this.inputs if r.node not in self.ignored]
-        if this.op != "add" or len(shifts) != 1 or len(others) != 1:
+        if this.op != op or len(learned) != 1 or len(others) != 1:
             return None
-        return others[0] if math.prod(self.graph.shape(shifts[0])) == this.shape[-1] else None
+        return others[0] if math.prod(self.graph.shape(learned[0])) in entries else None
 
     def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
