@@ -7,11 +7,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import check
+from depthmup.planning.sharded import is_sharded
 
 
 def clip_grad_norm_(
@@ -56,7 +56,7 @@ def clip_grad_norm_(
 
 def _shard(gradient: Tensor) -> tuple[Any, Tensor]:
     """Where a gradient's shards lie, the same for those that are summed at once, and its own."""
-    if not isinstance(gradient, DTensor):
+    if not is_sharded(gradient):
         return (gradient.device, None, ()), gradient
     if any(placement.is_partial() for placement in gradient.placements):
         return (gradient.device, None, ()), gradient.full_tensor()
@@ -88,4 +88,4 @@ def _over(norm: Tensor, norm_type: float, group: "dist.ProcessGroup") -> Tensor:
 
 
 def _local(gradient: Tensor) -> Tensor:
-    return gradient.to_local() if isinstance(gradient, DTensor) else gradient
+    return gradient.to_local() if is_sharded(gradient) else gradient

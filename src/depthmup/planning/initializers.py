@@ -204,6 +204,10 @@ class _Skipped(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation loads the compiler, to be left out of it
+
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder

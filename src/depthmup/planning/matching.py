@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 
+from depthmup.planning.sharded import shards
 from depthmup.tracing import inner, plain_name
 
 # Parameters or modules by their names inside of one module.
@@ -329,7 +329,7 @@ def structure(part: object) -> Hashable:
 
 def _class(module: nn.Module) -> type:
     """The class as written: sharding replaces it by a subclass."""
-    return next(c for c in type(module).__mro__ if not issubclass(c, FSDPModule))
+    return next(c for c in type(module).__mro__ if not shards(c))
 
 
 def _proportions(part: object) -> Hashable:

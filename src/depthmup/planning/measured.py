@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from depthmup.planning.initializers import Drawn, by_default
+from depthmup.planning.sharded import is_sharded
 from depthmup.tracing import parameters, plain_name, unwrapped
 
 # Entries at a time: 128 MiB in double precision, however large the tensor is.
@@ -62,7 +62,7 @@ def measure(tensor: Tensor) -> Measured | None:
     if tensor.is_meta or tensor.numel() == 0:
         return None
     data = tensor.detach()
-    if isinstance(data, DTensor):
+    if is_sharded(data):
         chunks: Iterable[Tensor] = (data,)
     else:
         chunks = data.reshape(-1).split(_CHUNK)
@@ -85,7 +85,7 @@ def measure(tensor: Tensor) -> Measured | None:
 
 def _largest(x: Tensor) -> float:
     """The largest entry; some shards of a tensor may have none."""
-    if not isinstance(x, DTensor):
+    if not is_sharded(x):
         return float(x.max())
     local = x.to_local()
     largest = local.max() if local.numel() else local.new_tensor(-math.inf)
@@ -95,7 +95,7 @@ def _largest(x: Tensor) -> float:
 
 
 def _value(scalar: Tensor) -> float:
-    return float(scalar.full_tensor() if isinstance(scalar, DTensor) else scalar)
+    return float(scalar.full_tensor() if is_sharded(scalar) else scalar)
 
 
 def pooled(parts: Sequence[Measured]) -> Measured:

@@ -1,9 +1,9 @@
 """Names of parameters and modules, whatever a model is wrapped in."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
@@ -19,10 +19,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
         >>> unwrapped(torch.compile(linear)) is linear
         True
     """
+    compiler = sys.modules.get("torch._dynamo")  # which takes a second, and what is compiled loads
     while True:
         if isinstance(model, (DistributedDataParallel, DataParallel)):
             model = model.module
-        elif isinstance(model, torch._dynamo.OptimizedModule):
+        elif compiler is not None and isinstance(model, compiler.OptimizedModule):
             model = model._orig_mod
         else:
             return model

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -20,17 +21,38 @@ from depthmup.tracing.graph import ModuleCall, Node, Ref
 from depthmup.tracing.operations import RANDOM, RESHAPES, SAME, SCALAR_MAPS
 
 
+class ValuesRead(RuntimeError):
+    """A forward pass reads the values of its tensors where it may not."""
+
+
+class NothingRead(TorchFunctionMode):
+    """Refuses the functions that read a tensor's memory and are no operations."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in ("tolist", "numpy", "__dlpack__"):
+            raise ValuesRead(f"{func.__name__} reads the values of a tensor")
+        return func(*args, **(kwargs or {}))
+
+
 class Recorder(TorchDispatchMode):
     """Writes down every operation that reaches the dispatcher.
 
     ``flex_attention`` is followed through the plain operations that define it, so that a person's
-    own function of its scores is seen as well.
+    own function of its scores is seen as well. ``blind``: tensors have values, and what depends on
+    one is refused, as fake tensors refuse it.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation loads the compiler, to be left out of it
+
+    def __init__(self, *, blind: bool = False) -> None:
         super().__init__()
+        self.blind = blind
         self.nodes: list[Node] = []
         self.calls: list[ModuleCall] = []
         self.stack: list[tuple[str, int, tuple[Ref, ...]]] = []
@@ -115,6 +137,8 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.blind and _reads_values(func, args):
+            raise ValuesRead(f"{func} depends on the values of a tensor")
         if isinstance(func, HigherOrderOperator):
             with self:
                 return _plain_operations(func)(*args, **kwargs)
@@ -269,7 +293,9 @@ class Recorder(TorchDispatchMode):
 
         Such as the length of a solver's step.
         """
-        if tensor.numel() != 1 or any(ref.node in self._varying for ref in inputs):
+        if self.blind or tensor.numel() != 1:
+            return None
+        if any(ref.node in self._varying for ref in inputs):
             return None
         return number_of(tensor)
 
@@ -297,6 +323,17 @@ class Recorder(TorchDispatchMode):
             if op in SCALAR_MAPS:
                 return _finite(func(*given, **kwargs))
             return _finite(given[1 if op == "copy" else 0])
+
+
+def _reads_values(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the result or the shape of an operation depends on values, as torch's tags tell."""
+    if not isinstance(func, OpOverload):
+        return False
+    if func is torch.ops.aten.index.Tensor:  # a mask takes as many entries as it has ones
+        return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+    return torch.Tag.data_dependent_output in func.tags or (
+        torch.Tag.dynamic_output_shape in func.tags
+    )
 
 
 def _definition(func: Any) -> Callable[..., Any] | None:

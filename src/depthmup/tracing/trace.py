@@ -1,13 +1,16 @@
 """The dataflow of one forward pass: every operation, what it read and what it made.
 
 The model runs once on fake tensors (shapes without memory or arithmetic) while each ATen operation
-is written down, so that a model of any size, on any device, takes a second or so.
+is written down, so that a model of any size, on any device, takes a second or so. A small one runs
+on copies of its own tensors, whose values it may not read: the same operations come a few times
+faster, and without the compiler that fake tensors load.
 """
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, TypeAlias
 
 import torch
@@ -21,7 +24,7 @@ from torch.utils._pytree import tree_map
 from depthmup.tracing.graph import Graph, ModuleCall, Node, Ref
 from depthmup.tracing.names import named_tensors, plain_name, unwrapped
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
-from depthmup.tracing.recorder import Recorder, is_absent, number_of, tensors_of
+from depthmup.tracing.recorder import NothingRead, Recorder, is_absent, number_of, tensors_of
 
 ExampleInputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -37,6 +40,10 @@ OWN_DEVICE = (
 
 # Entries of a model that is run on its values where it cannot be followed without.
 _LARGEST_RUN = 1 << 29
+# Entries of a model times those of its inputs, which bound the products of a forward pass: half a
+# second on one core, and what fake tensors need to load.
+_SMALL = 1 << 33
+_COMPILER = "torch._dynamo"
 
 
 @contextmanager
@@ -90,7 +97,9 @@ def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
     try:
         for module in modes:
             module.training = training
-        with torch.compiler.set_stance("force_eager"):
+        # What is compiled has loaded the compiler, which takes a second.
+        eager = torch.compiler.set_stance("force_eager") if _COMPILER in sys.modules else None
+        with eager or nullcontext():
             yield
     finally:
         torch._C._set_mkldnn_enabled(onednn)
@@ -124,11 +133,15 @@ def _attempt(
     training: bool,
     dtype: torch.dtype | None,
     values: bool = False,
+    reads: bool = False,
 ) -> Graph:
-    recorder = Recorder()
+    """One forward pass: on fake tensors, or on copies with values, which it reads or may not."""
+    recorder = Recorder(blind=values and not reads)
     with ExitStack() as stack:
         if values:
             stack.enter_context(torch.random.fork_rng(devices=[]))
+            if not reads:
+                stack.enter_context(NothingRead())
         else:
             stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
 
@@ -184,7 +197,7 @@ def _attempt(
         unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
         unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
         overwriting=frozenset(recorder.overwriting),
-        by_values=values,
+        by_values=reads,
     )
 
 
@@ -269,7 +282,7 @@ def trace(
         level = log.level
         log.setLevel(logging.CRITICAL)
         try:
-            graph = _attempt(model, inputs, numbers or {}, training=training, dtype=dtype)
+            graph = _without_reading(model, inputs, numbers or {}, training=training, dtype=dtype)
         except Exception as problem:  # whatever the user's code raises is the reason we report
             problems.append(problem)
             continue
@@ -279,9 +292,17 @@ def trace(
             best = graph
         if not _unused(best):
             break
-    if best is None and _have_values(model, inputs):
+    if best is None and _sizes_of_values(model, inputs)[0] <= _LARGEST_RUN:
         try:
-            best = _attempt(model, inputs, numbers or {}, training=False, dtype=None, values=True)
+            best = _attempt(
+                model,
+                inputs,
+                numbers or {},
+                training=False,
+                dtype=None,
+                values=True,
+                reads=True,
+            )
         except Exception as problem:  # as above
             problems.insert(0, problem)
     if best is None:
@@ -300,15 +321,41 @@ def trace(
     return best
 
 
-def _have_values(model: nn.Module, inputs: ExampleInputs) -> bool:
-    """Whether a forward pass can be run, in no more than a few seconds."""
+def _without_reading(
+    model: nn.Module,
+    inputs: ExampleInputs,
+    numbers: Mapping[str, float],
+    *,
+    training: bool,
+    dtype: torch.dtype | None,
+) -> Graph:
+    """A forward pass that depends on no value: on copies where these are small, else on fakes."""
+    if dtype is None and math.prod(_sizes_of_values(model, inputs, "cpu")) <= _SMALL:
+        compiler = _COMPILER in sys.modules
+        with suppress(Exception):  # a value is read, or a kernel is missing: fakes have the say
+            graph = _attempt(model, inputs, numbers, training=training, dtype=None, values=True)
+            # Code that was compiled on the way hides its operations.
+            if compiler == (_COMPILER in sys.modules):
+                return graph
+    return _attempt(model, inputs, numbers, training=training, dtype=dtype)
+
+
+def _sizes_of_values(
+    model: nn.Module, inputs: ExampleInputs, device: str | None = None
+) -> tuple[float, float]:
+    """Entries of a model and of its inputs; infinite if one has no values, or none on a device."""
     tensors = [tensor for _, tensor in named_tensors(model)]
     given = tensors_of(_call(inputs))
-    plain = not any(
-        tensor.is_meta or isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)
+    absent = any(
+        tensor.is_meta
+        or isinstance(tensor, FakeTensor)
+        or is_traceable_wrapper_subclass(tensor)
+        or device not in (None, tensor.device.type)
         for tensor in (*tensors, *given)
     )
-    return plain and sum(tensor.numel() for tensor in tensors) <= _LARGEST_RUN
+    if absent:
+        return math.inf, math.inf
+    return sum(tensor.numel() for tensor in tensors), sum(tensor.numel() for tensor in given)
 
 
 def _unused(graph: Graph) -> int:

@@ -1,7 +1,8 @@
 """Torch optimizers for a planned model."""
 
 from collections.abc import Container, Iterable
-from inspect import signature
+from functools import cache
+from inspect import signature, unwrap
 from typing import Any
 
 import torch
@@ -31,6 +32,21 @@ BUILT = (*_CLASSES, *_SPECTRAL)
 """Names of what can be built here."""
 
 
+@cache
+def uncompiled(made_by: Any) -> Any:
+    """An optimizer's class without the decorators of its methods, which load torch's compiler.
+
+    They leave the methods out of what it compiles, or take away gradients in them. Loading it takes
+    a second of every process; the updates are those of the class to the bit.
+    """
+    methods = {
+        "add_param_group": unwrap(made_by.add_param_group),
+        "zero_grad": unwrap(made_by.zero_grad),
+        "step": torch.no_grad()(unwrap(made_by.step)),
+    }
+    return type(made_by.__name__, (made_by,), methods)
+
+
 def optimizer_class(name: str) -> Any:
     """The torch class of an optimizer that trains all parameters, by its name."""
     if name not in _CLASSES:
@@ -38,7 +54,7 @@ def optimizer_class(name: str) -> Any:
             f"Expected one of the optimizers {', '.join(BUILT)}; got {name!r}. Use another one of "
             "its family: their updates have the same exponents."
         )
-    return _CLASSES[name]
+    return uncompiled(_CLASSES[name])
 
 
 def optimizers(
@@ -74,9 +90,11 @@ def optimizers(
     adjust = "match_rms_adamw" if plan.family is Family.SPECTRAL_RMS else "original"
     torch_optimizers: list[torch.optim.Optimizer] = []
     if pair.muon:
-        torch_optimizers.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
+        torch_optimizers.append(
+            uncompiled(torch.optim.Muon)(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust)
+        )
     if pair.adamw:
-        torch_optimizers.append(torch.optim.AdamW(pair.adamw))
+        torch_optimizers.append(uncompiled(torch.optim.AdamW)(pair.adamw))
     return torch_optimizers
 
 

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from depthmup.training.optimizers import uncompiled
+
 Group: TypeAlias = Mapping[str, Any]
 """The settings of a group of torch's optimizer."""
 
@@ -198,6 +200,7 @@ def _kind(optimizer: torch.optim.Optimizer, group: Group) -> type[Update]:
         torch.optim.AdamW: _Adam,
         torch.optim.Muon: _Muon,
     }
+    kinds |= {uncompiled(made_by): kind for made_by, kind in kinds.items()}
     if type(optimizer) not in kinds:
         raise ValueError(
             f"Expected SGD, Adam, AdamW or Muon; got {type(optimizer).__name__}. Train these "
