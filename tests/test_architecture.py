@@ -123,6 +123,26 @@ def test_no_circle_of_imports_inside_a_room(room):
         pytest.fail(" -> ".join(circle.args[1]))
 
 
+HOMONYMS = {
+    "Options": "of each verb in its own file, which the table of verbs loads by name",
+    "Branch": "depthmup.Branch marks a module, limits.Branch sets a problem: both are public",
+}
+"""Names that several classes have, and why."""
+
+
+def test_no_two_classes_have_one_name():
+    """A reader who meets a name knows what it is, whichever file they are in."""
+    places = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(file.relative_to(PACKAGE).as_posix())
+    twice = {name: files for name, files in places.items() if len(files) > 1}
+    assert twice.keys() == HOMONYMS.keys(), twice
+    assert sorted(twice["Branch"]) == ["limits/problem.py", "planning/declared.py"]
+    assert all(file.startswith("cli/") for file in twice["Options"])
+
+
 def test_the_reproduction_uses_public_doors_only():
     """What reproduces the paper could have been written outside of this package."""
     files = list(REPRODUCTION.rglob("*.py"))

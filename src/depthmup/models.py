@@ -1,11 +1,11 @@
 """Networks that know no exponent: the door to those of ``training.built_in``."""
 
-from depthmup.training.built_in.residual_mlp import ACTIVATIONS, Branch, ResidualMLP, activation
+from depthmup.training.built_in.residual_mlp import ACTIVATIONS, MLPBranch, ResidualMLP, activation
 from depthmup.training.built_in.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "ACTIVATIONS",
-    "Branch",
+    "MLPBranch",
     "ResidualMLP",
     "Transformer",
     "TransformerConfig",

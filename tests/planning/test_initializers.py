@@ -10,7 +10,7 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import recorded
-from depthmup.planning.initializers import Recorder, by_default
+from depthmup.planning.initializers import InitRecorder, by_default
 
 
 def parameter(fill, *shape):
@@ -135,7 +135,7 @@ def test_an_unknown_source_is_not_guessed():
 
 def test_nothing_is_left_behind():
     before = nn.init._no_grad_trunc_normal_
-    with pytest.raises(RuntimeError, match="broken"), Recorder():
+    with pytest.raises(RuntimeError, match="broken"), InitRecorder():
         raise RuntimeError("broken")
     assert nn.init._no_grad_trunc_normal_ is before
     torch.manual_seed(0)

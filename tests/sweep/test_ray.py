@@ -26,7 +26,7 @@ from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import InProcess, Ray, Store, WorkerError, run
 from depthmup.sweep.executors import ray as executor_ray
 from depthmup.sweep.executors.backlog import Backlog
-from depthmup.sweep.executors.ray import _Team
+from depthmup.sweep.executors.ray import _RayTeam
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'depthmup[ray]'")
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("ray")]
@@ -150,7 +150,7 @@ def test_a_cluster_that_lost_its_last_node_is_given_up_after_a_while(monkeypatch
     cluster.wait.side_effect = lambda streams, **options: time.sleep(0.02) or ([], streams)
     backlog = Backlog([Several(tasks=(task("add_one", log, 0),))], Heard())
     with pytest.raises(WorkerError, match=r"lost its last node .* add a node and run the same"):
-        _Team(ray=cluster, executor=Ray(address="head:6379"))._run(backlog)
+        _RayTeam(ray=cluster, executor=Ray(address="head:6379"))._run(backlog)
     cluster.kill.assert_called_once()
     assert cluster.nodes.call_count > 5
 

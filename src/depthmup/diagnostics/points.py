@@ -7,11 +7,11 @@ from torch import nn
 from depthmup.diagnostics.observations import Key, Labels, MeasuringPoint, Points, labels_of
 from depthmup.rules import Observable
 from depthmup.tracing import (
-    Branch,
     ExampleInputs,
     Facts,
     Product,
     Ref,
+    ResidualBranch,
     onto_modules,
     parameters,
     read,
@@ -90,7 +90,7 @@ def _makers(products: Sequence[Product], operand: int) -> set[str]:
     return {name for placements in nearest for p in placements for name in p.parameters}
 
 
-def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> MeasuringPoint | None:
+def _branch_point(traced: Facts, branch: ResidualBranch, labels: Labels) -> MeasuringPoint | None:
     """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
     output = Ref(branch.output)

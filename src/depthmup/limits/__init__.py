@@ -9,7 +9,8 @@ from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.problem import Branch, Problem, problem
 from depthmup.limits.sgd import SGD
-from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solution import History, Solution, SolveStatus
+from depthmup.limits.solution import SolveStatus as Status  # its name before runs had a status
 from depthmup.limits.solve import solve
 from depthmup.limits.step import Loss, Step, cross_entropy, mse
 
@@ -29,6 +30,7 @@ __all__ = [
     "Rule",
     "Sobol",
     "Solution",
+    "SolveStatus",
     "Status",
     "Step",
     "cross_entropy",

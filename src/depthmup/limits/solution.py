@@ -13,7 +13,7 @@ from depthmup.limits.step import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class SolveStatus:
     """How a solve ended; ``ok`` unless the numbers should not be trusted.
 
     ``exploded``: values overflowed, first at ``step``. ``unresolved``: the error estimate did not
@@ -85,7 +85,7 @@ class Solution:
     positions: Float[Array, " depths"]
     kernel: Float[Array, "known known"]
     held_out: Float[Array, "steps+1 rows d_out"] | None
-    status: Status
+    status: SolveStatus
     error_estimate: float
     problem: Problem
     activation: str = "identity"

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from depthmup.limits.averages import Averages
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solution import History, Solution, SolveStatus
 from depthmup.limits.step import Array
 
 
@@ -29,7 +29,7 @@ class Method(ABC):
         self.losses: list[float] = []
         self.rms: list[Array] = []
         self.held_out: list[Array] = []
-        self.status = Status()
+        self.status = SolveStatus()
 
     @abstractmethod
     def up(
@@ -49,7 +49,7 @@ class Method(ABC):
     def kernel(self) -> Float[Array, "known known"]:
         """<x|x> at the last layer, over the training vectors that were reached, or over all."""
 
-    def error(self, status: Status) -> float:
+    def error(self, status: SolveStatus) -> float:
         """An estimate of the outputs' error; that of what is sampled is seen in other samples."""
         return 0.0 if status.ok else np.nan
 
@@ -78,7 +78,7 @@ class Method(ABC):
         """The largest output, or 1: relative errors times it are absolute."""
         return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
 
-    def solution(self, status: Status) -> Solution:
+    def solution(self, status: SolveStatus) -> Solution:
         """The solution, with nan where training did not get to."""
         p, depths, status = self.problem, len(self.positions), self.status if status.ok else status
         missing = [len(step.inputs) for step in p.steps[len(self.outputs) :]]
@@ -133,7 +133,7 @@ class Sampled(Method):
 
 def train(method: Method) -> Solution:
     """Every step of training, until something overflows."""
-    problem, status = method.problem, Status()
+    problem, status = method.problem, SolveStatus()
     # Overflow is a result here: whatever is not finite ends training as ``exploded``.
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
@@ -149,14 +149,14 @@ def train(method: Method) -> Solution:
     return method.solution(status)
 
 
-def _exploded(step: int, problem: Problem) -> Status:
+def _exploded(step: int, problem: Problem) -> SolveStatus:
     """The status of training whose numbers overflowed at ``step``."""
     message = (
         f"values overflowed at step {step} (depth={problem.depth}, alpha={problem.alpha}, "
         f"gamma={problem.gamma}, multiplier={float(problem.branch.multiplier)}). Lower the "
         "learning rate or the multiplier, or use alpha >= 1/2 and alpha + gamma >= 1."
     )
-    return Status(kind="exploded", step=step, message=message)
+    return SolveStatus(kind="exploded", step=step, message=message)
 
 
 def require_finite(*values: Array) -> None:
@@ -192,7 +192,7 @@ def combined(solutions: Sequence[Solution], averages: Averages, advice: str) -> 
     kernel, _ = averages.estimate(np.array([s.kernel for s in solutions]))
     # Averages cannot be better than what they are of: every solve has its own error in depth.
     error = max(error, *(s.error_estimate for s in solutions))
-    status = next((s.status for s in solutions if not s.status.ok), Status())
+    status = next((s.status for s in solutions if not s.status.ok), SolveStatus())
     whole = replace(
         last,
         outputs=per_step,
@@ -211,4 +211,4 @@ def unresolved(solution: Solution, what: str, advice: str) -> Solution:
     """A solution whose error is above the problem's tolerance."""
     error, tol = solution.error_estimate, solution.problem.tol
     message = f"{what} leave an error of about {error:.1e} > tol={tol:.1e}. {advice}"
-    return replace(solution, status=Status(kind="unresolved", message=message))
+    return replace(solution, status=SolveStatus(kind="unresolved", message=message))

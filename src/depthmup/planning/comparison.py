@@ -46,7 +46,7 @@ def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ForwardPasses:
     """What forward passes of a model and its base show.
 
     ``comparison`` is None if one of them could not be followed; ``uses`` of the parameters then
@@ -69,7 +69,7 @@ def read_both(
     base_inputs: ExampleInputs | None = None,
     read_before: tuple[Facts, Facts] | None = None,
     numbers: Numbers = ({}, {}),
-) -> Reading:
+) -> ForwardPasses:
     """Follow one forward pass of each model, unless that was done before."""
     facts, base = read_before or (None, None)
     failure = None
@@ -85,7 +85,7 @@ def read_both(
             failure = problem
     if facts is not None and base is not None:
         comparison = compare(facts, base, pair.match)
-        return Reading(
+        return ForwardPasses(
             comparison=comparison,
             branching=None if pair.overruled else comparison,
             uses=facts.uses,
@@ -99,7 +99,7 @@ def read_both(
             "example_inputs=(tokens,), or declare the branches: branches={'layers.*.attention': "
             "('layers.*.norm1',), ...}."
         )
-    return Reading(
+    return ForwardPasses(
         uses=structural_uses(pair.model),
         positive=facts.positive_branches if facts is not None else (),
         notes=(_untraced(failure),),

@@ -17,7 +17,7 @@ _QUANTILES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Law:
+class Distribution:
     """Entries of a tensor: equally likely values, or their root mean square alone.
 
     ``settled``: no chance is involved; then a tensor with values can be measured exactly.
@@ -53,7 +53,7 @@ class Law:
         return float(self.values.pow(4).mean() / square**2) if square > 0 else 1.0
 
 
-SETTLED = Law(settled=True)
+SETTLED = Distribution(settled=True)
 """No chance is involved, and the values are not known."""
 
 PROBABILITIES = (torch.arange(_QUANTILES, dtype=torch.float64) + 0.5) / _QUANTILES
@@ -61,24 +61,24 @@ _NORMAL = torch.special.ndtri(PROBABILITIES)
 _NORMAL = _NORMAL / _NORMAL.square().mean().sqrt()  # for the tails that quantiles leave out
 
 
-def constant(value: float) -> Law:
+def constant(value: float) -> Distribution:
     """All entries alike."""
-    return Law(values=torch.tensor([float(value)], dtype=torch.float64), settled=True)
+    return Distribution(values=torch.tensor([float(value)], dtype=torch.float64), settled=True)
 
 
-def normal(mean: float = 0.0, std: float = 1.0) -> Law:
+def normal(mean: float = 0.0, std: float = 1.0) -> Distribution:
     """As ``Tensor.normal_``."""
-    return Law(values=mean + std * _NORMAL)
+    return Distribution(values=mean + std * _NORMAL)
 
 
-def uniform(low: float = 0.0, high: float = 1.0) -> Law:
+def uniform(low: float = 0.0, high: float = 1.0) -> Distribution:
     """As ``Tensor.uniform_``."""
     # The midpoints of N intervals have 1 - 1/N^2 of the variance.
     values = (PROBABILITIES - 0.5) / math.sqrt(1 - _QUANTILES**-2)
-    return Law(values=(low + high) / 2 + (high - low) * values)
+    return Distribution(values=(low + high) / 2 + (high - low) * values)
 
 
-def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
+def truncated_normal(mean: float, std: float, low: float, high: float) -> Distribution:
     """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval."""
     if std == 0:
         return constant(mean)
@@ -87,12 +87,12 @@ def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
     values = torch.special.ndtri(start + (end - start) * PROBABILITIES)
     if float(start) < 1e-6 and float(end) > 1 - 1e-6:
         return normal(mean, std)
-    return Law(values=(mean + std * values).clamp(low, high))
+    return Distribution(values=(mean + std * values).clamp(low, high))
 
 
-def orthogonal(rows: int, columns: int, gain: float) -> Law:
+def orthogonal(rows: int, columns: int, gain: float) -> Distribution:
     """As ``nn.init.orthogonal_``: rows or columns, whichever are fewer, of length ``gain``."""
-    return Law(rms=abs(gain) * max(rows, columns) ** -0.5)
+    return Distribution(rms=abs(gain) * max(rows, columns) ** -0.5)
 
 
 # Entry by entry: what they make of values they make of equally likely values.
@@ -114,7 +114,7 @@ REORDERED = frozenset(
 SERIES = frozenset({"arange", "linspace", "logspace"})
 
 
-def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | None:
+def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Distribution | None:
     """Numbers in a row, made anew with values: the tensor itself may have none.
 
     None where an argument is a tensor, or where there are no values.
@@ -125,18 +125,18 @@ def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | N
     values = getattr(torch, name)(*args, **plain, device="cpu").double().reshape(-1)
     if not len(values):
         return None
-    return Law(values=values, settled=True, draw=(object(), len(values)))
+    return Distribution(values=values, settled=True, draw=(object(), len(values)))
 
 
 def entrywise(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Sequence[Any]
-) -> Law | None:
+) -> Distribution | None:
     """The law of ``op(x, y, ...)`` where all tensors but those of one draw are constant.
 
     ``inputs`` are ``args`` with laws in the place of tensors, None for a tensor of unknown law.
     """
     if name == "sign" and inputs[0] is None:
-        return Law(values=torch.tensor([-1.0, 1.0], dtype=torch.float64))
+        return Distribution(values=torch.tensor([-1.0, 1.0], dtype=torch.float64))
     laws = [law for a, law in zip(args, inputs, strict=True) if isinstance(a, Tensor)]
     if any(law is None for law in laws) or not laws:
         return None
@@ -152,10 +152,10 @@ def entrywise(
     options = {k: v for k, v in kwargs.items() if k in ("alpha", "min", "max", "rounding_mode")}
     operation = getattr(torch, name, None) or getattr(nn.functional, name)
     result = operation(*values, **options).reshape(-1)
-    return Law(values=result, settled=settled, draw=varied[0].draw if varied else None)
+    return Distribution(values=result, settled=settled, draw=varied[0].draw if varied else None)
 
 
-def common(laws: Sequence[Law | None], *, in_order: bool) -> Law | None:
+def common(laws: Sequence[Distribution | None], *, in_order: bool) -> Distribution | None:
     """The law of a copy, or of several tensors of one law joined to one."""
     first = laws[0] if laws else None
     if first is None or any(law is None for law in laws):
@@ -165,32 +165,32 @@ def common(laws: Sequence[Law | None], *, in_order: bool) -> Law | None:
     settled = all(law.settled for law in laws if law is not None)
     sizes = {law.size for law in laws if law is not None}
     if len(sizes) == 1 and None not in sizes:
-        return Law(rms=sizes.pop(), settled=settled)
+        return Distribution(rms=sizes.pop(), settled=settled)
     return SETTLED if settled else None
 
 
-def _plain(law: Law) -> Tensor | None:
+def _plain(law: Distribution) -> Tensor | None:
     return law.values if law.one is None else torch.tensor(law.one, dtype=torch.float64)
 
 
-def _signed(name: str, varied: Sequence[Law]) -> Law | None:
+def _signed(name: str, varied: Sequence[Distribution]) -> Distribution | None:
     """A tensor times signs keeps its size."""
     signs = [x for x in varied if x.values is not None and bool((x.values.abs() == 1).all())]
     others = [law for law in varied if all(law is not sign for sign in signs)]
     if name == "mul" and len(others) == 1 and others[0].size is not None:
-        return Law(rms=others[0].size)
+        return Distribution(rms=others[0].size)
     return None
 
 
-def _scaled(name: str, inputs: Sequence[Any], law: Law) -> Law | None:
+def _scaled(name: str, inputs: Sequence[Any], law: Distribution) -> Distribution | None:
     """A tensor of which only the root mean square is known, times a constant."""
     if name == "neg" and law.rms is not None:
         return law
     other = inputs[1] if inputs[0] is law and len(inputs) == 2 else inputs[0]
-    factor = other.one if isinstance(other, Law) else other
+    factor = other.one if isinstance(other, Distribution) else other
     if law.rms is not None and isinstance(factor, int | float):
         if name == "mul":
-            return Law(rms=law.rms * abs(factor), settled=law.settled)
+            return Distribution(rms=law.rms * abs(factor), settled=law.settled)
         if name == "div" and inputs[0] is law:
-            return Law(rms=law.rms / abs(factor), settled=law.settled)
+            return Distribution(rms=law.rms / abs(factor), settled=law.settled)
     return SETTLED if law.settled else None

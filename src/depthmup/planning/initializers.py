@@ -1,6 +1,6 @@
 """How a model's parameters are drawn: read from the initializers that its code calls.
 
-A model that is built inside a ``Recorder`` tells of every parameter which distribution it comes
+A model that is built inside a ``InitRecorder`` tells of every parameter which distribution it comes
 from: ``normal_``, ``uniform_``, ``fill_``, ``arange`` and what is computed from them are seen as
 they are called, on the meta device too. So its root mean square is known exactly and not estimated
 from the draw. Needs torch alone.
@@ -32,7 +32,7 @@ from depthmup.planning.distributions import (
     REORDERED,
     SERIES,
     SETTLED,
-    Law,
+    Distribution,
     common,
     constant,
     entrywise,
@@ -65,7 +65,7 @@ class Drawn:
     constant: float | None = None
 
 
-class Recorder:
+class InitRecorder:
     """Sees every initializer that is called inside it, and remembers what it wrote."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Recorder:
         if law is None or tensor.numel() == 0:
             return None
         if law.values is None and law.settled and not tensor.is_meta:
-            law = Law(values=tensor.double().reshape(-1), settled=True)
+            law = Distribution(values=tensor.double().reshape(-1), settled=True)
         size = law.size
         if size is None or not math.isfinite(size):
             return None
@@ -127,7 +127,7 @@ class Recorder:
         entry = self._contents.get(_key(tensor))
         return entry[1] if entry is not None and not entry[0].expired() else None
 
-    def write(self, tensor: Tensor, law: Law | None) -> None:
+    def write(self, tensor: Tensor, law: Distribution | None) -> None:
         """Remember that a tensor now holds entries of this law; None: of an unknown one."""
         if law is not None and law.values is not None and law.draw is None and not law.settled:
             law = replace(law, draw=(object(), tensor.numel()))
@@ -142,7 +142,7 @@ class Recorder:
         pieces[:] = [p for p in pieces if not piece.covers(p)]
         pieces.append(piece)
 
-    def law(self, tensor: Tensor) -> Law | None:
+    def law(self, tensor: Tensor) -> Distribution | None:
         """What a tensor holds; the mixture of its pieces, if they were written one by one."""
         pieces = self.pieces(tensor)
         if pieces is None:
@@ -163,7 +163,7 @@ class Recorder:
         if any(size is None for size, _ in sizes):
             return SETTLED if settled else None
         total = sum(count * (size or 0.0) ** 2 for size, count in sizes)
-        return Law(rms=math.sqrt(total / wanted.entries), settled=settled)
+        return Distribution(rms=math.sqrt(total / wanted.entries), settled=settled)
 
 
 class _Skipped(TorchFunctionMode):
@@ -173,7 +173,7 @@ class _Skipped(TorchFunctionMode):
     question is what shows them. ``torch.tensor`` drops the numbers that it is given.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: InitRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
@@ -208,7 +208,7 @@ class _Operations(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # else the first operation loads the compiler, to be left out of it
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: InitRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
@@ -239,7 +239,9 @@ class _Operations(TorchDispatchMode):
             self._new(name, result, law, args)
         return result
 
-    def _result(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | None:
+    def _result(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Distribution | None:
         """The law of what an operation gives or writes."""
         known = self._recorder.law
         rest = [a for a in args if not isinstance(a, Tensor | list | tuple)]
@@ -258,7 +260,7 @@ class _Operations(TorchDispatchMode):
         if name == "eye":
             rows = int(args[0])
             columns = int(args[1]) if len(args) > 1 and isinstance(args[1], int) else rows
-            return Law(rms=math.sqrt(min(rows, columns) / (rows * columns)), settled=True)
+            return Distribution(rms=math.sqrt(min(rows, columns) / (rows * columns)), settled=True)
         if name in SERIES:
             return series(name, args, kwargs)
         inputs = [a for a in tree_flatten((args, kwargs))[0] if isinstance(a, Tensor)]
@@ -285,10 +287,10 @@ class _Operations(TorchDispatchMode):
         laws = (entrywise(plain, args, kwargs, [p.law, *others]) for p in pieces)
         return [replace(p, law=law) for p, law in zip(pieces, laws, strict=True)]
 
-    def _new(self, name: str, result: Any, law: Law | None, args: Sequence[Any]) -> None:
+    def _new(self, name: str, result: Any, law: Distribution | None, args: Sequence[Any]) -> None:
         outputs = [r for r in tree_flatten(result)[0] if isinstance(r, Tensor)]
         if name == "linalg_qr" and len(outputs) == 2:
-            self._recorder.write(outputs[0], Law(rms=outputs[0].shape[-2] ** -0.5))
+            self._recorder.write(outputs[0], Distribution(rms=outputs[0].shape[-2] ** -0.5))
             return
         for tensor in outputs:
             if self._recorder.pieces(tensor) is not None:
@@ -301,13 +303,13 @@ class _Operations(TorchDispatchMode):
             if new is not None:
                 self._recorder.write(tensor, new)
 
-    def _norm(self, args: Sequence[Any], result: Tensor) -> Law | None:
+    def _norm(self, args: Sequence[Any], result: Tensor) -> Distribution | None:
         """Euclidean norms over some axes: their root mean square follows from the entries'."""
         law = self._recorder.law(args[0])
         order = next((a for a in args[1:] if isinstance(a, int | float)), 2)
         if law is None or law.size is None or order != 2 or not result.numel():
             return None
-        return Law(rms=law.size * math.sqrt(args[0].numel() / result.numel()))
+        return Distribution(rms=law.size * math.sqrt(args[0].numel() / result.numel()))
 
 
 _RANDOM = frozenset(
@@ -319,7 +321,7 @@ _RANDOM = frozenset(
 )
 
 
-def _random(name: str, numbers: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | None:
+def _random(name: str, numbers: Sequence[Any], kwargs: Mapping[str, Any]) -> Distribution | None:
     """The law of a random number generator; ``numbers`` are its arguments that are no tensors."""
     if not all(isinstance(n, int | float) for n in numbers):
         return None
@@ -334,9 +336,9 @@ def _random(name: str, numbers: Sequence[Any], kwargs: Mapping[str, Any]) -> Law
             return uniform()
         case "exponential":
             rate = numbers[0] if numbers else 1.0
-            return Law(values=-torch.log1p(-PROBABILITIES) / rate)
+            return Distribution(values=-torch.log1p(-PROBABILITIES) / rate)
         case "bernoulli" if numbers:
-            return Law(values=(numbers[0] > PROBABILITIES).double())
+            return Distribution(values=(numbers[0] > PROBABILITIES).double())
         case _:
             return None
 
@@ -355,7 +357,7 @@ def recorded(make: Callable[[], _Model]) -> tuple[_Model, dict[str, Drawn]]:
         >>> round(drawn["weight"].rms, 12)
         1.0
     """
-    with Recorder() as recorder:
+    with InitRecorder() as recorder:
         model = make()
     return model, recorder.drawn(model)
 
@@ -392,7 +394,7 @@ def by_default(model: nn.Module) -> dict[str, Drawn]:
 def _reset(module: nn.Module, how: str) -> dict[str, Drawn]:
     copied = _without_values(module)
     # A person's reset may need anything; where it does not run, there is no hypothesis.
-    with suppress(Exception), Recorder() as recorder, torch.device("meta"):
+    with suppress(Exception), InitRecorder() as recorder, torch.device("meta"):
         getattr(copied, how)()
         return recorder.drawn(copied)
     return {}
@@ -447,7 +449,7 @@ def _unwatched() -> Iterator[None]:
         yield
 
 
-def _told(numbers: Any) -> Law | None:
+def _told(numbers: Any) -> Distribution | None:
     """The law of a tensor that is made of numbers, if they are all the same."""
     leaves = set(tree_flatten(numbers)[0])
     one = leaves.pop() if len(leaves) == 1 else None

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from depthmup.planning.comparison import Comparison, Reading
+from depthmup.planning.comparison import Comparison, ForwardPasses
 from depthmup.planning.depth import Membership, Standing
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import (
@@ -46,7 +46,7 @@ class ParameterPlace:
 
 
 def parameter_places(
-    pair: Pair, reading: Reading, membership: Membership, parts: Mapping[str, MixturePart]
+    pair: Pair, reading: ForwardPasses, membership: Membership, parts: Mapping[str, MixturePart]
 ) -> tuple[tuple[ParameterPlace, ...], tuple[str, ...]]:
     """The place of every parameter, and notes on those that no rule covers."""
     notes: list[str] = []
@@ -73,7 +73,7 @@ def parameter_places(
 def _place(
     name: str,
     pair: Pair,
-    reading: Reading,
+    reading: ForwardPasses,
     membership: Membership,
     mixture: MixturePart | None,
 ) -> ParameterPlace:
@@ -146,7 +146,7 @@ def _mixed(name: str, pieces: Sequence[int], growth: Sequence[float]) -> str:
 
 
 def _repeated_outside(
-    pair: Pair, reading: Reading, membership: Membership, parts: Iterable[str]
+    pair: Pair, reading: ForwardPasses, membership: Membership, parts: Iterable[str]
 ) -> list[str]:
     """Matrices of layers that the model repeats more often than the base, outside of branches."""
     # A layer is repeated where several parameters have one counterpart.
@@ -206,7 +206,7 @@ def _each_layer(names: list[str]) -> str:
     )
 
 
-def _without_influence(pair: Pair, reading: Reading) -> dict[str, tuple[Use, ...]]:
+def _without_influence(pair: Pair, reading: ForwardPasses) -> dict[str, tuple[Use, ...]]:
     """The uses that module types imply for trained parameters that no input reaches."""
     if reading.comparison is None:
         return {}
@@ -241,7 +241,7 @@ def _implied(growth: Growth, uses: tuple[Use, ...]) -> tuple[Use, ...]:
 
 
 def _near(
-    idle: Iterable[str], pair: Pair, reading: Reading, membership: Membership
+    idle: Iterable[str], pair: Pair, reading: ForwardPasses, membership: Membership
 ) -> dict[str, Standing]:
     """The branch of each idle parameter: the one in which all matrices nearest to it lie."""
     beside: defaultdict[str, set[Standing | None]] = defaultdict(set)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from depthmup.planning.distributions import Law
+from depthmup.planning.distributions import Distribution
 
 # Beyond this many pieces that are written one by one, nothing is said.
 _MOST_PIECES = 512
@@ -22,7 +22,7 @@ class Piece:
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    law: Law | None
+    law: Distribution | None
 
     @property
     def entries(self) -> int:
@@ -51,7 +51,7 @@ class Piece:
         return self.offset <= other.offset and other.offset + reach < self.offset + self.entries
 
 
-def place_of(tensor: Tensor, law: Law | None) -> Piece:
+def place_of(tensor: Tensor, law: Distribution | None) -> Piece:
     """The place of a tensor in its storage."""
     return Piece(
         offset=int(tensor.storage_offset()),

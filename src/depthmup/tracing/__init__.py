@@ -1,6 +1,6 @@
 """Tracing: one model's dataflow as facts. The door is ``read(model, inputs) -> Facts``."""
 
-from depthmup.tracing.branches import Branch, Residuals, Stream, find_branches
+from depthmup.tracing.branches import ResidualBranch, Residuals, Stream, find_branches
 from depthmup.tracing.carriers import Carriers, Placement, onto_modules
 from depthmup.tracing.constants import Constants
 from depthmup.tracing.facts import Facts, read
@@ -24,7 +24,6 @@ from depthmup.tracing.products import Product
 from depthmup.tracing.trace import ExampleInputs, TraceError, trace
 
 __all__ = [
-    "Branch",
     "Carriers",
     "Constants",
     "ExampleInputs",
@@ -38,6 +37,7 @@ __all__ = [
     "Placement",
     "Product",
     "Ref",
+    "ResidualBranch",
     "Residuals",
     "Stream",
     "TraceError",

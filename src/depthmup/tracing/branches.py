@@ -16,7 +16,7 @@ _MASKS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branch:
+class ResidualBranch:
     """One residual addition: ``addition = stream + output``, output made from ``origin``.
 
     ``origin`` is the point of the stream that the branch reads (the stream's operand itself, or
@@ -75,13 +75,13 @@ class Residuals:
         streams: chains of additions, each with its branches.
     """
 
-    branches: tuple[Branch, ...]
+    branches: tuple[ResidualBranch, ...]
     streams: tuple[Stream, ...]
 
     def stream_of(self, branch: int) -> int:
         return next(i for i, s in enumerate(self.streams) if branch in s.branches)
 
-    def first(self, stream: int) -> Branch:
+    def first(self, stream: int) -> ResidualBranch:
         """The first branch that is added to a stream."""
         return self.branches[self.streams[stream].branches[0]]
 
@@ -89,7 +89,7 @@ class Residuals:
         """How many branches this one lies inside."""
         return len(self.branches[branch].parents)
 
-    def chain(self, branch: int) -> tuple[Branch, ...]:
+    def chain(self, branch: int) -> tuple[ResidualBranch, ...]:
         """The branches that this one lies inside, outermost first, and itself."""
         outer = sorted(self.branches[branch].parents, key=self.level)
         return tuple(self.branches[index] for index in (*outer, branch))
@@ -125,7 +125,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         ['0', '1']
     """
     finder = _Finder(graph, usage)
-    additions: list[Branch] = []
+    additions: list[ResidualBranch] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
         if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
@@ -169,7 +169,7 @@ class _Finder:
 
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
-    ) -> Branch | None:
+    ) -> ResidualBranch | None:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
         # Either operand may be the stream; written x + f(x), it is the left one. What is taken
         # away, as in f(x) - x, is none.
@@ -198,7 +198,7 @@ class _Finder:
                         break
                     if self._of_another(output, path | {origin}, streams):
                         break
-                    return Branch(
+                    return ResidualBranch(
                         index=len(streams),
                         addition=addition.index,
                         stream=stream,
@@ -306,7 +306,7 @@ class _Finder:
 
     def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
-    ) -> Branch | None:
+    ) -> ResidualBranch | None:
         graph = self.graph
         for shortcut, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
             # Walk the shortcut back through one projection: it must be a plain chain.
@@ -337,7 +337,7 @@ class _Finder:
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
-                return Branch(
+                return ResidualBranch(
                     index=len(streams),
                     addition=addition.index,
                     stream=shortcut,
@@ -398,7 +398,7 @@ def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
     return 1.0, None
 
 
-def _assemble(graph: Graph, usage: Usage, additions: list[Branch]) -> Residuals:
+def _assemble(graph: Graph, usage: Usage, additions: list[ResidualBranch]) -> Residuals:
     """The branches of additions, completed by what only all of them together show."""
     inside = [
         tuple(b.index for b in additions if b is not a and _nested(graph, usage, a, b, additions))
@@ -475,7 +475,11 @@ def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int])
 
 
 def _nested(
-    graph: Graph, usage: Usage, inner: Branch, outer: Branch, additions: Iterable[Branch]
+    graph: Graph,
+    usage: Usage,
+    inner: ResidualBranch,
+    outer: ResidualBranch,
+    additions: Iterable[ResidualBranch],
 ) -> bool:
     """Whether one addition belongs to a stream inside of the branch of another.
 
@@ -496,7 +500,9 @@ def _nested(
     return begins and not goes_on
 
 
-def _evaluates(usage: Usage, inner: Branch, outer: Branch, additions: Sequence[Branch]) -> bool:
+def _evaluates(
+    usage: Usage, inner: ResidualBranch, outer: ResidualBranch, additions: Sequence[ResidualBranch]
+) -> bool:
     """Whether ``inner`` adds up the point at which a step's function is evaluated once more.
 
     Both leave the same point of the stream, with the same weights, and no stream goes on from
@@ -530,7 +536,7 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
 
 
 def _doubled(
-    graph: Graph, node: int, by_addition: Mapping[int, Branch]
+    graph: Graph, node: int, by_addition: Mapping[int, ResidualBranch]
 ) -> tuple[float, int] | None:
     """The addition x + f(x) of a sum x + (x + f(x)), in which the stream counts twice."""
     this = graph.nodes[node]
@@ -541,7 +547,9 @@ def _doubled(
     return None
 
 
-def _factor(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
+def _factor(
+    graph: Graph, branch: ResidualBranch, by_addition: Mapping[int, ResidualBranch]
+) -> float:
     """By what the stream is multiplied since the addition before, if nothing else happens to it."""
     node, product = branch.stream, 1.0
     while node not in by_addition:
@@ -563,7 +571,7 @@ def _up_to_additions(
     graph: Graph,
     ends: Container[int],
     within: Sequence[Container[int]],
-    by_addition: Mapping[int, Branch],
+    by_addition: Mapping[int, ResidualBranch],
     node: Node,
 ) -> Iterator[int]:
     """As ``up_to``; of x + (x + f(x)) the later point of the stream alone."""
@@ -571,7 +579,7 @@ def _up_to_additions(
     yield from up_to(ends, within, node) if doubled is None else (doubled[1],)
 
 
-def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
+def _streams(graph: Graph, branches: list[ResidualBranch]) -> tuple[Stream, ...]:
     by_addition = {branch.addition: branch for branch in branches}
     siblings: dict[tuple[int, ...], dict[int, int]] = {}  # parents -> addition -> branch
     for branch in branches:

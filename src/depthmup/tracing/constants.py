@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from depthmup.tracing.branches import Branch, Residuals
+from depthmup.tracing.branches import ResidualBranch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import (
@@ -125,10 +125,10 @@ def find_constants(
     )
 
 
-def _on_stream(graph: Graph, branch: Branch) -> set[int]:
+def _on_stream(graph: Graph, branch: ResidualBranch) -> set[int]:
     """The nodes between the point that a branch leaves and the addition, if a number stands there.
 
-    That number is a part of the branch's own multiplier (``Branch.scale``).
+    That number is a part of the branch's own multiplier (``ResidualBranch.scale``).
     """
     return graph.between(branch.origin, branch.stream) if branch.scale != 1 else set()
 

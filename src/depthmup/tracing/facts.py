@@ -12,7 +12,7 @@ from functools import cached_property
 
 from torch import nn
 
-from depthmup.tracing.branches import Branch, Residuals, find_branches
+from depthmup.tracing.branches import ResidualBranch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of, combined
 from depthmup.tracing.constants import Constants, find_constants, scaled_behind
 from depthmup.tracing.divided import is_divided, sizes_cut
@@ -216,7 +216,7 @@ def _taken_away(graph: Graph, use: Use) -> bool:
     )
 
 
-def _around(graph: Graph, branch: Branch) -> str:
+def _around(graph: Graph, branch: ResidualBranch) -> str:
     """The module that returns x + f(x) of its first input x, which it leaves as it was.
 
     There A f can be had from outside, as x + A (output - x).
@@ -247,7 +247,7 @@ def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
     return tied
 
 
-def _of_the_step(graph: Graph, residuals: Residuals, branch: Branch) -> frozenset[int]:
+def _of_the_step(graph: Graph, residuals: Residuals, branch: ResidualBranch) -> frozenset[int]:
     """What the other evaluations of a step read of this one: their sums, and what is added."""
     others = [residuals.branches[i] for i in branch.evaluations]
     read = (node for other in others for node in combined(graph, other.output))

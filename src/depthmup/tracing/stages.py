@@ -9,7 +9,7 @@ half of a U): what layers add before it does not add up with what layers add beh
 from dataclasses import replace
 from functools import partial
 
-from depthmup.tracing.branches import Branch, Residuals, Stream, up_to
+from depthmup.tracing.branches import ResidualBranch, Residuals, Stream, up_to
 from depthmup.tracing.graph import Graph, Node
 from depthmup.tracing.operations import LENGTHS, NORMALIZING, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage
@@ -100,8 +100,8 @@ def _stages(
 def _before(
     graph: Graph,
     residuals: Residuals,
-    branch: Branch,
-    by_addition: dict[int, Branch],
+    branch: ResidualBranch,
+    by_addition: dict[int, ResidualBranch],
     ends: set[int],
 ) -> set[int]:
     """The branches that are added before this one, with nothing between that begins a stage."""

@@ -35,7 +35,7 @@ from jaxtyping import Float
 from depthmup.limits.averages import Neurons
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Solution, Status
+from depthmup.limits.solution import Solution, SolveStatus
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, combined, require_finite, train, unresolved
 
@@ -118,7 +118,7 @@ class MeanField(Method):
                 f"Newton's method did not settle at step {t}. Pass a smaller learning rate "
                 "or multiplier."
             )
-            self.status = Status(kind="unresolved", step=t, message=message)
+            self.status = SolveStatus(kind="unresolved", step=t, message=message)
         self.tops = np.concatenate([self.tops, x[-1, :batch]])
         self.passed = xi[:batch], x[:, :batch], jacobian[:, :batch]
         # |x|^2 / n is |X|^2, as the columns of U and nV are orthonormal at infinite width.
@@ -132,7 +132,7 @@ class MeanField(Method):
         tops = self.tops[: self.done]
         return tops @ tops.T
 
-    def error(self, status: Status) -> float:
+    def error(self, status: SolveStatus) -> float:
         return self.tail * self.scale
 
     def rise(

@@ -48,7 +48,7 @@ from jaxtyping import Float
 from depthmup.limits.gaussian import Activation, Joint
 from depthmup.limits.numerics.chebyshev import Mesh, graded, integrate
 from depthmup.limits.problem import Problem, require_infinite_depth
-from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solution import History, Solution, SolveStatus
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, require_finite, train, unresolved
 
@@ -58,7 +58,7 @@ _GRADED = ((3, 10), (5, 12), (7, 14), (9, 17), (11, 20))
 # Newton doubles the digits each time, so that thirty rounds mean that it does not converge.
 _MOST_EXPANSIONS = 30
 _PART = 64  # held-out rows solved at a time
-_UNSETTLED = Status(kind="unresolved", message="fixed-point iterations did not settle.")
+_UNSETTLED = SolveStatus(kind="unresolved", message="fixed-point iterations did not settle.")
 
 
 def solve_nonlinear(problem: Problem, backward: type[Backward] | None = None) -> Solution:
@@ -155,7 +155,7 @@ class Nonlinear(Method):
     def kernel(self) -> Array:
         return np.asarray(self.x[-1])
 
-    def error(self, status: Status) -> float:
+    def error(self, status: SolveStatus) -> float:
         return self.tail * self.scale
 
     def history(self) -> History:

@@ -61,7 +61,7 @@ class Ray:
             team.call(function)
 
     @contextmanager
-    def staying(self) -> Iterator["_Team"]:
+    def staying(self) -> Iterator["_RayTeam"]:
         """An executor that stays connected until the end, and keeps its workers."""
         ray = _ray()
         started_here = not ray.is_initialized()
@@ -72,7 +72,7 @@ class Ray:
             # Ray's own handler calls sys.exit, with a traceback, whoever had asked to be told.
             with suppress(ValueError):  # not in the main thread, where Ray sets none either
                 signal.signal(signal.SIGTERM, on_termination)
-        team = _Team(ray=ray, executor=self)
+        team = _RayTeam(ray=ray, executor=self)
         try:
             yield team
         finally:
@@ -81,7 +81,7 @@ class Ray:
                 ray.shutdown()
 
 
-class _Team:
+class _RayTeam:
     """Ray's actors, each a process that holds a core and its GPUs until the end.
 
     Ray reuses the processes of its tasks and gives them other GPUs each time, but CUDA in a process
@@ -126,7 +126,7 @@ class _Team:
         )
         # The files of custom models must be there on every node.
         paths = [os.path.abspath(path) for path in sys.path]
-        return make(_Worker).remote(paths, arithmetic())
+        return make(_RayWorker).remote(paths, arithmetic())
 
     def _run(self, backlog: Backlog) -> None:
         ray = self.ray
@@ -227,7 +227,7 @@ class _Task:
         return False
 
 
-class _Worker:
+class _RayWorker:
     """An actor: does jobs one after another, and yields messages about them."""
 
     def __init__(self, paths: Sequence[str], chosen: Mapping[str, Any]) -> None:

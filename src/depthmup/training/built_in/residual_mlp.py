@@ -39,7 +39,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
         ) from None
 
 
-class Branch(nn.Module):
+class MLPBranch(nn.Module):
     """k matrices in series, each with its nonlinearity.
 
     post:  u <- phi(W_i u)      pre:  u <- W_i phi(u)      for i = 1 .. k,
@@ -122,7 +122,7 @@ class ResidualMLP(nn.Module):
             )
         self.input = nn.Linear(inputs, width, bias=False)
         self.branches = nn.ModuleList(
-            Branch(
+            MLPBranch(
                 width,
                 block_depth=block_depth,
                 phi=activation(activation_name),
