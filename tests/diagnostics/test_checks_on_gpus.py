@@ -29,6 +29,7 @@ def checked(make, batch):
     return depthmup.check(Model(make, batch=batch, version="1"), scheme="completep", **SIZES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [own_models.batch, batch_on_cuda], ids=["host", "gpu"])
 def test_a_check_has_the_slopes_of_the_cpu_wherever_batches_are(batch):
     expected = checked(own_models.make, own_models.batch)
@@ -42,6 +43,7 @@ def test_a_check_has_the_slopes_of_the_cpu_wherever_batches_are(batch):
     assert slopes(found) == approx(slopes(expected), abs=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [own_models.batch, batch_on_cuda], ids=["host", "gpu"])
 def test_a_prediction_has_the_numbers_of_the_cpu(batch):
     def predicted(make, batch):

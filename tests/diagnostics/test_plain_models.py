@@ -32,6 +32,7 @@ def test_there_are_twenty():
     assert len(plain.PLAIN) == 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", plain.PLAIN)
 def test_every_one_is_planned_and_initialized(name):
     made, model = planned_plain(name, width=32)

@@ -67,6 +67,7 @@ def zero_readout(width, depth):
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["depth-mup", "ode", "1/2,0", "3/4,1/2"])
 def test_wide_networks_drift_as_the_kernel_does(scheme):
     """The plan's multipliers and learning rates enter: fold, hook or neither, by its own code."""

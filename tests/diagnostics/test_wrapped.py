@@ -4,22 +4,16 @@ import pytest
 import sharded_worker
 import torch
 from pytest import approx
-from torch import multiprocessing
+from several import together
 
 from depthmup.diagnostics.sharding import whole
 
+pytestmark = pytest.mark.xdist_group("several")
 
-def together(folder, how, ranks=2):
-    """What the first of several processes saw; they fork from one that has loaded PyTorch."""
-    multiprocessing.set_forkserver_preload(
-        ["torch._dynamo", "torch.distributed.fsdp", "depthmup.diagnostics"]
-    )
-    multiprocessing.start_processes(
-        sharded_worker.work,
-        args=(ranks, str(folder), how),
-        nprocs=ranks,
-        start_method="forkserver",
-    )
+
+def found(folder, how):
+    """What the first of several processes saw."""
+    together(sharded_worker.work, str(folder), how)
     return torch.load(folder / "found.pt", weights_only=True)
 
 
@@ -31,7 +25,7 @@ def test_two_processes_see_what_one_sees_at_first_and_after_training(how, tmp_pa
     Adam's epsilon is large enough for sums in another order not to be blown up where gradients are
     near zero.
     """
-    result = together(tmp_path, how)
+    result = found(tmp_path, how)
     for name in sharded_worker.MODELS:
         expected = sharded_worker.seen(name, "plain")
         kinds = {key.split(": ")[-1] for key in expected}
@@ -44,7 +38,7 @@ def test_two_processes_see_what_one_sees_at_first_and_after_training(how, tmp_pa
 
 @pytest.mark.long
 def test_a_check_of_sharded_networks_is_that_of_plain_ones(tmp_path):
-    result = together(tmp_path, "check")
+    result = found(tmp_path, "check")
     expected = sharded_worker.checked("plain")
     assert result.keys() == expected.keys()
     assert len(result) > 20

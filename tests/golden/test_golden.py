@@ -12,12 +12,24 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.golden import freeze
 
-PARTS = {"limits": 5, "plans": 40, "plan_texts": 120}
+PARTS = {"limits": 5, "plans": 60, "plan_texts": 120}
 """Of these sections one case in so many is compared here."""
+
+TOGETHER = {"studies": "reports", "fits": "reports", "texts": "reports"} | {
+    "plans": "golden plans", "plan_texts": "golden plans",
+}  # fmt: skip
+"""Sections that read the same reports or plans: one process makes these once."""
+
+
+def each():
+    for section in freeze.SECTIONS:
+        marks = [pytest.mark.xdist_group(TOGETHER[section])] if section in TOGETHER else []
+        yield pytest.param(section, marks=marks)
+
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("section", freeze.SECTIONS)
+@pytest.mark.parametrize("section", [*each()])
 def test_says_what_it_said(section):
     if section == "names" and sys.version_info[:2] != (3, 11):
         pytest.skip("Types are written otherwise by other versions of Python.")

@@ -119,6 +119,7 @@ def _average(simulated, steps, width, seeds, **options):
     return outputs.mean(axis=0), outputs.std(axis=0, ddof=1) / np.sqrt(seeds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_wide_networks_agree(make_steps, simulated, case):
     """The mean over random networks is the limit, within its own error and a bias of order 1/n."""

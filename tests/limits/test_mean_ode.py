@@ -183,6 +183,7 @@ FEATURES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feature", FEATURES)
 def test_finite_networks_approach_it(feature):
     """Each feature is in two derivations that share nothing; the distance falls as 1/L."""

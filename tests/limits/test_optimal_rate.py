@@ -32,6 +32,7 @@ def best_rate(depth, alpha, gamma, *, steps, curvature):
     return minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9}).x
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("alpha", "gamma"), [("1/2", "1/2"), ("1", "0"), ("1/2", "1/4"), ("1/2", "0")]
 )

@@ -121,6 +121,7 @@ class WithoutResponses(particles.OneMatrix):
         return np.zeros((len(values), size))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("activation", "functions"), [("tanh", TANH), ("relu", RELU)])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_wide_networks_of_one_matrix_agree(
@@ -154,6 +155,7 @@ SIGN = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("blocks", "depth", "exponents", "expected", "error"), SIGN)
 def test_known_values_of_sign_sgd(reference, blocks, depth, exponents, expected, error):
     s = flat.sign_sgd(
@@ -171,6 +173,7 @@ SIGN_CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", SIGN_CASES)
 def test_wide_networks_under_sign_sgd_agree(reference, simulated, simulated_two_matrix, case):
     """Every entry of a gradient is replaced by its sign: no factors, no theory."""

@@ -187,6 +187,7 @@ def test_linear_networks_with_a_norm_approach_the_mean_ode(make_steps):
     assert margin < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["identity", "sin"])
 def test_between_the_exponents_the_noise_dies_out_slowly(three_steps, activation):
     """The initial weights' noise is of rate L^(1 - 2 alpha), and so is the distance."""
@@ -319,6 +320,7 @@ def test_known_digits_at_finite_depth(three_steps, exponents, expected):
     assert s.error_estimate < 1e-8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 @pytest.mark.parametrize("extra", [{}, UNEQUAL | {"momentum": 0.3}])
 def test_nonlinear_networks_approach_infinite_depth(three_steps, exponents, extra):

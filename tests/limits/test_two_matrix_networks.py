@@ -62,6 +62,7 @@ def networks(simulated, steps, activation, *, width, count, **options):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_wide_networks_agree(reference, simulated_two_matrix, case):
     """Within the scatter of means over networks; a doubled learning rate of either is rejected."""
@@ -78,6 +79,7 @@ def test_wide_networks_agree(reference, simulated_two_matrix, case):
         assert deviations(runs, limit(reference, activation, **wrong), width).max() > 4, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_vector_outputs_and_minibatches_agree(
@@ -220,6 +222,7 @@ def test_error_falls_as_one_over_root_width(reference, simulated_two_matrix):
     assert slope == pytest.approx(-0.5, abs=0.25)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_layer_norm_has_the_limit_of_rms_norm(
@@ -263,6 +266,7 @@ def test_layer_norm_differs_where_entries_have_a_mean(reference, simulated_two_m
     assert deviations(rms, expected, width).max() > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_normed_networks_approach_the_mean_ode(reference, simulated_two_matrix, norm):
     """CompleteP: networks of depth 8 and 16 extrapolated in 1/depth."""

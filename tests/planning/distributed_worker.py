@@ -2,7 +2,7 @@
 
 import json
 import os
-import sys
+from pathlib import Path
 from unittest.mock import patch
 
 import torch
@@ -15,9 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 import depthmup
 
 BASE, TARGET, STEPS = (16, 2), (32, 8), 5
-# Planned before or after it is wrapped; tied with hooks, and untied with folded multipliers.
-WRAPPED = [(how, order) for how in ("ddp", "fsdp") for order in ("before", "after")]
-FORMS = [(True, False), (False, True)]
+# Tied with hooks, and untied with folded multipliers; planned before or after it is wrapped.
+FORMS = HOOKS, FOLDED = (True, False), (False, True)
+WRAPPED = [
+    ("ddp", "before", HOOKS),
+    ("ddp", "after", FOLDED),
+    ("fsdp", "before", FOLDED),
+    ("fsdp", "after", HOOKS),
+]
 
 
 def label(how, order, form):
@@ -71,16 +76,13 @@ def losses(how, order, tied=True, folding=False):
     return outcome
 
 
-if __name__ == "__main__":
-    [out] = sys.argv[1:]
-    dist.init_process_group("gloo")
-    result = {
-        label(how, order, form): losses(how, order, *form)
-        for how, order in WRAPPED
-        for form in FORMS
-    }
-    if dist.get_rank() == 0:
-        with open(out, "w", encoding="utf-8") as file:
-            json.dump(result, file)
-    dist.destroy_process_group()
+def work(rank, ranks, folder):
+    """One process of several; the first writes the losses."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", ranks)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks, store=store)
+    result = {label(how, order, form): losses(how, order, *form) for how, order, form in WRAPPED}
+    if rank == 0:
+        Path(folder, "losses.json").write_text(json.dumps(result), encoding="utf-8")
+    dist.barrier()
     os._exit(0)  # gloo's threads need not be waited for

@@ -35,6 +35,7 @@ def assert_nothing_changes(plan):
     assert plan.multipliers == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: getattr(s, "name", s))
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_nothing_changes(scheme, name):

@@ -1,55 +1,31 @@
 """Two processes, sharded or replicated, compute what one computes; compiled models too."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import BASE, FORMS, TARGET, WRAPPED, label, losses
+from distributed_worker import BASE, FORMS, TARGET, WRAPPED, label, losses, work
 from planning_zoo import ResidualMLP, Transformer, batches, tokens, train, vectors
 from pytest import approx
+from several import together
 
 import depthmup
 from depthmup.planning.hooks import attached
 
-WORKER = Path(__file__).with_name("distributed_worker.py")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        return s.getsockname()[1]
-
 
 @pytest.mark.long
+@pytest.mark.xdist_group("several")
 def test_two_processes_equal_one(tmp_path):
     """Explicit hooks on a tied model, and a folded one: losses and unfolded gradient norms."""
-    out, port = tmp_path / "losses.json", str(free_port())
-    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(out)],
-            env=os.environ | together | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    errors = [process.communicate(timeout=300)[1] for process in processes]
-    assert all(process.returncode == 0 for process in processes), "\n".join(errors)
-    result = json.loads(out.read_text())
+    together(work, str(tmp_path))
+    result = json.loads((tmp_path / "losses.json").read_text())
     expected = {form: losses("one", "before", *form) for form in FORMS}
-    assert len(result) == len(WRAPPED) * len(FORMS)
-    for how, order in WRAPPED:
-        for form in FORMS:
-            name = label(how, order, form)
-            # Sums in another order, in float32, over five steps of Adam.
-            for got, want in zip(result[name], expected[form], strict=True):
-                assert got == approx(want, rel=2e-4), name
+    assert len(result) == len(WRAPPED)
+    for how, order, form in WRAPPED:
+        name = label(how, order, form)
+        # Sums in another order, in float32, over five steps of Adam.
+        for got, want in zip(result[name], expected[form], strict=True):
+            assert got == approx(want, rel=2e-4), name
 
 
 @pytest.mark.long

@@ -79,6 +79,7 @@ def run(name, optimizer, scheme, *, folding, steps=3, mutate=None):
     return plan, model, losses
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "muon", "muon-rms"])
 @pytest.mark.parametrize("scheme", ["depth-mup", "completep"])
 @pytest.mark.parametrize("name", MODELS)

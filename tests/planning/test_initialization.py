@@ -208,6 +208,7 @@ def like_gpt2(width, depth):
     return nn.Sequential(ends[0], *(Block() for _ in range(depth)), ends[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
 def test_two_numbers_show_no_kurtosis(seed):
     """A bias of two numbers was refused in 2% of draws, as if known to some percent."""

@@ -174,6 +174,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "size", "rule"), CASES)
 def test_every_factor_is_that_of_a_second_reading_of_the_rules(make, size, rule):
     sizes = {**BASE, **SIZES[size]}

@@ -94,6 +94,7 @@ def python(text, variable, **known):
 
 @pytest.mark.parametrize("number", range(MODELS))
 class TestReadBack:
+    @pytest.mark.long
     def test_json(self, number):
         plan, model = of(number)
         read = json.loads(plan.overrides("json"))

@@ -114,6 +114,7 @@ MODELS = {
 each = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 
 
+@pytest.mark.long
 @each
 def test_plan_train_and_load_into_the_plain_class(case):
     """Folded, no multiplier is needed at inference; the last norm carries a tied readout's."""
@@ -143,6 +144,7 @@ def test_plan_train_and_load_into_the_plain_class(case):
     assert torch.equal(ours, theirs)
 
 
+@pytest.mark.long
 @each
 def test_folded_equals_explicit(case):
     """The same losses, and none when a multiplier is left out."""

@@ -243,6 +243,7 @@ ATTENTION = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTENTION)
 def test_keys_and_values_that_are_grouped_or_latent_move_alike_at_every_width(name):
     """Their matrices grow on one side or on both, and the plan's factors follow from that alone."""
@@ -380,6 +381,7 @@ def mixture(active, *, seed, down):
     return rms(start), rms(added() - start)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("down", "expected"), [(0.0, 0), (-0.5, Fraction(-1, 2))])
 def test_a_mixture_is_as_a_dense_layer_of_the_width_that_is_active(down, expected):
     """At any share K/E; without K^1/2 in the last matrices' start a mean over K experts shrinks."""

@@ -111,6 +111,7 @@ def predicted(losses, sizes, target):
 class TestCoverage:
     """Nominal 90% intervals, on 200 experiments: three standard errors are 6.4%."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("depths", [(8, 16, 32), DEPTHS, (4, 8, 16, 32, 64)])
     def test_of_truths_as_the_priors_expect_them(self, depths):
         """Not below 90%; what the fit misses is allowed for beside what the priors expect."""
@@ -123,6 +124,7 @@ class TestCoverage:
             held += self.holds(rng, best, depths, seeds=4)
         assert 0.836 <= held / 200 <= 0.975
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "noise", [{"own": 0.01, "shared": 0.2}, {"own": 0.1, "shared": 0.0}, {"lopsided": 0.3}]
     )

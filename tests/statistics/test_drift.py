@@ -63,6 +63,7 @@ def held(bounds, truth):
 class TestCoverage:
     """Nominal 95% intervals. Of 200 experiments fewer than 180 hold at true 95% by 0.2% chance."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("seeds", [3, 5])
     @pytest.mark.parametrize("true_drift", [0.0, -0.5, 0.2])
     @pytest.mark.parametrize("lopsided", [0.0, 0.3])
@@ -83,6 +84,7 @@ class TestCoverage:
         for seeds in (2, 3, 6):
             assert held(intervals(experiments=200, seeds=seeds, **world), 0.1) >= 0.9
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "noise", ["loud", "heavy tails", "unequal sizes", "unequal rates", "own slopes", "spikes"]
     )
@@ -90,6 +92,7 @@ class TestCoverage:
         world = {"shape": "V", "noise": noise, "spacing": 1.0, "seeds": 4}
         assert held(intervals(experiments=200, **world), 0.1) >= 0.9
 
+    @pytest.mark.long
     @pytest.mark.parametrize("cliff", ["cliff at 0.35", "cliff at 0.6", "cliff at 1"])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_beside_a_cliff(self, cliff, spacing):
@@ -120,6 +123,7 @@ class TestCoverage:
         low, high = intervals(experiments=200, sizes=sizes, drift=0.2, **world)
         assert ((low >= -TOLERANCE) & (high <= TOLERANCE)).mean() <= 0.05
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["parabola", "lopsided", "V"])
     def test_half_octave_grids_decide_what_is_clear(self, name):
         """Intervals are not held by being vacuous: at 0.1 from the tolerance they decide."""
@@ -132,12 +136,14 @@ class TestCoverage:
 class TestOneSeed:
     """The scatter of sizes about their line stands for that of seeds."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["parabola", "V"])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_coverage(self, name, spacing):
         world = {"shape": name, "noise": "like real", "spacing": spacing, "seeds": 1}
         assert held(intervals(experiments=400, **world), 0.1) >= 0.93
 
+    @pytest.mark.long
     @pytest.mark.parametrize("noise", ["loud", "unequal sizes", "heavy tails"])
     def test_coverage_under_other_noises(self, noise):
         world = {"shape": "parabola", "noise": noise, "spacing": 0.5, "seeds": 1}
@@ -200,6 +206,7 @@ class TestWidth:
 
 
 class TestPhases:
+    @pytest.mark.long
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("true_drift", [0.0, 0.1, 0.2])
     def test_grids_half_an_octave_apart_do_not_contradict_each_other(self, name, true_drift):
@@ -274,6 +281,7 @@ class TestRagged:
         assert interval.low <= -0.1 <= interval.high
         assert np.isfinite(interval.high)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("counts", [(6, 6, 4, 4, 2), (5, 4, 3, 4, 5)])
     def test_coverage_with_numbers_of_seeds_that_differ(self, counts):
         rng, count, hits = np.random.default_rng(8), 200, 0
@@ -361,6 +369,7 @@ class TestInvariances:
 
 
 class TestVerdicts:
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("true_drift", "verdict"),
         [(0.0, Verdict.TRANSFERS), (-0.5, Verdict.DRIFTS), (0.5, Verdict.DRIFTS)],
@@ -450,6 +459,7 @@ class TestMeasured:
         )
         assert (optimum.place, optimum.log2_lr.known) == (Place.FAILED, False)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", [*NAMES, *STEEP])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_intervals_hold_the_true_minimum(self, name, spacing):
@@ -563,6 +573,7 @@ def test_a_drift_without_bounds_is_undecided_and_says_why():
 class TestLawsOfOtherPeople:
     """Sizes that leave their law, and valleys that change shape: how tables of real runs are."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("seeds", [1, 3])
     @pytest.mark.parametrize("scatter", [0.1, 0.2])
     def test_sizes_that_scatter_about_their_law(self, seeds, scatter):
@@ -580,6 +591,7 @@ class TestLawsOfOtherPeople:
         value, half = drifts(np.arange(4), optima(curves))
         assert half[0] > abs(value[0]) + TOLERANCE
 
+    @pytest.mark.long
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("looks", [False, True])
     def test_valleys_that_turn_lopsided_with_size(self, spacing, looks):

@@ -16,6 +16,7 @@ def groups(rng, *, count, between, inflated=1.0, slope=0.2):
     return [around(y, 1.96 * inflated * e) for y, e in zip(measured, errors, strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [4, 10, 34])
 @pytest.mark.parametrize("between", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("inflated", [0.7, 1.0, 2.0])

@@ -51,6 +51,7 @@ def surfaces(rng, iota, count):
     return at
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("iota", [0.03, 0.07])
 def test_intervals_hold_interactions_that_walk(iota):
     """90% of 300 targets, less three standard errors of 1.7%."""

@@ -8,6 +8,7 @@ from depthmup.statistics.scattered import gather, is_scattered
 from studies.fit import SEARCHED, STEEP, searched
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("valley", ["parabola", "lopsided", "saturating", "sharpening"])
 @pytest.mark.parametrize("runs", [200, 800])
 def test_covers_the_exponents(valley, runs):

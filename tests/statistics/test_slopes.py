@@ -67,6 +67,7 @@ def test_intervals_of_one_slope_cover_the_truth(own_slopes, at_least):
     assert hits >= at_least
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("own", [(0.0,), (0.1,), (0.3,), (0.0, 0.1)])
 def test_intervals_of_a_check_cover_the_truth(seeds, own):

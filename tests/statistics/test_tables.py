@@ -51,6 +51,7 @@ class TestRegression:
         assert not both.estimate(1).known
         assert both.estimate(0).known
 
+    @pytest.mark.long
     @pytest.mark.parametrize("spacings", [(0.5, 0.5, 0.5, 0.5, 0.5), (0.5, 2.0, 1.0, 2.0, 0.5)])
     def test_one_seed_covers_the_slope(self, spacings):
         rng, held = np.random.default_rng(1), 0

@@ -61,6 +61,7 @@ def stored(out):
         return len(store)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_script_as_it_is_gets_a_verdict_and_its_files_are_kept(tmp_path, script, workers):
     out = tmp_path / "out"

@@ -62,13 +62,20 @@ def expect_the_same(theirs, mine):
             assert found.verdict is finding.verdict
 
 
-def test_a_fit_of_a_reports_runs_is_the_report(folder, both, tmp_path):
+def test_a_fit_of_a_reports_runs_is_the_report(both, tmp_path):
     report, fitted = both
     expect_the_same(fitted, report)
-    tolerance = report.studies[0].tolerance
     report.to_csv(tmp_path / "runs.csv", "runs")
-    for table in (report.to_pandas("runs"), tmp_path / "runs.csv", folder / "results.sqlite"):
-        expect_the_same(depthmup.fit(table, tolerance=tolerance), report)
+    again = depthmup.fit(tmp_path / "runs.csv", tolerance=report.studies[0].tolerance)
+    expect_the_same(again, report)
+
+
+def test_a_frame_and_a_store_are_the_table_of_their_folder(tmp_path):
+    store = tmp_path / "results.sqlite"
+    store.write_bytes(lzma.decompress((STORES / "grid.sqlite.xz").read_bytes()))
+    report = depthmup.load(tmp_path)
+    for table in (report.to_pandas("runs"), store):
+        expect_the_same(depthmup.fit(table, tolerance=report.studies[0].tolerance), report)
 
 
 def test_a_fit_of_a_reports_runs_has_its_rules(both):

@@ -112,6 +112,7 @@ def test_settings_that_matter_change_the_losses():
         assert not np.allclose(train(cell(**options)).losses, base, rtol=1e-3), options
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [{}, {"width": 15, "batch_size": 13}, {"width": 64}], ids=str)
 @pytest.mark.parametrize("options", [{}, {"activation": "tanh", "layer_norm": True}], ids=str)
 @each_engine

@@ -40,6 +40,7 @@ def losses(records):
     return [list(record.losses) for record in records]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_built_in_network_has_the_losses_of_the_cpu(options, precision):
@@ -248,6 +249,7 @@ def assert_close(found, expected):
         assert one == pytest.approx(other, rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("record", [None, cuda_graph], ids=["eager", "graphs"])
 @pytest.mark.parametrize(
     "changes",

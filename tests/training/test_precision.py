@@ -57,6 +57,7 @@ def autocast(each):
     return np.asarray(outcome)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_bf16_is_as_close_to_single_precision_as_autocast_is(options):
     each = cell(rate(options), width=64, depth=8, steps=60, **options)

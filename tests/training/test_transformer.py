@@ -224,6 +224,7 @@ def expected_role(name, tied):
 
 
 class TestPlan:
+    @pytest.mark.long
     @pytest.mark.parametrize("options", ALL, ids=named)
     def test_branches_and_roles(self, options):
         """Two branches for each layer; the last matrix of each carries its multiplier."""
@@ -236,6 +237,7 @@ class TestPlan:
         for p in plan.prescriptions:
             assert p.role == expected_role(p.name, options["tied"]), p.name
 
+    @pytest.mark.long
     @pytest.mark.parametrize("options", SOME, ids=named)
     @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
     @pytest.mark.parametrize("scheme", SCHEMES)
@@ -245,6 +247,7 @@ class TestPlan:
         for p in plan.prescriptions:
             assert (p.init, p.lr, p.epsilon, p.decay, p.folded) == (1, 1, 1, 1, 1), p.name
 
+    @pytest.mark.long
     @pytest.mark.parametrize("options", SOME, ids=named)
     @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
     @pytest.mark.parametrize("scheme", SCHEMES)

@@ -173,6 +173,7 @@ def test_error_falls_as_one_over_root_width():
         assert side.errors[0] > 2 * side.errors[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["identity", "tanh"])
 @pytest.mark.parametrize(
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
@@ -198,6 +199,7 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
         assert side.errors[0] > 2 * side.errors[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
 )

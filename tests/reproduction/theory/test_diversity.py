@@ -202,6 +202,7 @@ def check(alpha, gamma, tolerance=0.02):
         assert math.isnan(found.kappa)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gamma", ["-1/2", "0", "1/4", "1/2", "1"])
 @pytest.mark.parametrize("alpha", ["1/4", "1/2", "3/4", "1", "3/2"])
 def test_computed_regimes_are_the_claimed_ones(alpha, gamma):

@@ -193,6 +193,7 @@ def distance(h, h0, phi, slope):
     return np.linalg.norm(change - slope(h0) * (h - h0)) / np.linalg.norm(change)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_linearization_of_wide_networks(make_steps, activation):
     steps = make_steps(8, count=3, batch=1, d_out=1)
