@@ -75,7 +75,7 @@ def run(*, rounds: int, clock: str, cores: int, native: bool, quick: bool) -> Re
     sizes = SIZES[:1] if quick else SIZES
     found: dict[str, dict[tuple[int, int], list[float]]] = {r: {} for r in rows(native)}
     quiet = []
-    with Team(cores) as each, Team(1, threads=True) as alone:
+    with Team(cores) as each, Team(int(EVERY_CORE in found), threads=True) as alone:
 
         def ask(row: str, size: tuple[int, int], scale: int) -> list[Timing]:
             team = alone if row == EVERY_CORE else each

@@ -27,7 +27,6 @@ def each():
         yield pytest.param(section, marks=marks)
 
 
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("section", [*each()])
 def test_says_what_it_said(section):
