@@ -1,6 +1,6 @@
 """Errata and limits on planted networks: what is decided, and by how many standard errors."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -84,14 +84,18 @@ def test_what_is_asked_of_the_trained_networks_of_erratum_7(tmp_path):
 
     (claim,) = named(["erratum7"])
     experiment = claim.experiment(Setting())
+
+    @cache
+    def limit(name):
+        steps, options = nonlinear_problem(name)
+        return np.concatenate(printed_nonlinear(steps, activation=name, **options).outputs)[:, 0]
+
     with Store(tmp_path / "results.sqlite") as store:
         for measure in experiment.measures:
             settings = measure.task.settings
-            name = settings["activation"]
-            steps, options = nonlinear_problem(name)
-            limit = printed_nonlinear(steps, activation=name, **options)
-            outputs = np.concatenate(limit.outputs)[:, 0]
-            outputs = outputs + np.random.default_rng(settings["run"]).normal(size=4, scale=0.01)
+            outputs = limit(settings["activation"]) + np.random.default_rng(settings["run"]).normal(
+                size=4, scale=0.01
+            )
             store.add(Measurement(task=measure.task, values={"outputs": outputs.tolist()}))
         result = claim.finding(experiment, store)
     assert result.verdict is NO

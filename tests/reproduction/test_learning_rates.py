@@ -137,7 +137,7 @@ def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_p
     assert alone.ours.value == approx(slope, abs=0.05)
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize(
     ("rule", "drifts", "verdict"),
     [

@@ -115,7 +115,7 @@ def test_rules_whose_updates_do_not_shrink_are_found_out(rule, tmp_path):
     assert planted(tmp_path, update, depth_mup=rule).verdict is NO
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_small_networks_tell_the_rules_apart(tmp_path):
     """Whether the right one is sure enough is a matter of size; the wrong one is found out.
 

@@ -181,7 +181,7 @@ def exactly(alpha):
     return exponents_of(alpha=str(alpha), gammas=[str(gamma) for gamma in GAMMAS])
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize(
     "columns", [ALPHAS[::2], ALPHAS[1::2]], ids=["quarters", "eighths between them"]
 )
@@ -197,7 +197,7 @@ def test_the_computed_map_holds_and_another_rule_is_not_the_unique_one(columns, 
     assert verdicts(tmp_path / "wrong", of_alpha=of_alpha, **other) == {"claim7.5": NO}
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_small_networks_are_found_where_the_theory_says(tmp_path):
     pairs = [("1/4", "3/4"), ("1/2", "0"), ("1/2", "1/2"), ("3/4", "3/4")]
     pairs = [tuple(Fraction(v) for v in pair) for pair in pairs]

@@ -99,7 +99,7 @@ def test_the_computed_claims_hold_and_a_wrong_exponent_is_found_out(store):
     assert wrong == {"fig9": Reproduction.NOT_REPRODUCED}
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_one_step_needs_the_right_multiplier(store):
     assert verdicts(["sec3.1"], store) == {"sec3.1": Reproduction.REPRODUCED}
     wrong = verdicts(["sec3.1"], store, Setting(depth_mup=WRONG))

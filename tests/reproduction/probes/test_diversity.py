@@ -111,7 +111,7 @@ def test_at_initialization_depth_mup_is_a_random_walk():
     assert kappa.value == approx(0.5, abs=0.1)
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_with_depth_training_destroys_the_diversity_of_ode_and_not_that_of_depth_mup():
     """The local slope from L/32 to L/16 layers after 100 Adam steps, at L = 32 and L = 128.
 

@@ -209,7 +209,7 @@ def test_computed_regimes_are_the_claimed_ones(alpha, gamma):
     check(Fraction(alpha), Fraction(gamma))
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_computed_regimes_on_a_finer_grid():
     for i in range(2, 13):
         for j in range(6 - i, 11 - i):  # within 1/4 of the line alpha + gamma = 1
