@@ -9,8 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-PARTS = ("bits", "readers", "commands", "functions", "pages")
-# What CI has of it: sweep/test_command, sweep/test_executors and cli/test_cli send signals too.
+PARTS = ("bits", "readers", "commands", "pages")
+# Shorter tests have their subjects: sweep/test_command, sweep/test_executors and cli/test_cli send
+# signals; every folder has tests of bad input to its functions.
 COSTLY = pytest.mark.long(slice=False)
 
 
@@ -20,6 +21,7 @@ COSTLY = pytest.mark.long(slice=False)
     [
         pytest.param(PARTS, id="all that is quick"),
         pytest.param(("interruptions",), id="interruptions", marks=COSTLY),
+        pytest.param(("functions",), id="functions", marks=COSTLY),
         pytest.param(("soak",), id="soak"),
     ],
 )

@@ -190,7 +190,7 @@ SIMULATED = {  # problems where the printed and the corrected limit are far apar
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize("activation", SIMULATED)
 def test_deviation_of_finite_networks_falls_with_depth(make_steps, simulated, activation):
     phi, slope, seed, lr, multiplier = SIMULATED[activation]

@@ -206,7 +206,7 @@ def test_terms_that_matter_cannot_be_left_out(
     assert deviations(runs, wrong, width).max() > 5
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_error_falls_as_one_over_root_width(reference, simulated_two_matrix):
     expected, _ = limit(reference, "tanh", depth=4, lr=1.0)
     widths, counts = [64, 128, 256, 512], [96, 64, 48, 24]

@@ -96,7 +96,7 @@ def test_intervals_are_not_needlessly_wide():
 EVERY_OTHER = World(name="every other observable scatters", own=(0.0, 0.1))
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize("world", [SAME, EVERY_OTHER], ids=lambda world: world.name)
 def test_a_full_check_fails_a_correct_model_at_most_one_time_in_twenty(world):
     """At the worst that still is correct: every exponent off by exactly the margin."""

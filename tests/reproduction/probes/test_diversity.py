@@ -166,7 +166,7 @@ def test_distances_in_wide_linear_networks_are_those_of_the_limit(scheme):
     assert (np.abs(squares - idle) > 4 * error)[0, -1]
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_kappa_of_trained_networks_stays_at_one_half_or_moves_to_zero():
     """Three depths of the table in docs/studies/probes.md, with abs and Adam."""
     depths = (64, 128, 256)

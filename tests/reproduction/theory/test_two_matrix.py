@@ -215,7 +215,7 @@ def test_linearization_of_wide_networks(make_steps, activation):
     assert abs(np.mean(of_runs) - wrong) > margin
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_the_first_matrix_may_be_linearized_at_depth_mup_alone(make_steps):
     """Outputs of networks whose W1 learns linearly, less those of the same networks' own."""
     steps, depths = make_steps(8, count=3, batch=1, d_out=1), (4, 16, 64)
