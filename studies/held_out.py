@@ -7,7 +7,8 @@
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
 three doublings ahead. What is predicted is the minimum at the size left out, of the valley of all
 sizes; its error counts in the interval. Beside the law (``statistics.law``) stands what needs none:
-the minimum of the nearest size measured, and a straight line.
+the minimum of the nearest size measured, and a straight line. A certificate's bound on the excess
+loss of its rate is held against the valley of the size left out.
 
 With ``--halves`` every second rate of each curve gives one drift along an arm, the others another.
 They differ by what noise and the fit leave open, and by nothing that sizes or laws have.
@@ -23,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from depthmup.records import Place
-from depthmup.statistics import Curves, optima
+from depthmup.statistics import Curves, calibrate, optima
 from depthmup.statistics.law import Law, predict
 from depthmup.statistics.laws import laws_of
 from depthmup.statistics.optimum import Optima
@@ -34,7 +35,12 @@ FARTHEST, FEWEST_RATES, FEWEST_SIZES = 3.5, 4, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One prediction, in octaves, and what came out."""
+    """One prediction, in octaves, and what came out.
+
+    Attributes:
+        excess: of the certified rate at the size left out, a fraction; its ``bound`` is not a
+            number where the certificate is refused.
+    """
 
     axis: str
     ahead: float
@@ -42,6 +48,8 @@ class Case:
     half: float
     nearest: float
     line: float
+    excess: float
+    bound: float
 
 
 def arms(
@@ -78,7 +86,7 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
     """Every prediction along one arm."""
     if len(arm) <= FEWEST_SIZES:
         return
-    sizes, whole = list(arm), law_of(axis, arm)
+    sizes, whole, fitted = list(arm), law_of(axis, arm), _fitted(list(arm.values()))
     for count in range(FEWEST_SIZES, len(arm)):
         law = law_of(axis, {size: arm[size] for size in sizes[:count]})
         for i in range(count, len(arm)):
@@ -88,13 +96,20 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
             size, truth = {axis: sizes[i]}, float(whole.values[i])
             error = math.sqrt(whole.known[i, i])
             interval = predict(law, size).shifted(0.0, error, stream=7).estimate()
+            known = [{axis: n} for n in sizes[:count]]
+            certificate = calibrate(
+                sizes=known, curves=fitted.curves[range(count)], target=size, one_seed=True
+            )
+            away = interval.value - truth
             yield Case(
                 axis=axis,
                 ahead=ahead,
-                error=interval.value - truth,
+                error=away,
                 half=interval.high - interval.value,
                 nearest=float(law.values[-1]) - truth,
                 line=float(law.weights(size) @ law.values) - truth,
+                excess=math.expm1(float(fitted.excess(i, np.array([away]))[0])),
+                bound=certificate.penalty.high if certificate.issued else math.nan,
             )
 
 
@@ -117,10 +132,13 @@ def report(name: str, some: Sequence[Case]) -> str:
         return math.sqrt(float(np.mean(np.square(list(values)))))
 
     held = np.mean([abs(c.error) <= c.half for c in some])
+    issued = [c for c in some if not math.isnan(c.bound)]
+    bounded = np.mean([c.excess <= c.bound for c in issued]) if issued else math.nan
     return (
         f"| {name} | {len(some)} | {held:.0%} | {rms(c.error for c in some):.2f} | "
         f"{rms(c.nearest for c in some):.2f} | {rms(c.line for c in some):.2f} | "
-        f"{np.median([c.half for c in some]):.2f} |"
+        f"{np.median([c.half for c in some]):.2f} | {len(issued)} | {bounded:.0%} | "
+        f"{np.median([c.excess for c in some]):.2%} |"
     )
 
 
@@ -155,8 +173,9 @@ def main() -> None:
     found = [case for axis, arm in lines for case in cases(axis, arm)]
     if not found:
         raise SystemExit("No arm has three sizes with an optimum inside, and a larger one.")
-    print("| | predictions | held of 90% | law | nearest size | line | half-width |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| | predictions | held of 90% | law | nearest size | line | half-width | "
+          "issued | bound held | excess |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for axis in dict.fromkeys(case.axis for case in found):
         print(report(axis, [case for case in found if case.axis == axis]))
     for ahead in (1, 2, 3):

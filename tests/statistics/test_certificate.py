@@ -13,7 +13,17 @@ from pytest import approx
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, optima
-from depthmup.statistics.law import MEMORY, SCATTER, SLOPE, SPREADS, predict
+from depthmup.statistics.law import (
+    MEMORY,
+    SCATTER,
+    SLOPE,
+    SPREADS,
+    STANDING,
+    STILL,
+    STILL_SPREAD,
+    TAILS,
+    predict,
+)
 from depthmup.statistics.laws import laws_of
 from studies.coverage import World, two_axes
 
@@ -118,7 +128,10 @@ class TestCoverage:
         rng = np.random.default_rng(len(depths))
         held = 0
         for _ in range(200):
-            sigma, ell = np.exp(np.log([SLOPE, MEMORY]) + SPREADS * rng.standard_normal(2))
+            moves = rng.random() >= STANDING
+            median, spread = (SLOPE, SPREADS[0]) if moves else (STILL, STILL_SPREAD)
+            sigma = median * math.exp(spread * rng.standard_normal())
+            ell = MEMORY * math.exp(np.clip(SPREADS[1] * rng.standard_t(TAILS), -2, 4))
             tau = SCATTER * abs(rng.standard_normal())
             best = departing(rng, (*depths, 4 * depths[-1]), sigma, ell, tau)
             held += self.holds(rng, best, depths, seeds=4)
@@ -178,7 +191,10 @@ class TestPrediction:
     def test_a_known_law_is_found(self):
         certificate = good()
         assert certificate.issued
-        assert certificate.predicted.value == approx(START - 0.5, abs=0.15)
+        p = certificate.predicted
+        # Beyond the largest size, at -0.3, the slope is forgotten: no farther than the line.
+        assert START - 0.5 - 0.1 <= p.value <= START - 0.3
+        assert p.low <= START - 0.5
         assert certificate.slopes[0].axis == "depth"
         assert certificate.slopes[0].estimate.value == approx(-0.1, abs=0.03)
 
@@ -186,11 +202,14 @@ class TestPrediction:
         sizes = [size(w, d) for w in (32, 64, 128) for d in (8, 16, 32)]
         losses = simulated(np.random.default_rng(0), line(-0.3, sizes, across=0.1))
         certificate = of(losses, sizes=sizes, target=size(256, 128))
-        assert certificate.predicted.value == approx(START - 0.3 * 4 + 0.1 * 3, abs=0.25)
+        nearest, straight = START - 0.3 * 2 + 0.1 * 2, START - 0.3 * 4 + 0.1 * 3
+        assert straight - 0.1 <= certificate.predicted.value <= nearest
+        assert certificate.predicted.low <= straight
         estimates = {s.axis: s.estimate for s in certificate.slopes}
         for axis, slope in (("width", 0.1), ("depth", -0.3)):
             assert estimates[axis].low <= slope <= estimates[axis].high
-            assert estimates[axis].value == approx(slope, abs=0.05)
+            # The mean up to the target: of half of the way at least it is the measured one.
+            assert 0.5 <= estimates[axis].value / slope <= 1.2
 
     def test_any_axes(self):
         """Nothing knows of width and depth: three axes of any name, two of them varied."""

@@ -50,19 +50,23 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.5, 0.07, 0.07
-"""Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of
-log-normal ones, of standard deviations ``SPREADS`` in the logarithm, and scales of half-normal
-ones.
+SLOPE, MEMORY, SCATTER, INTERACTION = 0.3, 1.0, 0.04, 0.07
+"""Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of the
+first two, ``SPREADS`` in their logarithms, and scales of half-normal ones.
 
 They were set on one public table, of 1,911 runs with one seed. On two others the 90% intervals of
-73 predictions, up to two doublings ahead, held 98%, with a root mean square error of 0.33 octaves,
+73 predictions, up to two doublings ahead, held 97%, with a root mean square error of 0.33 octaves,
 against 0.40 of the nearest size's own optimum (docs/studies/statistics.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
 
-SPREADS = (0.8, 1.0)
-"""Of log sigma and log ell about their medians."""
+SPREADS, TAILS = (0.4, 0.4), 3.0
+"""Of log sigma and log ell about their medians: a normal standard deviation, and a scale of
+Student's t of so many degrees of freedom, as some laws are straight over many doublings."""
+
+STILL, STILL_SPREAD, STANDING = 0.05, 0.5, 0.2
+"""Median of sigma where a law stands still, as under a parametrization that transfers; the standard
+deviation of its logarithm; and the share of such laws."""
 
 DRAWS = 4_000
 """Their quantiles scatter by about 2%."""
@@ -295,16 +299,18 @@ def _slices(points: int, contrasts: int) -> list[slice]:
 def _posterior(law: Law) -> tuple[Array, Array]:
     """A grid of (sigma^2, ell, tau^2, iota^2) and its posterior weights, from the differences."""
     together = law.products(law.sizes).shape[1] > 0
-    slopes = SLOPE * np.exp(np.linspace(-2.0, 3.0, 11))
+    slopes = SLOPE * np.exp(np.linspace(-3.0, 3.0, 13))
     lengths = MEMORY * 2.0 ** np.arange(-2, 6)
     scatters = SCATTER * np.exp(np.linspace(-2.5, 1.5, 7))
     products = INTERACTION * (np.exp(np.linspace(-4, 2.5, 11)) if together else np.zeros(1))
     mesh = np.stack(np.meshgrid(slopes, lengths, scatters, products, indexing="ij"), -1).reshape(
         -1, 4
     )
-    # Log-normal densities, and half-normal ones on a logarithmic grid.
-    log = -0.5 * (np.log(mesh[:, 0] / SLOPE) / SPREADS[0]) ** 2
-    log -= 0.5 * (np.log(mesh[:, 1] / MEMORY) / SPREADS[1]) ** 2
+    # Densities of the logarithms; half-normal ones on a logarithmic grid.
+    moves = np.exp(-0.5 * (np.log(mesh[:, 0] / SLOPE) / SPREADS[0]) ** 2) / SPREADS[0]
+    still = np.exp(-0.5 * (np.log(mesh[:, 0] / STILL) / STILL_SPREAD) ** 2) / STILL_SPREAD
+    log = np.log((1 - STANDING) * moves + STANDING * still)
+    log -= (TAILS + 1) / 2 * np.log1p((np.log(mesh[:, 1] / MEMORY) / SPREADS[1]) ** 2 / TAILS)
     log += np.log(mesh[:, 2]) - 0.5 * (mesh[:, 2] / SCATTER) ** 2
     if together:
         log += np.log(mesh[:, 3]) - 0.5 * (mesh[:, 3] / INTERACTION) ** 2
