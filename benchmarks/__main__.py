@@ -99,7 +99,7 @@ def measured(
         result = engines.run(rounds=rounds, clock=clock, cores=cores(), native=native, quick=quick)
         lines = [f"By the {clock} clock.", "", *engines.table(result)]
         if charts:
-            from benchmarks.charts import of_engines
+            from benchmarks.drawings import of_engines
 
             drawn = of_engines(result, hardware)
     elif part == "scaling":
@@ -111,7 +111,7 @@ def measured(
         costs = scaling.run(rounds=rounds, cores=cores(), native=native, rivals=rivals, quick=quick)
         lines = scaling.table(costs)
         if charts:
-            from benchmarks.charts import of_scaling
+            from benchmarks.drawings import of_scaling
 
             drawn = of_scaling(costs, hardware)
     elif part == "batches":

@@ -71,7 +71,7 @@ def jax_loop(cells: Sequence[Cell]) -> Train:
         log_p = jax.nn.log_softmax(x @ v.T)
         return -jnp.take_along_axis(log_p, labels[index][:, None], 1).mean()
 
-    def step(w, m, s, t, rate, u, v, index):  # type: ignore[no-untyped-def]
+    def step(w, m, s, t, rate, u, v, index):
         loss, gradient = jax.value_and_grad(loss_of)(w, u, v, index)
         m = o.beta1 * m + (1 - o.beta1) * gradient
         s = o.beta2 * s + (1 - o.beta2) * gradient**2

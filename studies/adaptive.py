@@ -38,7 +38,8 @@ from depthmup.statistics import (
     optima,
 )
 from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import LOOKS, SPENT, line_of
+from depthmup.statistics.looks import LOOKS, SPENT
+from depthmup.statistics.regression import line_of
 from depthmup.sweep import Store
 from studies.coverage import CLIFFS, NOISES, REAL, SHAPES, World
 from studies.resampled import SCHEMES, SWEEPS, grid_of

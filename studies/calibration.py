@@ -18,7 +18,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environme
 from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Optima, calibrate, optima
 from depthmup.sweep import Job, Processes, Store, run, together, training
-from depthmup.sweep.certify import STEPS as STEPS_OF_PROBE
 from depthmup.sweep.certify import TrainMissing, probe_target
+from depthmup.sweep.cost import work
 from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from reproduction.runs import along_depth
 from studies.networks import cell_at
@@ -176,14 +176,16 @@ class Configuration:
     def certificate(self, store: Store, train: TrainMissing | None = None) -> Certificate:
         """From what the store holds, with a glance at the target where it holds that too."""
         late, early = (
-            [self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes]
+            Curves.of(
+                self.rates,
+                [self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes],
+            )
             for stop in (self.steps, self.steps // 2)
         )
         certify = partial(
             calibrate,
             sizes=[named(size) for size in self.sizes],
-            log2_lrs=self.rates,
-            losses=late,
+            curves=late,
             early=early,
             target=named(self.target),
             base=named(self.sizes[0]),
@@ -193,27 +195,28 @@ class Configuration:
         certificate = certify()
         if not certificate.issued:
             return certificate
-        probe = probe_target(certificate, Few(self), store, train)
+        few: Any = Few(self)  # a sweep of one variant
+        probe = probe_target(certificate, few, few, store, train)
         return certificate if probe is None else certify(probe=probe)
 
 
 @dataclass(frozen=True)
 class Few:
-    """A configuration's runs of a few steps."""
+    """A configuration as a sweep, of which a probe takes runs of a few steps."""
 
     of: Configuration
 
-    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell | Trial:
+    def run(self, _: object, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell | Trial:
         where = (int(size["width"]), int(size["depth"]))
-        return replace(self.of.cell(where, round(log2_lr, 6), seed), steps=STEPS_OF_PROBE)
+        return self.of.cell(where, round(log2_lr, 6), seed)
 
-    def work(self, size: Mapping[str, float]) -> float:
-        return size["depth"] * size["width"] ** 2
+    @staticmethod
+    def work(run: Cell | Trial) -> float:
+        return work(run)
 
     @property
-    def sweep_work(self) -> float:
-        runs = len(self.of.rates) * SEEDS * self.of.steps
-        return runs * sum(depth * width**2 for width, depth in self.of.sizes)
+    def runs(self) -> list[Cell | Trial]:
+        return list(self.of.cells(self.of.sizes, self.of.rates))
 
 
 def target_rates(each: Configuration, certificate: Certificate) -> tuple[float, ...]:

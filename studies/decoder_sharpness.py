@@ -190,7 +190,8 @@ def curvature(
 
 def best_step(model: nn.Module, batch: Any, rates: Mapping[str, torch.Tensor]) -> float:
     """g.s / s.G s along the first step s = D P^-1 g."""
-    product = GaussNewton.of(model, *batch, loss_of)
+    inputs, targets = batch
+    product = GaussNewton.of(model, inputs, targets, loss_of)
     slope = product.gradient()
     step = {name: g * rates[name] for name, g in slope.items()}
     image = product(step)

@@ -76,7 +76,7 @@ def trained(cell: Cell) -> tuple[ResidualMLP, float]:
     weights = state.arrays["weights"][..., : cell.network.width]
     with torch.no_grad():
         for branch, matrices in zip(model.branches, weights, strict=True):
-            for linear, values in zip(branch.matrices, matrices, strict=True):  # type: ignore
+            for linear, values in zip(branch.matrices, matrices, strict=True):
                 linear.weight.copy_(values)
     return model, float(state.losses[-1])
 
@@ -99,7 +99,7 @@ def distances(
     """d(eps) of trained networks, one array for each seed, and their mean loss."""
     found, losses = [], []
     for seed in range(seeds):
-        model, loss = trained(cell(name, depth, seed=seed, **options))  # type: ignore[arg-type]
+        model, loss = trained(cell(name, depth, seed=seed, **options))
         found.append(feature_distances(model, INPUTS, "branches.*", eps=EPS, at=at))
         losses.append(loss)
     return found, float(np.mean(losses))

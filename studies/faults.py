@@ -273,8 +273,9 @@ def twice(model: nn.Module, made: Plan, optimizers: Optimizers) -> None:
     """Multiply the readout's input by 1/width once more."""
     ratio = made["tokens.weight"].ratios
     factor = 1 / max(ratio.fan_in, ratio.fan_out)
-    multiply = Multiply(factor=factor, hook=Hook(module="head", side="input"))
-    model.head.register_forward_pre_hook(multiply.input, with_kwargs=True)  # type: ignore
+    hook = Hook(module="head", side="input")
+    multiply = Multiply(factor=factor, hook=hook, holder=model.head)
+    model.head.register_forward_pre_hook(multiply.input, with_kwargs=True)
 
 
 def width_of(p: Prescription) -> float:

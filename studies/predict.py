@@ -33,7 +33,7 @@ from depthmup.statistics.drift import rate_estimate
 from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import batches as batches_of
 from depthmup.training import build, dataset
-from reproduction.probes import agreement
+from reproduction.probes import factored
 from reproduction.runs import Measure, along_depth
 from studies import decoder_sharpness
 from studies.networks import cell_at
@@ -170,9 +170,9 @@ def few(*, scheme: str, activation: str, depth: int, seed: int, rates: list[floa
     for rate in rates:
         # One object for each step: training ends at the last one.
         steps = [limits.Step(inputs, loss) for _ in range(max(FEW_STEPS) + 1)]
-        found = agreement.train_factored(
+        found = factored.train_factored(
             steps,
-            agreement.Blocks(
+            factored.Blocks(
                 # In its convention the base's depth is one.
                 lr=2.0**rate * BASE_DEPTH ** -float(chosen.alpha - chosen.gamma),
                 multiplier=BASE_DEPTH ** float(chosen.alpha),

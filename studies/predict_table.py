@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.diagnostics.prediction import TOLERANCE
 from depthmup.records import Estimate
+from depthmup.statistics import TOLERANCE
 
 
 def slope(sizes: Sequence[int], octaves: Sequence[float]) -> float:

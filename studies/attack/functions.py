@@ -133,7 +133,7 @@ def _public() -> dict[str, tuple[Any, str, Callable[..., Any], str]]:
                 example = _example(inner) if inspect.isfunction(inner) else ""
                 if example and not method.startswith("_"):
                     found[id(inner)] = (f"{name}.{method}", value, method, inner, example)
-    return {name: tuple(rest) for name, *rest in found.values()}  # type: ignore[misc]
+    return {name: tuple(rest) for name, *rest in found.values()}
 
 
 def _example(value: Any) -> str:
