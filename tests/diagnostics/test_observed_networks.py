@@ -143,11 +143,13 @@ def test_the_tabular_resnet_passes():
 
 @pytest.mark.parametrize("options", [{"padding": 1}, {"stride": 2, "dilation": 2}, {"groups": 2}])
 def test_a_convolution_sums_over_the_patches_that_count_its_inputs(options):
-    """W on the patches is the convolution; groups, and words for padding, are left as they are."""
+    """W on the patches is the convolution; of several groups, the first."""
     conv, x = nn.Conv2d(4, 6, 3, bias=False, **options), torch.randn(2, 4, 9, 9)
-    rows = patches(conv, x)
-    if "groups" in options:
-        assert rows is x
-        return
-    found = (rows @ conv.weight.flatten(1).T).transpose(1, 2)
-    torch.testing.assert_close(found, conv(x).flatten(2))
+    rows, first = patches(conv, x), 6 // options.get("groups", 1)
+    found = (rows @ conv.weight[:first].flatten(1).T).transpose(1, 2)
+    torch.testing.assert_close(found, conv(x)[:, :first].flatten(2))
+
+
+def test_a_convolution_along_a_line_is_not_counted():
+    """Its last dimension is that of places, whatever their number."""
+    assert patches(nn.Conv1d(5, 6, 1), torch.randn(2, 5, 5)) is None

@@ -245,8 +245,14 @@ def test_a_base_without_a_kind_of_layer_is_told_which_would_do():
         kinds = [Layer, Layer, Other]
         return nn.Sequential(*(kinds[i % 3](8) for i in range(depth)))
 
-    with pytest.raises(UnrelatedModels, match="a pattern of 3, so build a base of 3 such layers"):
+    with pytest.raises(UnrelatedModels, match="a pattern of 3 layers: use a base of 3"):
         anatomy(make(6), make(2), example_inputs=torch.zeros(2, 8))
+    dense = nn.Sequential(Other(8), *make(9))  # as mixtures begin with a layer that is none
+    dense[0].more = nn.Linear(8, 8)
+    with pytest.raises(UnrelatedModels, match="behind the first: use a base of 4 or 7"):
+        anatomy(dense, make(2), example_inputs=torch.zeros(2, 8))
     first = nn.Sequential(Other(8), *(Layer(8) for _ in range(5)))
-    with pytest.raises(UnrelatedModels, match="the first 2 layers of the model have one of each"):
+    with pytest.raises(
+        UnrelatedModels, match="one of each kind, as the first 2 layers of the model"
+    ):
         anatomy(first, nn.Sequential(Other(8)), example_inputs=torch.zeros(2, 8))

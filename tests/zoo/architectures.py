@@ -155,7 +155,8 @@ def own_settings(class_name: str, width: int, depth: int) -> dict[str, Any]:
         "Qwen3Next": {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
         | {"linear_key_head_dim": HEAD, "linear_value_head_dim": HEAD}
         | {"linear_num_key_heads": heads, "linear_num_value_heads": heads},
-        "KimiLinear": {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
+        "KimiLinear": {k: v for k, v in latent.items() if k != "q_lora_rank"}
+        | {"layer_types": (["linear_attention", "full_attention"] * depth)[:depth]}
         | {"mlp_layer_types": ["sparse"] * depth},
         "Dots1": {"n_shared_experts": 1, "first_k_dense_replace": 0},
         "T5Gemma": {"encoder": text, "decoder": text},

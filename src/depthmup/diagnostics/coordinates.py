@@ -126,6 +126,7 @@ def check(
     expected, family = scheme_named(scheme or plans[0].scheme), plans[0].family
     rate = RATES[family] if lr is None else lr
     values: Values = {}
+    chances: Values = {}
     losses: dict[str, list[tuple[float, ...]]] = {}
     roles: dict[Key, Role] = {}
     nonfinite: NonFinite | None = None
@@ -140,9 +141,11 @@ def check(
             roles.update(observation.roles)
             for key, value in observation.values.items():
                 values.setdefault(key, {})[i, seed] = value
+            for key, share in observation.chances.items():
+                chances.setdefault(key, {})[i, seed] = share
         each(run)
         progress(done, len(runs))
-    exponents, doubts = judge(values, grid, points, expected, family, roles, modules)
+    exponents, doubts = judge(values, chances, grid, points, expected, family, roles, modules)
     return Check(
         title=model.name,
         scheme=expected.title,

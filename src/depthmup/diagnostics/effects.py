@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.conv import _ConvNd
 
 from depthmup.diagnostics.observations import Collector, Key, mean_square
 from depthmup.diagnostics.sharding import whole
@@ -45,25 +46,36 @@ class Effects:
             return
         before = {key: whole(weights[name]).to(now[key]) for key, name in self.names.items()}
         base = self._run(module, args, kwargs, before)
-        size = mean_square(base)
         parts = {}
         for key, p in now.items():
             zeros = {k: torch.zeros_like(v) for k, v in before.items()}
             zeros[key] = p - before[key]
             parts[key] = self._run(module, args, kwargs, zeros)
         error = mean_square(output - base - sum(parts.values()))
-        if error > _LINEAR**2 * (mean_square(output - base) + 1e-12 * size):
+        if error > _LINEAR**2 * (mean_square(output - base) + 1e-12 * mean_square(base)):
             return  # not linear in its parameters: judged by its weights alone
+        first, channels = self._common(), 1 if isinstance(module, _ConvNd) else -1
+        if first is not None:
+            base = apart(base, first, channels)
+            parts = {key: apart(part, first, channels) for key, part in parts.items()}
+        size = mean_square(base)
         at_the_end = any(p.role.kind is Kind.READOUT for p in self.prescriptions.values())
-        if any(p.role.narrows for p in self.prescriptions.values()):
-            size = 1.0  # it starts small, as a readout does
+        narrow = [p for p in self.prescriptions.values() if p.role.narrows]
+        if narrow:  # it starts small, as a readout does
+            size = narrow[0].folded ** 2 if self.collector.applied else 1.0
         for key, part in parts.items():
             role = self.prescriptions[key].role
             if isinstance(module, nn.Embedding) and role.kind is Kind.READOUT:
                 role = Role(kind=Kind.INPUT)  # the other end of a tied readout
             label = f"{pattern}.{key}" if pattern else key
             effect = self.collector.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
-            effect /= self._crowding(module, key, args)
+            summed = self._summed(module, key, args)
+            crowding = 1.0 if summed is None else 1 + independent_inputs(summed) / summed.shape[-1]
+            by_chance = 0.0
+            if summed is not None and effect > 0:
+                by_chance = summed.shape[-1] * mean_square(summed) / effect
+                by_chance *= mean_square(now[key] - before[key])
+            effect /= crowding
             if role.kind is Kind.READOUT:
                 self.collector.readouts.append(mean_square(output))
             observable, of = Observable.UPDATE, size
@@ -71,7 +83,9 @@ class Effects:
                 # The readout starts small: what counts is its part of the logits.
                 observable, of = Observable.READOUT_UPDATE, 1.0
             if of > 0:
-                self.collector.ratio(Key(observable=observable, module=label), effect, of, role)
+                named = Key(observable=observable, module=label)
+                self.collector.ratio(named, effect, of, role)
+                self.collector.chances.setdefault(named, []).append(by_chance)
 
     def _start(self, module: nn.Module, args: Any, pattern: str, base: Tensor) -> None:
         """What a fresh matrix makes of its input."""
@@ -100,23 +114,38 @@ class Effects:
             key = Key(observable=Observable.PREACTIVATION, module=pattern)
             self.collector.ratio(key, mean_square(base), folded**2, matrix.role)
 
-    def _crowding(self, module: nn.Module, key: str, args: Any) -> float:
-        """1 + B/n: what B independent inputs add to the effect of an update on one of them.
+    def _common(self) -> int | None:
+        """From which dimension on a mean over places is taken away behind the module, if it is.
+
+        A batch norm ignores what all places have in common, a softmax what the keys of one example
+        have. Gradients do so as well: no update is aligned with it. Behind an encoder whose places
+        are nearly alike it is almost all of a key.
+        """
+        labels = {self.collector.labels(name) for name in self.names.values()}
+        if labels & self.collector.centered:
+            return 0
+        return 1 if labels & self.collector.keys else None
+
+    def _summed(self, module: nn.Module, key: str, args: Any) -> Tensor | None:
+        """The inputs that a matrix's update is a sum over, one row each; None for anything else.
 
         The update is a sum over inputs (or its signs). On one of them it is aligned with itself,
         of order n for a fan-in of n, and by chance with the B - 1 others, of order sqrt(n B)
-        together. Theory has n grow past B; where it has not, exponents would show it.
+        together: 1 + B/n times the square of what is aligned. Theory has n grow past B; where it
+        has not, exponents would show it.
         """
         p = self.prescriptions[key]
         x = args[0] if args and isinstance(args[0], Tensor) else None
         summed = p.role.kind in (Kind.HIDDEN, Kind.READOUT)
         if not summed or p.family not in _SUMS or x is None or not x.is_floating_point():
-            return 1.0
-        x = patches(module, x)
-        transposed = len(p.shape) == 2 and x.shape[-1] == p.shape[0]
-        if not transposed and x.shape[-1] != math.prod(p.shape[1:]):
-            return 1.0
-        return 1 + independent_inputs(x) / x.shape[-1]
+            return None
+        rows = patches(module, x.detach())
+        if rows is None:
+            return None
+        if (first := self._common()) is not None:
+            rows = apart(rows, first)
+        transposed = len(p.shape) == 2 and rows.shape[-1] == p.shape[0]
+        return rows if transposed or rows.shape[-1] == math.prod(p.shape[1:]) else None
 
     def _run(self, module: nn.Module, args: Any, kwargs: Any, values: Mapping[str, Tensor]) -> Any:
         """The module's own forward, without hooks, with other parameters."""
@@ -175,20 +204,30 @@ def bare_readouts(collector: Collector, model: nn.Module, covered: Set[str]) -> 
         collector.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
 
 
-def patches(module: nn.Module, x: Tensor) -> Tensor:
-    """What a plane convolution sums over at each position, one row each; else x itself."""
-    if not isinstance(module, nn.Conv2d) or module.groups > 1 or x.ndim != 4:
+def patches(module: nn.Module, x: Tensor) -> Tensor | None:
+    """What a plane convolution sums over at each place, [example, place, coordinate].
+
+    Of several groups of channels, the first; x itself if the module is no convolution, None if it
+    is another one.
+    """
+    if not isinstance(module, _ConvNd):
         return x
-    if isinstance(module.padding, str):
-        return x
+    if not isinstance(module, nn.Conv2d) or x.ndim != 4 or isinstance(module.padding, str):
+        return None
     rows = F.unfold(
-        x.detach(),
+        x[:, : module.in_channels // module.groups],
         module.kernel_size,
         module.dilation,
         module.padding,
         module.stride,
     )
     return rows.transpose(1, 2)
+
+
+def apart(x: Tensor, first: int, channels: int = -1) -> Tensor:
+    """A tensor without its mean over all dimensions from ``first`` on but that of its channels."""
+    dims = [dim for dim in range(first, x.ndim) if dim != channels % x.ndim]
+    return x - x.mean(dims, keepdim=True) if dims else x
 
 
 def independent_inputs(x: Tensor) -> float:

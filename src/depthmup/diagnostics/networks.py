@@ -13,10 +13,10 @@ from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored, network_at
-from depthmup.planning import Plan, PlanOptions, recorded
+from depthmup.planning import Plan, PlanOptions, Prescription, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Axis, NonFinite
-from depthmup.rules import Family, Observable, Scheme
+from depthmup.rules import Family, Kind, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
@@ -183,18 +183,24 @@ def planned_sizes(
 
 
 def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:
-    """The plans, in which what narrows at one size does so at all: at the base nothing grows."""
-    names = {pattern_of(p.name) for plan in plans for p in plan.prescriptions if p.role.narrows}
-    return [
-        replace(
-            plan,
-            prescriptions=tuple(
-                replace(p, role=replace(p.role, narrows=True)) if pattern_of(p.name) in names else p
-                for p in plan.prescriptions
-            ),
-        )
-        for plan in plans
-    ]
+    """The plans, in which a parameter is what it is where most grows: at the base nothing does."""
+    roles: dict[str, set[tuple[Kind, bool]]] = {}
+    for plan in plans:
+        for p in plan.prescriptions:
+            if p.ratios.fan_in != 1 or p.ratios.fan_out != 1:
+                roles.setdefault(p.name, set()).add((p.role.kind, p.role.narrows))
+                roles.setdefault(pattern_of(p.name), set()).add((p.role.kind, p.role.narrows))
+
+    def as_grown(p: Prescription) -> Prescription:
+        found = roles.get(p.name) or roles.get(pattern_of(p.name)) or set()
+        if not found and roles and p.role.kind is Kind.HIDDEN:
+            found = {(Kind.INPUT, False)}  # it reads as many numbers at every size
+        if len(found) != 1:
+            return p
+        ((kind, narrows),) = found
+        return replace(p, role=replace(p.role, kind=kind, narrows=narrows))
+
+    return [replace(plan, prescriptions=tuple(map(as_grown, plan.prescriptions))) for plan in plans]
 
 
 def _shapes(network: nn.Module) -> dict[str, torch.Size]:

@@ -168,7 +168,9 @@ class Points:
 
     ``heads`` are the sizes of attention heads; ``queries_and_keys`` the patterns of parameters that
     make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike,
-    ``undone`` of biases that batch norms take away.
+    ``undone`` of biases that batch norms take away, ``keys`` of those that a softmax reads as they
+    are, ``centered`` of matrices that batch norms alone read: what all places have in common drops
+    out behind both.
 
     Attributes:
         points: modules and parameters to observe.
@@ -185,6 +187,8 @@ class Points:
     queries_and_keys: frozenset[str] = frozenset()
     keys_biases: frozenset[str] = frozenset()
     undone: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    centered: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True)
@@ -195,12 +199,14 @@ class Observation:
         values: root mean squares.
         samples: tensors to be compared with later ones, by key and batch.
         roles: of the parameters that keys stand for.
+        chances: of an update's effect, the part that it has on any input of the same size.
         finite: whether all activations are.
     """
 
     values: dict[Key, float] = field(default_factory=dict)
     samples: dict[tuple[Key, int], Tensor] = field(default_factory=dict)
     roles: dict[Key, Role] = field(default_factory=dict)
+    chances: dict[Key, float] = field(default_factory=dict)
     finite: bool = True
 
 
@@ -223,7 +229,8 @@ class Paths:
 class Collector:
     """Squares by key, of one forward pass; entries only where a change will be asked for.
 
-    ``weights``, ``paths`` and the observation ``initial`` are those of ``observe``.
+    ``weights``, ``paths`` and the observation ``initial`` are those of ``observe``, ``keys`` and
+    ``centered`` those of its points.
     """
 
     def __init__(
@@ -235,13 +242,17 @@ class Collector:
         initial: Observation | None,
         weights: Mapping[str, Tensor] | None,
         paths: Mapping[str, float],
+        keys: Set[str],
+        centered: Set[str],
     ) -> None:
+        self.keys, self.centered = keys, centered
         self.labels, self.prescriptions, self.applied = labels, prescriptions, applied
         self.initial, self.weights, self.paths = initial, weights, paths
         self.squares: dict[Key, list[float]] = {}
         self.samples: dict[tuple[Key, int], Tensor] = {}
         self.roles: dict[Key, Role] = {}
         self.ratios: dict[Key, list[tuple[float, float]]] = {}
+        self.chances: dict[Key, list[float]] = {}
         self.readouts: list[float] = []  # mean squares of what readouts give
         self.logits = 0.0
 
@@ -296,7 +307,10 @@ class Collector:
                 # A factor on the logits, if the model's own code or a hook has one.
                 values[key] *= math.sqrt(self.logits / self.readouts[0])
         finite = all(math.isfinite(sum(squares)) for squares in self.squares.values())
-        return Observation(values=values, samples=self.samples, roles=self.roles, finite=finite)
+        chances = {key: sum(parts) / len(parts) for key, parts in self.chances.items()}
+        return Observation(
+            values=values, samples=self.samples, roles=self.roles, chances=chances, finite=finite
+        )
 
 
 def sample(value: Tensor) -> Tensor:

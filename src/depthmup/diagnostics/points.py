@@ -9,6 +9,7 @@ from depthmup.rules import Observable
 from depthmup.tracing import (
     ExampleInputs,
     Facts,
+    How,
     Product,
     Ref,
     ResidualBranch,
@@ -17,8 +18,11 @@ from depthmup.tracing import (
     read,
     unwrapped,
 )
+from depthmup.tracing.operations import TRANSPARENT
 
 FRACTIONS = (0.5, 1.0)
+# Keys of all places are changed alike, if at all.
+_UNCHANGED = TRANSPARENT | {"repeat", "repeat_interleave"}
 
 
 def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
@@ -72,6 +76,8 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     queries, keys = (_makers(products, operand) for operand in (0, 1))
     vectors = {n for n, p in parameters(unwrapped(model)).items() if p.ndim == 1}
     undone = traced.undone & vectors
+    of_keys = {n for p in products if p.softmax for n in _unturned(traced, p)}
+    others = parameters(unwrapped(model)).keys() - traced.centered
     return Points(
         points=tuple(points),
         attention=tuple(a.module for a in products),
@@ -81,6 +87,8 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
         queries_and_keys=frozenset(map(labels, queries | keys)),
         keys_biases=frozenset(map(labels, (keys - queries) & vectors)),
         undone=frozenset(map(labels, undone)) - {*map(labels, vectors - undone)},
+        keys=frozenset(map(labels, of_keys)),
+        centered=frozenset(map(labels, traced.centered)) - {*map(labels, others)},
     )
 
 
@@ -88,6 +96,17 @@ def _makers(products: Sequence[Product], operand: int) -> set[str]:
     """The parameters that make the queries (0), or the keys (1), and nothing else."""
     nearest = (attention.carriers[operand].parameters[:1] for attention in products)
     return {name for placements in nearest for p in placements for name in p.parameters}
+
+
+def _unturned(traced: Facts, product: Product) -> frozenset[str]:
+    """The parameters of keys that no norm and no rotation by their place changes."""
+    graph, uses = traced.graph, [u for of in traced.uses.values() for u in of]
+    for made in product.carriers[1].parameters[:1]:
+        beyond = {ref.node for ref in made.scaled} - {node for _, node in made.uses}
+        if all(graph.nodes[n].op in _UNCHANGED or n in graph.factors for n in beyond):
+            matrices = {u.parameter for u in uses if u.how is How.MATRIX}
+            return made.parameters & matrices
+    return frozenset()
 
 
 def _branch_point(traced: Facts, branch: ResidualBranch, labels: Labels) -> MeasuringPoint | None:

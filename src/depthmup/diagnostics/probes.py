@@ -76,6 +76,8 @@ def observe(
         initial=initial,
         weights=weights,
         paths=paths or {},
+        keys=points.keys,
+        centered=points.centered,
     )
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import fmean
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,13 @@ MARGIN = RIVAL / 2
 # corrections of relative order L^-1/2 besides, and where a small embedding meets pre-norm blocks
 # its slope was measured 0.4 too high from 4 to 16 branches. So only a rival exponent fails it.
 _SUMS = (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE, Observable.BRANCH_CHANGE)
+# Of an update's effect, the most that may be chance where exponents are to be theory's.
+MOST_CHANCE = 0.5
+_CROWDED = (
+    "More than half of what updates of {} do is chance at width {}, as they sum over more inputs "
+    "than coordinates; that lowers its exponent by up to 1/2. Take larger widths, a smaller batch, "
+    "or fewer places."
+)
 _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
 _WEIGHTS = (Observable.SPECTRAL_UPDATE, Observable.ENTRY_UPDATE)
 _STARTS = (Observable.STREAM, Observable.BRANCH, Observable.PREACTIVATION, Observable.READOUT)
@@ -45,6 +53,7 @@ class _Fitted:
     """One measured exponent beside its prediction; ``shown`` if it is not to be judged.
 
     ``narrow``: the network narrows somewhere; what is behind starts the smaller the wider it is.
+    ``crowded``: most of an update's effect is chance, which falls by half a power of the width.
     """
 
     key: Key
@@ -53,6 +62,7 @@ class _Fitted:
     prediction: ExpectedExponents
     shown: bool
     narrow: bool
+    crowded: bool = False
 
     @property
     def expected(self) -> Fraction | None:
@@ -63,6 +73,16 @@ class _Fitted:
             "experts": self.prediction.experts,
         }
         return predicted.get(self.axis, self.prediction.further)
+
+    @property
+    def lower(self) -> float:
+        """How far below the prediction chance alone brings an exponent."""
+        return RIVAL if self.crowded and self.axis == "width" else 0.0
+
+    def p_outside(self, expected: float) -> float:
+        """p-value of the hypothesis that nothing but small sizes and chance is to be seen."""
+        margin = RIVAL if self.key.observable in _SUMS else MARGIN
+        return self.slope.p_outside(expected - self.lower / 2, margin + self.lower / 2)
 
     @property
     def bounded(self) -> bool:
@@ -81,6 +101,7 @@ Values: TypeAlias = dict[Key, dict[tuple[int, int], float]]
 
 def judge(
     values: Values,
+    chances: Values,
     grid: Sequence[Mapping[Axis, int]],
     points: Sequence[Points],
     scheme: Scheme,
@@ -89,6 +110,8 @@ def judge(
     modules: str | None,
 ) -> tuple[tuple[Exponent, ...], list[str]]:
     """Fit every exponent and judge it; ``points`` are where each size of the grid was observed.
+
+    ``chances`` are the parts of updates' effects that any input of the same size would show.
 
     Exponents of depth refer to the number of branches.
     """
@@ -104,7 +127,11 @@ def judge(
     covered = {k.module for k in values if k.observable in _EFFECTS}
     narrow = any(role.narrows and role.part is not Part.ROUTER for role in roles.values())
     fitted: list[_Fitted] = []
-    notes: list[str] = []
+    shares = {
+        key: [part for (i, _), part in of.items() if i == widest] for key, of in chances.items()
+    }
+    crowded = {key.module for key, parts in shares.items() if fmean(parts or [0]) > MOST_CHANCE}
+    notes = [_CROWDED.format(module, grid[widest]["width"]) for module in sorted(crowded)]
     for key, group in values.items():
         slopes = _slopes(key, group, counted, notes)
         if not slopes:
@@ -112,6 +139,9 @@ def judge(
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
         prediction = predict(scheme, family, key.observable, role=role, head_grows=head_grows)
         shown = _only_shown(key, role, family, covered, points[widest], head_grows=head_grows)
+        if role is not None and role.kind is Kind.HIDDEN and key.module in crowded:
+            # What an update is multiplied with does not change its entries.
+            shown = shown and key.observable is not Observable.ENTRY_UPDATE
         fitted += [
             _Fitted(
                 key=key,
@@ -120,6 +150,7 @@ def judge(
                 prediction=prediction,
                 shown=shown and not _of_several_experts(key, axis, role, covered),
                 narrow=narrow,
+                crowded=key.observable in _EFFECTS and key.module in crowded,
             )
             for axis, slope in slopes.items()
         ]
@@ -132,9 +163,7 @@ def judge(
     ]
     rejected = holm(
         {
-            (fit.key, fit.axis): fit.slope.p_outside(
-                float(fit.expected), RIVAL if fit.key.observable in _SUMS else MARGIN
-            )
+            (fit.key, fit.axis): fit.p_outside(float(fit.expected))
             for fit in fitted
             if fit.expected is not None and not fit.shown and not _below(fit)
         },
@@ -194,7 +223,7 @@ def _judged(
             role=role,
         )
     elif estimate.inside(
-        -math.inf if fit.bounded else float(expected) - RIVAL, float(expected) + RIVAL
+        -math.inf if fit.bounded else float(expected) - RIVAL - fit.lower, float(expected) + RIVAL
     ):
         outcome = Outcome.PASS
     else:
@@ -230,14 +259,14 @@ def _only_shown(
         return True  # too few numbers; the readout is judged on random inputs
     if key.observable is Observable.DECAY:
         return role is None or role.kind is Kind.VECTOR  # theirs is a matter of taste
+    if key.module in points.keys_biases | points.undone:
+        return True  # softmax or a batch norm ignores them: their gradient is rounding alone
     if key.observable in _WEIGHTS:
         # Effects on outputs say what weights alone would say, and more sharply.
         if key.module in covered or (role is not None and role.kind is Kind.READOUT):
             return True
         if key.observable is Observable.ENTRY_UPDATE and role is not None:
             return role.kind is Kind.HIDDEN
-    if key.module in points.keys_biases | points.undone:
-        return True  # softmax or a batch norm ignores them: their gradient is rounding alone
     # Where heads grow, a fresh query and its key are not aligned and their gradients are smaller
     # by n^-1/2 until training has aligned them; what Adam makes of them does not depend on it.
     return key.module in points.queries_and_keys and head_grows and family is Family.RAW

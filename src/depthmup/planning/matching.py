@@ -173,9 +173,7 @@ def _what_would_do(key: str, items: _Items, base_items: _Items) -> str:
                 f"It has {name}, which is None in {key} of the base: a shortcut, say, that two "
                 "widths need where they differ. Build the base in a width in which they do."
             )
-    return "Use a base that contains at least one of each kind of block: " + _with_each_kind(
-        [structure(part) for part in items.values()]
-    )
+    return _with_each_kind([structure(part) for part in items.values()])
 
 
 def _with_each_kind(kinds: Sequence[Hashable]) -> str:
@@ -183,18 +181,25 @@ def _with_each_kind(kinds: Sequence[Hashable]) -> str:
 
     Example:
         >>> _with_each_kind("aabaabaab")
-        'the model repeats a pattern of 3, so build a base of 3 such layers, or a multiple.'
+        'The model repeats a pattern of 3 layers: use a base of 3 or 6.'
+        >>> _with_each_kind("caabaabaabaab")
+        'The model repeats a pattern of 3 layers behind the first: use a base of 4, 7 or 10.'
         >>> _with_each_kind("abbbbbbb")
-        'the first 2 layers of the model have one of each.'
+        'Use a base with one of each kind, as the first 2 layers of the model.'
     """
-    for period in range(1, len(kinds) // 2 + 1):
-        if all(a == b for a, b in zip(kinds, kinds[period:], strict=False)):
-            return (
-                f"the model repeats a pattern of {period}, so build a base of {period} such "
-                "layers, or a multiple."
-            )
+    for start in range(len(kinds) // 2):
+        rest = kinds[start:]
+        for period in range(2, len(rest) // 2 + 1):
+            if len({*rest}) > 1 and all(a == b for a, b in zip(rest, rest[period:], strict=False)):
+                sizes = ", ".join(map(str, [*range(start + period, len(kinds), period)][:3]))
+                numbers = " or ".join(sizes.rsplit(", ", 1))
+                behind = f" behind the first {start}".removesuffix(" 1") if start else ""
+                return (
+                    f"The model repeats a pattern of {period} layers{behind}: use a base of "
+                    f"{numbers}."
+                )
     first = max(kinds.index(kind) for kind in set(kinds)) + 1
-    return f"the first {first} layers of the model have one of each."
+    return f"Use a base with one of each kind, as the first {first} layers of the model."
 
 
 def _same_runs(items: _Items, base_items: _Items) -> dict[str, str] | None:

@@ -134,10 +134,19 @@ class Facts:
     @property
     def undone(self) -> frozenset[str]:
         """The biases that batch norms alone read, and take away: their gradient is zero."""
+        return self._before_batch_norms(bias=True)
+
+    @property
+    def centered(self) -> frozenset[str]:
+        """The matrices that batch norms alone read: what inputs have in common is taken away."""
+        return self._before_batch_norms(bias=False)
+
+    def _before_batch_norms(self, *, bias: bool) -> frozenset[str]:
+        read = _taken_away if bias else _centered
         return frozenset(
             name
             for name, uses in self.uses.items()
-            if uses and all(_taken_away(self.graph, use) for use in uses)
+            if uses and all(read(self.graph, self.usage, name, use) for use in uses)
         )
 
     @property
@@ -198,18 +207,36 @@ def _readers(model: nn.Module, graph: Graph, usage: Usage) -> dict[str, str]:
     return readers
 
 
-def _taken_away(graph: Graph, use: Use) -> bool:
+def _taken_away(graph: Graph, usage: Usage, name: str, use: Use) -> bool:
     """Whether what a bias adds to a channel reaches nothing but batch norms."""
-    node = graph.nodes[use.node]
-    if use.how is not How.ELEMENTWISE or node.op not in MATRIX_PRODUCTS.keys() | CONVOLUTIONS | {
-        "add"
-    }:
+    node, bias = graph.nodes[use.node], Ref(graph.parameters.get(name, -1))
+    adds = node.op in MATRIX_PRODUCTS.keys() | CONVOLUTIONS | {"add"}
+    of_norm = node.op in BATCH_NORMS and node.args[2] == bias
+    if use.how is not How.ELEMENTWISE or not (adds or of_norm):
         return False
+    return _into_batch_norms(graph, usage, use.node)
+
+
+def _centered(graph: Graph, usage: Usage, name: str, use: Use) -> bool:
+    return use.how is How.MATRIX and _into_batch_norms(graph, usage, use.node)
+
+
+def _into_batch_norms(graph: Graph, usage: Usage, start: int) -> bool:
+    """Whether batch norms alone read a tensor, or what is linear in it and the same everywhere."""
+
+    def mixes_channels(this: Node, held: Container[int]) -> bool:
+        if this.op in CONVOLUTIONS:
+            padding, transposed = this.args[4], this.args[6]
+            return not any(padding) and not transposed and this.inputs[0].node in held
+        at = MATRIX_PRODUCTS.get(this.op)
+        return at is not None and this.args[at].node in held and this.args[at + 1].node in weights
 
     def passes(this: Node, held: Container[int]) -> bool:
-        return this.op in SAME | {"add", "sub", "native_dropout"} or this.index in graph.factors
+        alike = this.op in SAME | {"add", "sub", "native_dropout"} or this.index in graph.factors
+        return alike or mixes_channels(this, held)
 
-    shifted = {use.node, *(this.index for this in graph.forward(use.node, passes))}
+    weights = usage.weights
+    shifted = {start, *(this.index for this in graph.forward(start, passes))}
     readers = {reader for index in shifted for reader in graph.consumers[index]} - shifted
     return not shifted & {ref.node for ref in graph.outputs} and all(
         graph.nodes[reader].op in BATCH_NORMS for reader in readers

@@ -131,7 +131,6 @@ def _attempt(
     numbers: Mapping[str, float],
     *,
     training: bool,
-    dtype: torch.dtype | None,
     values: bool = False,
     reads: bool = False,
 ) -> Graph:
@@ -150,8 +149,7 @@ def _attempt(
                 return value
             if values:
                 return value.detach().to("cpu", copy=True)
-            kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
-            return torch.empty(tuple(value.shape), dtype=kind, device="cpu")
+            return torch.empty(tuple(value.shape), dtype=value.dtype, device="cpu")
 
         tensors: dict[str, Tensor] = {}
         parameters: dict[str, int] = {}
@@ -274,15 +272,11 @@ def trace(
     best: Graph | None = None
     # A failed attempt is reported by its exception; the fake kernels would log it as well.
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    # In training mode: parts that only training uses. In bfloat16: some kernels, such as the
-    # grouped matrix product of mixtures of experts, have no other fake implementation.
-    for training, dtype in ((False, None), (True, None), (False, torch.bfloat16)):
-        if best is not None and dtype is not None:
-            break
+    for training in (False, True):  # parts that only training uses
         level = log.level
         log.setLevel(logging.CRITICAL)
         try:
-            graph = _without_reading(model, inputs, numbers or {}, training=training, dtype=dtype)
+            graph = _without_reading(model, inputs, numbers or {}, training=training)
         except Exception as problem:  # whatever the user's code raises is the reason we report
             problems.append(problem)
             continue
@@ -294,15 +288,7 @@ def trace(
             break
     if best is None and _sizes_of_values(model, inputs)[0] <= _LARGEST_RUN:
         try:
-            best = _attempt(
-                model,
-                inputs,
-                numbers or {},
-                training=False,
-                dtype=None,
-                values=True,
-                reads=True,
-            )
+            best = _attempt(model, inputs, numbers or {}, training=False, values=True, reads=True)
         except Exception as problem:  # as above
             problems.insert(0, problem)
     if best is None:
@@ -327,17 +313,16 @@ def _without_reading(
     numbers: Mapping[str, float],
     *,
     training: bool,
-    dtype: torch.dtype | None,
 ) -> Graph:
     """A forward pass that depends on no value: on copies where these are small, else on fakes."""
-    if dtype is None and math.prod(_sizes_of_values(model, inputs, "cpu")) <= _SMALL:
+    if math.prod(_sizes_of_values(model, inputs, "cpu")) <= _SMALL:
         compiler = _COMPILER in sys.modules
         with suppress(Exception):  # a value is read, or a kernel is missing: fakes have the say
-            graph = _attempt(model, inputs, numbers, training=training, dtype=None, values=True)
+            graph = _attempt(model, inputs, numbers, training=training, values=True)
             # Code that was compiled on the way hides its operations.
             if compiler == (_COMPILER in sys.modules):
                 return graph
-    return _attempt(model, inputs, numbers, training=training, dtype=dtype)
+    return _attempt(model, inputs, numbers, training=training)
 
 
 def _sizes_of_values(
