@@ -34,7 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 EVERY = 7
 """Of the variants of a long test, a slice runs the first and every seventh from there; none of
-those marked ``long(slice=False)``, whose subject shorter tests have too. Parameters have two, three
+those marked ``long(slice=False)``, whose subject shorter tests have too. Tests of a file that are
+marked ``long(of="coverage")``, say, are variants of one: simulations of the same intervals, or
+networks beside the same limit. Parameters have two, three
 or four values more often than seven, so that the slice is not always of one of them; and the tests
 of a file that share their models all run those of the same models."""
 
@@ -70,8 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     variants: Counter[str] = Counter()
     chosen, others = [], []
     for item in items:
-        name = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("long")
+        of = mark.kwargs.get("of") if mark is not None else None
+        name = f"{item.path}: {of}" if of else item.nodeid.partition("[")[0]
         turn = mark is not None and mark.kwargs.get("slice", True) and variants[name] % EVERY == 0
         in_slice = mark is None or turn
         variants[name] += mark is not None

@@ -68,7 +68,7 @@ def test_and_in_transformers(fault):
     assert (found.outcome, named) == (Outcome.FAIL, True)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="checks")
 @pytest.mark.parametrize(
     ("architecture", "scheme", "optimizer"),
     [c for c in faults.CORRECT if c[0].startswith("mlp")] + [faults.CORRECT[11]],
@@ -421,7 +421,7 @@ def test_the_page_escapes_what_users_name():
     assert "<script>alert(1)" not in check_page(found)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="checks")
 @pytest.mark.parametrize("scheme", ["depth-mup", "completep"])
 def test_models_of_transformers_are_not_failed(scheme):
     """Their embeddings are small beside the first branches, so their stream is no single power."""

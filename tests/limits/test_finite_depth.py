@@ -119,7 +119,7 @@ def _average(simulated, steps, width, seeds, **options):
     return outputs.mean(axis=0), outputs.std(axis=0, ddof=1) / np.sqrt(seeds)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("case", CASES)
 def test_wide_networks_agree(make_steps, simulated, case):
     """The mean over random networks is the limit, within its own error and a bias of order 1/n."""
@@ -143,7 +143,7 @@ def test_wide_networks_agree(make_steps, simulated, case):
         assert np.abs(z).max() > 4.5, name
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 def test_error_falls_as_one_over_root_width(reference, simulated):
     limit = np.ravel(flat.linear(reference, depth=4, lr=1.0).outputs)
     widths, seeds = 2 ** np.arange(6, 10), [96, 96, 64, 48]

@@ -50,7 +50,7 @@ def test_first_step_of_a_linear_network(rates, make_steps):
     np.testing.assert_allclose(first, -found.tangent @ chi, rtol=1e-7)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("activation", ["erf", "sin", "relu", "abs", "tanh", "gelu"])
 def test_first_step_of_the_infinitely_deep_network(activation, make_steps):
     """The kernel goes to the first update of ``limits.nonlinear``; errors are a series in 1/L."""
@@ -130,7 +130,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_wide_networks_agree(name):
     """Means over seeds within their standard errors; other branches are rejected by far.

@@ -121,7 +121,7 @@ class WithoutResponses(particles.OneMatrix):
         return np.zeros((len(values), size))
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize(("activation", "functions"), [("tanh", TANH), ("relu", RELU)])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_wide_networks_of_one_matrix_agree(
@@ -173,7 +173,7 @@ SIGN_CASES = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("case", SIGN_CASES)
 def test_wide_networks_under_sign_sgd_agree(reference, simulated, simulated_two_matrix, case):
     """Every entry of a gradient is replaced by its sign: no factors, no theory."""

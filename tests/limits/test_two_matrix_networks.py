@@ -62,7 +62,7 @@ def networks(simulated, steps, activation, *, width, count, **options):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("case", CASES)
 def test_wide_networks_agree(reference, simulated_two_matrix, case):
     """Within the scatter of means over networks; a doubled learning rate of either is rejected."""
@@ -79,7 +79,7 @@ def test_wide_networks_agree(reference, simulated_two_matrix, case):
         assert deviations(runs, limit(reference, activation, **wrong), width).max() > 4, name
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_vector_outputs_and_minibatches_agree(
@@ -186,7 +186,7 @@ def test_stein_is_differentiation(reference, left_out):
     assert np.abs(by_stein - by_hand).max() < margin + 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize(
     ("activation", "options", "blocks"),
     [
@@ -222,7 +222,7 @@ def test_error_falls_as_one_over_root_width(reference, simulated_two_matrix):
     assert slope == pytest.approx(-0.5, abs=0.25)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
 def test_layer_norm_has_the_limit_of_rms_norm(
@@ -266,7 +266,7 @@ def test_layer_norm_differs_where_entries_have_a_mean(reference, simulated_two_m
     assert deviations(rms, expected, width).max() > 10
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_normed_networks_approach_the_mean_ode(reference, simulated_two_matrix, norm):
     """CompleteP: networks of depth 8 and 16 extrapolated in 1/depth."""

@@ -37,7 +37,7 @@ def verdict(name, path, law, sizes=SMALL):
         return claim.finding(experiment, store).verdict
 
 
-@pytest.mark.long
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize(
     ("name", "early", "late", "expected"),
     [
@@ -61,7 +61,7 @@ def test_block_depths_are_compared_at_the_same_number_of_layers():
         assert {(n.block_depth, n.depth) for n in networks} == {(1, 16), (2, 8)}
 
 
-@pytest.mark.long
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize("name", ["fig6", "fig21", "fig26"])
 @pytest.mark.parametrize(
     ("drift", "expected"),

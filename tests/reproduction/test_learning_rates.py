@@ -33,6 +33,7 @@ def test_figure_10_is_reproduced_but_for_what_octaves_leave_open(tmp_path):
     assert settled.ours.high - settled.ours.low < 0.11
 
 
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize("name", ["fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
 def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
     # Figure 12's networks have a = 2, which is one octave of change and of diversity.
@@ -40,6 +41,7 @@ def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
     assert found(name, tmp_path, law).verdict is Reproduction.REPRODUCED
 
 
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize("name", ["fig10", "fig12", "fig22", "fig24"])
 def test_a_rule_that_forgets_the_learning_rate_is_found_out(name, tmp_path):
     law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
@@ -116,6 +118,7 @@ def test_figure_20_asks_for_the_cells_of_figure_10_and_more_seeds(tmp_path):
     assert {cell.seed for cell in new} == {5}
 
 
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize(("slope", "verdict"), [(-0.3, "not reproduced"), (-1.2, "reproduced")])
 def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_path):
     """A drift of -0.3 is beyond -0.15, and yet less than the -0.5 of the block multiplier."""

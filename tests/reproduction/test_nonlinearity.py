@@ -28,13 +28,13 @@ def verdict(name, path, law, **setting):
         return claim.finding(experiment, store).verdict
 
 
-@pytest.mark.long
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize("name", ["fig2", "fig3", "fig25"])
 def test_where_they_hold_they_are_reproduced(name, tmp_path):
     assert verdict(name, tmp_path, branches) is Reproduction.REPRODUCED
 
 
-@pytest.mark.long
+@pytest.mark.long(of="figures")
 @pytest.mark.parametrize(
     ("name", "law"),
     [

@@ -121,7 +121,7 @@ def predicted(losses, sizes, target):
 class TestCoverage:
     """Nominal 90% intervals, on 200 experiments: three standard errors are 6.4%."""
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("depths", [(8, 16, 32), DEPTHS, (4, 8, 16, 32, 64)])
     def test_of_truths_as_the_priors_expect_them(self, depths):
         """Not below 90%; what the fit misses is allowed for beside what the priors expect."""
@@ -137,7 +137,7 @@ class TestCoverage:
             held += self.holds(rng, best, depths, seeds=4)
         assert 0.836 <= held / 200 <= 0.975
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize(
         "noise", [{"own": 0.01, "shared": 0.2}, {"own": 0.1, "shared": 0.0}, {"lopsided": 0.3}]
     )
@@ -166,7 +166,7 @@ class TestCoverage:
         assert width(np.add(line(), [0.0, 0.2, -0.2, 0.0])) > 1.5 * width(line())
         assert width(line()[1:]) > width(line())
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("shape", ["parabola", "steep V"])
     def test_of_the_true_minimum_of_other_valleys(self, shape):
         """The learning rate that is handed out: at least 85% of 90, less 3 errors of 4%."""
@@ -407,7 +407,7 @@ class TestJointTargets:
         reasons = [r.reason for r in all_three.refusals if r.lack is Lack.CORNER]
         assert ["width and batch" in reasons[0], "depth and batch" in reasons[1]] == [True, True]
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("interaction", [0.0, -0.1])
     def test_coverage_with_a_corner(self, interaction):
         """At least 85% of the issued hold the true minimum, less three errors of 4%."""

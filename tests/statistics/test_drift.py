@@ -63,7 +63,7 @@ def held(bounds, truth):
 class TestCoverage:
     """Nominal 95% intervals. Of 200 experiments fewer than 180 hold at true 95% by 0.2% chance."""
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("seeds", [3, 5])
     @pytest.mark.parametrize("true_drift", [0.0, -0.5, 0.2])
     @pytest.mark.parametrize("lopsided", [0.0, 0.3])
@@ -74,7 +74,7 @@ class TestCoverage:
         value, half = drifts(range(5), optima(Curves(log2_lrs=grid, losses=np.array(losses))))
         assert held((value - half, value + half), true_drift) >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("noise", ["quiet", "like real"])
@@ -84,7 +84,7 @@ class TestCoverage:
         for seeds in (2, 3, 6):
             assert held(intervals(experiments=200, seeds=seeds, **world), 0.1) >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize(
         "noise", ["loud", "heavy tails", "unequal sizes", "unequal rates", "own slopes", "spikes"]
     )
@@ -92,14 +92,14 @@ class TestCoverage:
         world = {"shape": "V", "noise": noise, "spacing": 1.0, "seeds": 4}
         assert held(intervals(experiments=200, **world), 0.1) >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("cliff", ["cliff at 0.35", "cliff at 0.6", "cliff at 1"])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_beside_a_cliff(self, cliff, spacing):
         world = {"shape": "lopsided", "noise": cliff, "spacing": spacing, "seeds": 4}
         assert held(intervals(experiments=200, **world), 0.1) >= 0.9
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", STEEP)
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("true_drift", [0.1, 0.2])
@@ -111,7 +111,7 @@ class TestCoverage:
         wrong = (low > TOLERANCE) if true_drift == 0.1 else (high <= TOLERANCE)
         assert wrong.mean() <= 0.05
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("sizes", [4, 6])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
@@ -123,7 +123,7 @@ class TestCoverage:
         low, high = intervals(experiments=200, sizes=sizes, drift=0.2, **world)
         assert ((low >= -TOLERANCE) & (high <= TOLERANCE)).mean() <= 0.05
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", ["parabola", "lopsided", "V"])
     def test_half_octave_grids_decide_what_is_clear(self, name):
         """Intervals are not held by being vacuous: at 0.1 from the tolerance they decide."""
@@ -136,14 +136,14 @@ class TestCoverage:
 class TestOneSeed:
     """The scatter of sizes about their line stands for that of seeds."""
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", ["parabola", "V"])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_coverage(self, name, spacing):
         world = {"shape": name, "noise": "like real", "spacing": spacing, "seeds": 1}
         assert held(intervals(experiments=400, **world), 0.1) >= 0.93
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("noise", ["loud", "unequal sizes", "heavy tails"])
     def test_coverage_under_other_noises(self, noise):
         world = {"shape": "parabola", "noise": noise, "spacing": 0.5, "seeds": 1}
@@ -206,7 +206,7 @@ class TestWidth:
 
 
 class TestPhases:
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("true_drift", [0.0, 0.1, 0.2])
     def test_grids_half_an_octave_apart_do_not_contradict_each_other(self, name, true_drift):
@@ -281,7 +281,7 @@ class TestRagged:
         assert interval.low <= -0.1 <= interval.high
         assert np.isfinite(interval.high)
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("counts", [(6, 6, 4, 4, 2), (5, 4, 3, 4, 5)])
     def test_coverage_with_numbers_of_seeds_that_differ(self, counts):
         rng, count, hits = np.random.default_rng(8), 200, 0
@@ -292,6 +292,7 @@ class TestRagged:
             hits += interval.low <= 0.1 <= interval.high
         assert hits >= 0.9 * count
 
+    @pytest.mark.long(of="coverage")
     def test_coverage_with_seeds_that_share_nothing(self):
         """Three seeds of its own at every size: fifteen columns, three filled at each."""
         rng, count, hits = np.random.default_rng(9), 200, 0
@@ -318,6 +319,7 @@ class TestRagged:
         assert float(error) == approx(np.linalg.norm(weights * errors), rel=1e-3)
         assert 2 <= float(freedom) <= 8  # the middle size has no weight: four sizes of two each
 
+    @pytest.mark.long(of="coverage")
     def test_coverage_with_missing_runs(self):
         rng, count, hits = np.random.default_rng(10), 200, 0
         for _ in range(count):
@@ -369,7 +371,7 @@ class TestInvariances:
 
 
 class TestVerdicts:
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize(
         ("true_drift", "verdict"),
         [(0.0, Verdict.TRANSFERS), (-0.5, Verdict.DRIFTS), (0.5, Verdict.DRIFTS)],
@@ -459,7 +461,7 @@ class TestMeasured:
         )
         assert (optimum.place, optimum.log2_lr.known) == (Place.FAILED, False)
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", [*NAMES, *STEEP])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_intervals_hold_the_true_minimum(self, name, spacing):
@@ -573,7 +575,7 @@ def test_a_drift_without_bounds_is_undecided_and_says_why():
 class TestLawsOfOtherPeople:
     """Sizes that leave their law, and valleys that change shape: how tables of real runs are."""
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("seeds", [1, 3])
     @pytest.mark.parametrize("scatter", [0.1, 0.2])
     def test_sizes_that_scatter_about_their_law(self, seeds, scatter):
@@ -591,7 +593,7 @@ class TestLawsOfOtherPeople:
         value, half = drifts(np.arange(4), optima(curves))
         assert half[0] > abs(value[0]) + TOLERANCE
 
-    @pytest.mark.long
+    @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     @pytest.mark.parametrize("looks", [False, True])
     def test_valleys_that_turn_lopsided_with_size(self, spacing, looks):

@@ -370,9 +370,9 @@ class _Problem:
             shared[:, axes, axes] *= 1 + damping[:, None]
             for d in (0, 1):
                 block[..., d, d] *= 1 + damping[:, None]
-        inverse = np.linalg.inv(block)
+        inverse = np.asarray(np.linalg.inv(block), float)
         carried = inverse @ across  # of a size's own, with the shape
-        schur = np.linalg.inv(shared - _over_rows(_flat(across), _flat(carried)))
+        left = shared - _over_rows(_flat(across), _flat(carried))
         return _Linear(
             problem=self,
             state=state,
@@ -381,7 +381,7 @@ class _Problem:
             by_shape=by_shape,
             inverse=inverse,
             carried=carried,
-            schur=schur,
+            schur=np.asarray(np.linalg.inv(left), float),
             pull=pull,
             pull_shared=pull_shared,
         )

@@ -173,7 +173,7 @@ def test_error_falls_as_one_over_root_width():
         assert side.errors[0] > 2 * side.errors[-1]
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("activation", ["identity", "tanh"])
 @pytest.mark.parametrize(
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
@@ -199,7 +199,7 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
         assert side.errors[0] > 2 * side.errors[-1]
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize(
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
 )
@@ -248,7 +248,7 @@ def test_infinite_width_approaches_infinite_depth():
     assert result.slope.value == pytest.approx(-1, abs=0.03)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 def test_trained_networks_approach_infinite_depth():
     steps = make_steps(count=4, batch=1, d_in=2, d_out=1, seed=12)
     blocks = agreement.Blocks(lr=1.5, multiplier=1.3, activation="cos")

@@ -115,7 +115,7 @@ def trained(
     return np.array(x), np.array(preactivations), np.array(initial), np.array(outputs)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 def test_diversity_of_wide_networks(make_steps):
     """Of sin networks after two updates, between depths 1/4 and 1/2."""
     steps, lr, width, samples = make_steps(8, count=3, batch=1, d_out=1), 1.5, 192, {}
@@ -193,7 +193,7 @@ def distance(h, h0, phi, slope):
     return np.linalg.norm(change - slope(h0) * (h - h0)) / np.linalg.norm(change)
 
 
-@pytest.mark.long
+@pytest.mark.long(of="networks")
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_linearization_of_wide_networks(make_steps, activation):
     steps = make_steps(8, count=3, batch=1, d_out=1)
