@@ -96,7 +96,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(code, namespace)
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize(
     "page", [pytest.param(p, id=p.stem) for p in PAGES if blocks(p, "python") and processes(p) > 1]
 )

@@ -149,6 +149,7 @@ def test_finite_depth_approaches_it_as_one_over_depth(reference, extra):
         assert errors[-1] * depths[-1] == pytest.approx(1.08, abs=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("alpha", "slope"), [("3/5", -0.2), ("3/4", -0.5), ("9/10", -0.8), (1, -1)]
 )

@@ -244,6 +244,7 @@ def slope_of_outputs(solve, inputs, h, step):
     return (8 * (high - low) - (high2 - low2)) / (12 * h)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["erf", "sin", "cos", "relu", "abs", "tanh"])
 @pytest.mark.parametrize("power", ["1/2", "3/4"])
 def test_the_infinite_backward_pass_is_the_gradient_of_the_forward(make_steps, activation, power):

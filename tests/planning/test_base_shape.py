@@ -62,6 +62,7 @@ def test_training_is_bit_identical(name):
         assert torch.equal(a, b)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: getattr(s, "name", s))
 def test_muon_is_bit_identical(scheme):
     planned, plain, base = pair(lambda: Transformer(16, 2))

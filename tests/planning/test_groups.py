@@ -238,6 +238,7 @@ class TestOtherFamilies:
         )  # fmt: skip
         return plan, model
 
+    @pytest.mark.long
     @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "muon", "muon-rms", "soap", "shampoo2"])
     @pytest.mark.parametrize("scheme", ["completep", "depth-mup", "ode"])
     def test_lr_times_decay_of_matrices_is_the_bases(self, optimizer, scheme):

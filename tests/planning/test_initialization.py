@@ -47,6 +47,7 @@ def std(parameter):
     return parameter.detach().double().square().mean().sqrt().item()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folding", [True, False], ids=["folded", "explicit"])
 @pytest.mark.parametrize("init", INITS)
 def test_every_model_ends_at_the_base_times_the_law(init, folding):

@@ -417,6 +417,7 @@ DENSE = json.loads(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", sorted({key.split("/")[0] for key in DENSE}))
 def test_plans_of_dense_models_are_what_they_were_before_mixtures_were_known(block):
     """Roles, factors, laws and multipliers, as they were written down then."""

@@ -162,6 +162,7 @@ LEARNED = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own_init", [None, "fan_in"])
 @pytest.mark.parametrize("how", LEARNED)
 def test_logits_with_a_learned_temperature_follow_the_head_size(how, own_init):

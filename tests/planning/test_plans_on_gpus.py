@@ -41,6 +41,7 @@ def initialized(network, plan):
     return weights(network)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inputs", ["cpu", "cuda"])
 @pytest.mark.parametrize("base", ["cpu", "cuda", "meta"])
 @pytest.mark.parametrize("on", ["cuda", "cuda:1"])
@@ -132,6 +133,7 @@ def trained(optimizer, on="cpu", *, watched=False, rescaled=False, waits=lambda:
     return losses, waited
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("optimizer", "settings"),
     [

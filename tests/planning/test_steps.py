@@ -63,6 +63,7 @@ def plan(make, scheme="depth-mup", **options):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [False, True], ids=["own weights", "shared weights"])
 @pytest.mark.parametrize("step", [heun, midpoint, rk4, three_eighths], ids=lambda f: f.__name__)
 def test_every_evaluation_of_a_step_takes_the_multiplier_of_the_step(step, tied):

@@ -174,6 +174,7 @@ UPDATES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("narrows", [False, True])
 @pytest.mark.parametrize("family", Family)
 def test_measured_updates_of_hidden_matrices_have_the_norm_that_mup_wants(family, narrows):

@@ -287,6 +287,7 @@ def moved_from_below(width, seed, *, planted):
     return rms((model[:2](x).detach() - before) @ start.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("planted", "expected"), [(0.0, 0), (0.5, Fraction(1, 2))])
 def test_what_is_below_a_fixed_size_moves_it_by_order_one(planted, expected):
     """A start of 1/n. At n^-1/2 changes that are aligned with it add up to n^1/2."""
@@ -451,6 +452,7 @@ def step_of_keys(repetition, seed, *, factor, by):
     return float((norm(keys.weight - start) / norm(start)).detach())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", ["spectrum", "entry"])
 def test_keys_that_heads_share_move_as_either_rule_says_and_not_as_the_other(by):
     slope, error = slope_of(partial(step_of_keys, factor=spectral_factor, by=by), REPETITIONS)

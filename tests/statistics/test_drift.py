@@ -388,6 +388,7 @@ class TestVerdicts:
         verdicts = [verdict_of(simulated(0.15, rng, seeds=5)) for _ in range(50)]
         assert verdicts.count(Verdict.UNDECIDED) >= 40
 
+    @pytest.mark.long
     @pytest.mark.parametrize("shift", [-4.5, 4.5])
     def test_an_optimum_at_the_edge_is_never_called_transfer(self, shift):
         """All optima beyond one end of the grid: the same at every depth, so the slope is zero."""

@@ -97,6 +97,7 @@ def test_a_run_that_all_but_diverged_counts_as_one_that_did():
     assert valley_of(high, SIZES).minimum == approx(valley_of(gone, SIZES).minimum, abs=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [3, 6])
 def test_a_side_that_flattens_shows_far_from_the_minimum(seeds):
     """A fit of two octaves alone held 63 to 75%."""

@@ -171,7 +171,7 @@ from depthmup.sweep import Sweep
 if __name__ == "__main__":
     grid = Sweep.from_dict(json.loads(sys.argv[2]))
     with Store(sys.argv[1]) as store:
-        run(grid.runs, store=store, executor=Processes(workers=2))
+        run(grid.runs, store=store, executor=Processes(workers=int(sys.argv[3])))
 """
 
 
@@ -181,14 +181,15 @@ def start(tmp_path, path):
     file = tmp_path / "sweep.py"
     file.write_text(SCRIPT)
 
-    def start(grid):
-        return subprocess.Popen([sys.executable, file, path, json.dumps(grid.to_dict())])
+    def start(grid, workers=2):
+        words = [path, json.dumps(grid.to_dict()), str(workers)]
+        return subprocess.Popen([sys.executable, file, *words])
 
     return start
 
 
 def test_two_sweeps_on_one_store_both_finish(path, start, uninterrupted):
-    sweeps = [start(GRID), start(GRID)]
+    sweeps = [start(GRID, workers=1), start(GRID, workers=1)]
     assert [sweep.wait(timeout=600) for sweep in sweeps] == [0, 0]
     with Store(path) as store:
         assert records_of(store) == uninterrupted

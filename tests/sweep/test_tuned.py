@@ -151,6 +151,7 @@ def test_the_others_stay_at_their_values():
 # Measurements ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", OTHERS[::3], ids=lambda what: what.key)
 def test_the_best_value_is_found_and_followed(what, tmp_path):
     report = measure(what, best=-3.6, drift=-0.4, out=tmp_path, target={"depth": 32})
@@ -173,6 +174,7 @@ def test_the_best_value_is_found_and_followed(what, tmp_path):
     assert {what.column} <= {*report.to_pandas("points")} & {*report.to_pandas("optima")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", OTHERS, ids=lambda what: what.key)
 def test_nothing_else_is_called_what_is_tuned(what):
     report = measure(what, best=-3.6, target={"depth": 16}, seeds=4, values=2.0 ** np.arange(-6, 0))

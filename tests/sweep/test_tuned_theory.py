@@ -9,6 +9,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import pytest
 import torch
 from pytest import approx
 from scipy.signal import lfilter
@@ -64,6 +65,7 @@ def best_decay(batch, lr):
     return decay[np.argmin(square)]
 
 
+@pytest.mark.long(of="theory")
 def test_weight_decay_follows_the_learning_rate_over_the_batch():
     lr = 2.0**-5
     design = depthmup.Design(
@@ -124,6 +126,7 @@ def gain_drifts(base, **asked):
     return found["mup none"], found["mup sqrt-batch"]
 
 
+@pytest.mark.long(of="theory")
 def test_the_average_of_squares_follows_the_batch_at_held_tokens():
     none, moved = gain_drifts({"batch": 1, "tokens": 4000}, window=3200)
     exact = way([kalman(b, tokens=True) for b in SIZES])
@@ -135,6 +138,7 @@ def test_the_average_of_squares_follows_the_batch_at_held_tokens():
     assert moved.drift.value == approx(exact - 1, abs=0.06)
 
 
+@pytest.mark.long(of="theory")
 def test_the_average_of_squares_follows_the_root_of_the_batch_at_held_steps():
     none, moved = gain_drifts({"batch": 1, "steps": 1000}, window=800)
     exact = way([kalman(b, tokens=False) for b in SIZES])
@@ -221,6 +225,7 @@ def untrained(make, loss, tune, octaves):
     return findings(model, design)[1]
 
 
+@pytest.mark.long(of="theory")
 def test_the_multiplier_of_aligned_branches_is_one_over_the_depth():
     found = untrained(aligned, of_output, "multiplier", np.arange(-5, -0.9, 0.5))
     exact = {}
@@ -235,6 +240,7 @@ def test_the_multiplier_of_aligned_branches_is_one_over_the_depth():
     assert exact[1.0] - exact[0.5] == approx(0.5)
 
 
+@pytest.mark.long(of="theory")
 def test_the_initial_scale_of_independent_branches_is_one_over_the_root_of_the_depth():
     found = untrained(orthogonal, of_square, "init_scale", np.arange(-3, 1.1, 0.5))
     exact = {}

@@ -108,6 +108,7 @@ def test_predictions_at_four_times_the_largest_size(sound):
     assert share(sum(held), len(held)).high >= 0.87
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("whole", [True, False], ids=["six sizes", "runs at random"])
 def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
     errors = {axis: [] for axis in study.LAW}
@@ -176,7 +177,7 @@ def test_rates_drawn_at_random_and_a_seed_for_each_run():
 
 def test_sparse_rates_are_no_slips():
     """Sizes of one or two rates far from their optimum are sound."""
-    for number in range(20):
+    for number in range(8):
         runs = study.published(np.random.default_rng(number), whole_sizes=False)
         report = depthmup.fit(runs, axes=list(study.LAW), lr="lr", loss="loss")
         assert report.excluded == ()

@@ -97,6 +97,7 @@ def test_one_loss_that_is_off_shows(both):
         expect_the_same(depthmup.fit(frame, tolerance=report.studies[0].tolerance), report)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["search", "grid"])
 def test_a_table_whose_columns_are_named_is_fitted_alike(name, tmp_path):
     """Without what marks it as the package's own: a search is seen by its rates and seeds."""

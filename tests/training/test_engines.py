@@ -177,7 +177,7 @@ def test_cells_that_do_not_belong_together():
         list(train_ensemble([cell(), cell(depth=5)]))
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long(slice=False))])
 @pytest.mark.parametrize("multiple", [1, 16], ids=["one by one", "stacked"])
 def test_fuzzed_shapes_and_members_agree_with_double_precision(multiple, seed):
     rng = random.Random(seed)

@@ -89,6 +89,7 @@ def _patient(monkeypatch):
     monkeypatch.setattr(stack, "SECONDS", math.inf)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize(
     ("record", "kernels"), [(None, 40 + 18 * 8), (cuda_graph, 3)], ids=["eager", "graphs"]
@@ -359,6 +360,7 @@ def test_batches_of_another_shape_are_run_as_they_come():
     assert simulated.counts["replays"] < 12 - WARM_UP
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stacked", [False, True], ids=["alone", "stacked"])
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("make", FACTORIES)

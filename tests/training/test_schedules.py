@@ -65,6 +65,7 @@ def by_torch(wanted, dtype):
     return np.array(losses)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "warmup"), SCHEDULES)
 @pytest.mark.parametrize(
     "optimizer",

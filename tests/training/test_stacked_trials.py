@@ -41,6 +41,7 @@ def of(**changes):
 
 
 # Muon rounds to bfloat16, whose last bit (2^-8) of one update is 1e-4 of a loss here.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("optimizer", "settings", "tolerance"),
     [
