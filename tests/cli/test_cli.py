@@ -22,6 +22,9 @@ from depthmup.cli.verbs import VERBS, parse
 from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError, Sweep
 
+# One process makes the sweep that most of these read.
+pytestmark = pytest.mark.xdist_group("cli")
+
 TINY = [
     *("--depths", "2", "4", "--base", "16x2"),
     *("--lrs", "0.001953125", "0.0078125", "0.03125", "0.125", "0.5"),

@@ -36,6 +36,7 @@ def settings(groups):
     return {id(p): [float(g[key]) for key in keys] for g in groups for p in g["params"]}
 
 
+@pytest.mark.long
 @each([case for case in CASES if case.expect])
 def test_factors_are_those_derived_by_hand(case):
     plan = case.plan()

@@ -219,12 +219,12 @@ def study_of_odd_cases() -> Study:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def study() -> Study:
     return study_like_the_real_one()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def odd_study() -> Study:
     return study_of_odd_cases()
 
