@@ -69,8 +69,15 @@ class Chart:
 
 
 def draw(chart: Chart, style: Style = SCREEN) -> Any:
-    """The chart in a style."""
-    return configured(panel(chart, style), style)
+    """The chart in a style.
+
+    Its parts are not checked against Vega-Lite's schema, which takes a quarter of a page's time:
+    the tests check the whole.
+    """
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(False):
+        return configured(panel(chart, style), style)
 
 
 def panel(chart: Chart, style: Style) -> Any:
