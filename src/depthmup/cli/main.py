@@ -1,5 +1,6 @@
 """The entrance of the command line: ready for interrupts before anything large is loaded."""
 
+import atexit
 import gc
 import os
 import sys
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 
 from depthmup.cli.interrupts import interruptible, status_of
 
-GARBAGE = 50_000
+GARBAGE = 100_000
 """New objects before garbage is looked for, for Python's 700: PyTorch makes 600,000 that stay."""
 
 
@@ -16,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # One thread per process unless asked otherwise: two pools on the same cores crawl.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
+    if arguments is None:  # a process of its own, at whose end all would be looked through again
+        atexit.register(gc.freeze)
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with interruptible():

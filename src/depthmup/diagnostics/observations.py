@@ -221,9 +221,14 @@ class Paths:
         self.lengths = dict.fromkeys(self._followed, 0.0)
 
     def step(self) -> None:
-        for name, p in self._followed.items():
-            self.lengths[name] += math.sqrt(mean_square(whole(p.detach() - self._last[name])))
-            self._last[name].copy_(p.detach())
+        now = [p.detach() for p in self._followed.values()]
+        if not now:
+            return
+        moves = torch._foreach_sub(now, list(self._last.values()))
+        lengths = torch._foreach_norm([whole(move).float() for move in moves])
+        for name, p, length in zip(self._followed, now, torch.stack(lengths).tolist(), strict=True):
+            self.lengths[name] += length / math.sqrt(p.numel())
+            self._last[name].copy_(p)
 
 
 class Collector:

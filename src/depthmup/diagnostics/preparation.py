@@ -8,6 +8,7 @@ from torch import nn
 
 from depthmup.model import Functions
 from depthmup.planning import Plan
+from depthmup.rules import Family
 from depthmup.training.optimizers import optimizer_class, optimizers
 
 Prepare: TypeAlias = Callable[[nn.Module, Plan, float], Sequence[torch.optim.Optimizer]]
@@ -38,7 +39,18 @@ def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimiz
         [0.0025, 0.01]
     """
     plan.initialize(model)
-    return optimizers(plan, model, lr=lr)
+    # One pass over all parameters takes a third of the time of one after another.
+    fused = plan.optimizer in _FUSED and all(map(_plain, model.parameters()))
+    return optimizers(plan, model, lr=lr, **{"fused": True} if fused else {})
+
+
+_FUSED = ("adam", "adamw", str(Family.ENTRYWISE))
+
+
+def _plain(parameter: nn.Parameter) -> bool:
+    """Whether torch has one kernel for this parameter and others, on every version of it."""
+    alone = parameter.device.type == "cpu" and not hasattr(parameter, "full_tensor")
+    return alone and parameter.dtype in (torch.float32, torch.float64)
 
 
 def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:

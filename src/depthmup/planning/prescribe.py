@@ -1,9 +1,10 @@
 """Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import cache
 
 from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.parameters import ParameterPlace
@@ -16,6 +17,7 @@ from depthmup.rules import (
     Laws,
     Power,
     Ratios,
+    Role,
     Scheme,
     fold,
 )
@@ -52,6 +54,7 @@ def served_by(family: Family, kind: Kind, rank: int) -> Family:
 _SINGLE = 1e-6
 # Their factors are those of the longer side of a matrix, which no power of the ratios knows.
 _BY_LONGER_SIDE = (Family.SPECTRAL, Family.SPECTRAL_RMS)
+_IN, _OUT = Power(fan_in=Fraction(1)), Power(fan_out=Fraction(1))
 
 
 def prescribe(
@@ -69,7 +72,11 @@ def prescribe(
     ``multiplier`` is that of every branch at the base and ``init_scale`` that of initial weights of
     matrices inside branches, both beside the model's own.
     """
-    roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
+    # Here once more: the scheme's own cache hashes all of the scheme for each parameter.
+    known = cache(scheme.laws)
+    roles = {
+        parameter.name: _laws(parameter, scheme, family, known) for parameter in anatomy.places
+    }
     located = {site.label for site in anatomy.sites if site.where is Where.READOUT}
     for parameter in anatomy.places:
         if (
@@ -121,7 +128,12 @@ def _rescaled(
     )
 
 
-def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
+def _laws(
+    parameter: ParameterPlace,
+    scheme: Scheme,
+    family: Family,
+    known: Callable[[Role, Family], Laws],
+) -> Laws:
     """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
 
     An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
@@ -129,13 +141,13 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     alike, or if there are more rows than columns.
     """
     served = served_by(family, parameter.role.kind, len(parameter.shape))
-    laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
+    laws, ratios = known(parameter.role, served), parameter.ratios
     concerned = served in _BY_LONGER_SIDE and scheme.follows_width
-    out = scheme.sized(Power(fan_out=Fraction(1)), parameter.role)
+    out = scheme.sized(_OUT, parameter.role)
     if not concerned or ratios.fan_in == out.at(ratios):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
-    grow = [out, Power(fan_in=Fraction(1))]
+    grow = [out, _IN]
     if rows != rows_before * out.at(ratios):  # stored as (in, out)
         grow.reverse()
     wide = rows <= columns and rows_before <= columns_before
@@ -151,7 +163,7 @@ def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
     size = scheme.update_size(parameter.role, served.response)
-    taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
+    taken = size * (out * _IN) ** Fraction(1, 2)
     lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 

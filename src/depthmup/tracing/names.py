@@ -41,6 +41,8 @@ def inner(module: nn.Module) -> nn.Module:
 
 def plain_name(name: str) -> str:
     """``name`` without the segments that wrappers add."""
+    if "._" not in name and not name.startswith("_"):  # as nearly all names
+        return name
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 

@@ -17,6 +17,7 @@ from depthmup.training.loop import Training, trained_alone
 from depthmup.training.precision import RoundedLinear, single_precision
 from depthmup.training.schedules import factors_of
 from depthmup.training.stack import trained_together
+from depthmup.training.uncompiled import uncompiled
 
 FLOATS_PER_REGISTER = 16  # of AVX-512, and a multiple of every narrower one
 
@@ -24,19 +25,16 @@ FLOATS_PER_REGISTER = 16  # of AVX-512, and a multiple of every narrower one
 def optimizer_of(cell: Cell, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     """The torch optimizer that a cell describes."""
     o = cell.optimizer
-    if o.name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay
-        )
-    make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[o.name]
-    result: torch.optim.Optimizer = make(
-        parameters,
-        lr=o.lr,
-        betas=(o.beta1, o.beta2),
-        eps=o.epsilon,
-        weight_decay=o.weight_decay,
+    classes = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    own = (
+        {"momentum": o.momentum}
+        if o.name == "sgd"
+        else {"betas": (o.beta1, o.beta2), "eps": o.epsilon}
     )
-    return result
+    made: torch.optim.Optimizer = uncompiled(classes[o.name])(
+        parameters, lr=o.lr, weight_decay=o.weight_decay, **own
+    )
+    return made
 
 
 def training_of(cell: Cell, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Training:

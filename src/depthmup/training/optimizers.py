@@ -1,8 +1,7 @@
 """Torch optimizers for a planned model."""
 
 from collections.abc import Container, Iterable
-from functools import cache
-from inspect import signature, unwrap
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import nn
 from depthmup.planning import Plan
 from depthmup.planning.groups import muon_groups, param_groups
 from depthmup.rules import Family
+from depthmup.training.uncompiled import uncompiled
 
 BESIDE_MUON = 0.1
 """AdamW's learning rate beside Muon, as a multiple of Muon's: their usual proportion."""
@@ -30,21 +30,6 @@ _CLASSES: dict[str, Any] = {
 _SPECTRAL = ("muon", "muon-rms", str(Family.SPECTRAL), str(Family.SPECTRAL_RMS))
 BUILT = (*_CLASSES, *_SPECTRAL)
 """Names of what can be built here."""
-
-
-@cache
-def uncompiled(made_by: Any) -> Any:
-    """An optimizer's class without the decorators of its methods, which load torch's compiler.
-
-    They leave the methods out of what it compiles, or take away gradients in them. Loading it takes
-    a second of every process; the updates are those of the class to the bit.
-    """
-    methods = {
-        "add_param_group": unwrap(made_by.add_param_group),
-        "zero_grad": unwrap(made_by.zero_grad),
-        "step": torch.no_grad()(unwrap(made_by.step)),
-    }
-    return type(made_by.__name__, (made_by,), methods)
 
 
 def optimizer_class(name: str) -> Any:
