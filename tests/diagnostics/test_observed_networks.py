@@ -153,3 +153,38 @@ def test_a_convolution_sums_over_the_patches_that_count_its_inputs(options):
 def test_a_convolution_along_a_line_is_not_counted():
     """Its last dimension is that of places, whatever their number."""
     assert patches(nn.Conv1d(5, 6, 1), torch.randn(2, 5, 5)) is None
+
+
+class Spelled(nn.Module):
+    """One matrix, called by position, by keyword, or as a class of the person's own."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.out = how, nn.Linear(6, 2)
+        self.inner = (type("Own", (nn.Linear,), {}) if how == "own" else nn.Linear)(6, 6)
+
+    def forward(self, x):
+        h = self.inner(input=x) if self.how == "keyword" else self.inner(x)
+        return self.out(x + h)
+
+
+@pytest.mark.parametrize("how", ["keyword", "own"])
+def test_what_an_update_does_is_the_same_by_a_product_and_by_the_module(how):
+    """A matrix that is known to be linear is not run on zeros; to rounding that is the same."""
+    seen = []
+    for spelling in ("position", how):
+        torch.manual_seed(0)
+        model, x = Spelled(spelling), torch.randn(8, 6)
+        plan = depthmup.plan(model, base=model, scheme="completep", example_inputs=x)
+        points, weights = (
+            locate(model, x),
+            {n: p.detach().clone() for n, p in model.named_parameters()},
+        )
+        first = observe(model, x, points, plan)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.01 * torch.randn_like(p))
+        second = observe(model, x, points, plan, initial=first, weights=weights)
+        seen.append({str(key): value for key, value in second.values.items()})
+    assert {"inner.weight: update effect", "inner.bias: update effect"} <= seen[0].keys()
+    assert seen[1] == approx(seen[0], rel=1e-4)

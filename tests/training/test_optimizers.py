@@ -80,11 +80,10 @@ def test_they_are_torchs_optimizers():
     plan = depthmup.plan(model, base=base, example_inputs=torch.ones(1, 4), own_init="fixed")
     [optimizer] = optimizers(plan, model, lr=0.1)
     assert isinstance(optimizer, torch.optim.AdamW)
-    called = []
+    optimizer.add_param_group({"params": [("more", nn.Parameter(torch.ones(2)))], "lr": 0.5})
+    called, schedule = [], torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     optimizer.register_step_pre_hook(lambda *_: called.append(1))
     stepped(model, optimizer, steps=2)
-    assert len(called) == 2
-    optimizer.add_param_group({"params": [("more", nn.Parameter(torch.ones(2)))], "lr": 0.5})
-    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     schedule.step()
+    assert len(called) == 2
     assert optimizer.param_groups[-1]["lr"] == 0.25

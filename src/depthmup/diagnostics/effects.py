@@ -46,7 +46,8 @@ class Effects:
             return
         before = {key: whole(weights[name]).to(now[key]) for key, name in self.names.items()}
         updates = {key: p - before[key] for key, p in now.items()}
-        if type(module) is nn.Linear:  # a third of the work, where nothing is to be found out
+        # A third of the work, where it is known that a module is linear in its parameters.
+        if type(module) is nn.Linear and args:
             parts = {
                 key: F.linear(args[0], dw) if dw.ndim == 2 else dw.expand_as(output)
                 for key, dw in updates.items()
