@@ -72,6 +72,7 @@ def gradient(scheme, role):
     return width * Power(depth=summed - scheme.alpha)
 
 
+@pytest.mark.long(of="powers")
 @of_every_pair
 def test_lr_times_decay_has_the_power_it_must(scheme, family):
     """Constant, for every family; but vectors keep the person's decay where steps are normalized,
@@ -93,6 +94,7 @@ def test_lr_times_decay_has_the_power_it_must(scheme, family):
         assert product == expected, case
 
 
+@pytest.mark.long(of="powers")
 @of_every_pair
 def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family):
     """Constant, but where a table leaves AdamW's alone: CompleteP's outside of branches, nuGPT's.
@@ -122,6 +124,7 @@ def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family):
             assert ratio == ONE, case
 
 
+@pytest.mark.long(of="powers")
 @of_every_pair
 def test_an_update_moves_its_output_as_the_scheme_says(scheme, family):
     """Whatever the optimizer: r^-gamma in branches, and nothing of width.
