@@ -1,14 +1,19 @@
 """Ctrl-C and SIGTERM reach a command wherever it is."""
 
+import gc
 import signal
 import subprocess
 import sys
 import time
 import weakref
+from importlib import import_module
 
 import pytest
 
+from depthmup.cli import main
 from depthmup.cli.interrupts import INTERRUPTED, TERMINATED, Terminated, interruptible, status_of
+
+main_module = import_module("depthmup.cli.main")  # the function hides it
 
 
 class Referent: ...
@@ -118,3 +123,14 @@ with interruptible():
 def test_an_interrupt_waits_for_modules_that_would_be_left_half_loaded(number, name):
     done = run(LOADING % number)
     assert done.stdout.split() == ["2.0", name]
+
+
+def test_a_process_of_its_own_ends_without_a_look_for_garbage(monkeypatch, capsys):
+    """A third of a second where PyTorch is loaded; a caller's objects are left alone."""
+    at_the_end = []
+    monkeypatch.setattr(main_module.atexit, "register", at_the_end.append)
+    main(["rules", "--json"])
+    assert at_the_end == []
+    monkeypatch.setattr(sys, "argv", ["depthmup", "rules", "--json"])
+    main()
+    assert at_the_end == [gc.freeze]
