@@ -217,3 +217,41 @@ def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
         assert at["lambdas"].ratios == Ratios()
     assert at["blocks.5.up.weight"].ratios.depth == 3
     assert not anatomy(make(32, 2), make(8, 2), example_inputs=vectors()).notes
+
+
+class OfTheToken(nn.Module):
+    """The class token has a norm of its own in every block, for which it is cut off and joined."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.own, self.norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        token, rest = x.split((1, x.shape[1] - 1), 1)
+        x = torch.cat((self.own(token), self.norm(rest)), 1)
+        return self.down(F.relu(self.up(x)))
+
+
+class Specialized(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.head = nn.Linear(6, width), nn.Linear(width, 3)
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.blocks = nn.ModuleList(OfTheToken(width) for _ in range(depth))
+
+    def forward(self, x):
+        x = torch.cat((self.token.expand(len(x), -1, -1), self.inp(x)), 1)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x[:, 0])
+
+
+def test_a_norm_of_the_class_token_lies_in_the_first_branch_as_in_all_others():
+    """Read from the token itself it lay in none, and a deeper model was refused."""
+    places = anatomy(
+        Specialized(32, 6), Specialized(8, 2), example_inputs=torch.zeros(2, 5, 6)
+    ).places
+    own = {p.name: (p.role.in_branch, p.ratios.depth) for p in places if ".own." in p.name}
+    assert set(own.values()) == {(True, 3.0)}
+    assert len(own) == 12

@@ -768,6 +768,13 @@ def of_thirty() -> Iterator[Case]:
     return thirty()
 
 
+def of_later() -> Iterator[Case]:
+    """Thirty-two of classes that no list had before, chosen likewise: ``zoo.later``."""
+    from tests.zoo.later import later
+
+    return later()
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -778,8 +785,9 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "further": of_further,
     "fresh": of_fresh,
     "thirty": of_thirty,
+    "later": of_later,
 }
-_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty")
+_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later")
 
 
 def installed(package: str) -> bool:

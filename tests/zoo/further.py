@@ -160,7 +160,7 @@ _OTHERS: dict[str, tuple[str, Callable[[int, int], nn.Module], tuple[torch.Tenso
         "tab-transformer-pytorch",
         lambda w, d: _imported("tab_transformer_pytorch", "TabTransformer")(
             categories=(4, 4, 4), num_continuous=6, dim=w, depth=d, heads=w // HEAD, dim_head=HEAD,
-            dim_out=2,
+            dim_out=2, mlp_act=nn.ReLU(),
         ),
         (_CATEGORIES, _NUMBERS),
     ),
