@@ -219,39 +219,29 @@ def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
     assert not anatomy(make(32, 2), make(8, 2), example_inputs=vectors()).notes
 
 
-class OfTheToken(nn.Module):
-    """The class token has a norm of its own in every block, for which it is cut off and joined."""
+class WithPositions(nn.Module):
+    """WavLM: one branch of positions, then blocks, of which every first half reads one table."""
 
-    def __init__(self, width):
-        super().__init__()
-        self.own, self.norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        token, rest = x.split((1, x.shape[1] - 1), 1)
-        x = torch.cat((self.own(token), self.norm(rest)), 1)
-        return self.down(F.relu(self.up(x)))
-
-
-class Specialized(nn.Module):
     def __init__(self, width, depth):
         super().__init__()
-        self.inp, self.head = nn.Linear(6, width), nn.Linear(width, 3)
-        self.token = nn.Parameter(torch.randn(1, 1, width))
-        self.blocks = nn.ModuleList(OfTheToken(width) for _ in range(depth))
+        self.inp, self.positions = nn.Linear(6, width), nn.Linear(width, width)
+        self.table = nn.Parameter(torch.randn(5, width))
+        self.mixes = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.mlps = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.head = nn.Linear(width, 3)
 
     def forward(self, x):
-        x = torch.cat((self.token.expand(len(x), -1, -1), self.inp(x)), 1)
-        for block in self.blocks:
-            x = x + block(x)
-        return self.head(x[:, 0])
+        x = self.inp(x)
+        x = x + self.positions(x)
+        for mix, mlp in zip(self.mixes, self.mlps, strict=True):
+            x = mlp(x + mix(torch.relu(x + self.table)))
+        return self.head(x)
 
 
-def test_a_norm_of_the_class_token_lies_in_the_first_branch_as_in_all_others():
-    """Read from the token itself it lay in none, and a deeper model was refused."""
-    places = anatomy(
-        Specialized(32, 6), Specialized(8, 2), example_inputs=torch.zeros(2, 5, 6)
-    ).places
-    own = {p.name: (p.role.in_branch, p.ratios.depth) for p in places if ".own." in p.name}
-    assert set(own.values()) == {(True, 3.0)}
-    assert len(own) == 12
+def test_a_table_of_all_branches_of_a_kind_is_shared_beside_branches_of_another_kind():
+    """Three times as many read it in a stream that is 13/5 as deep; it was refused."""
+    found = anatomy(WithPositions(32, 6), WithPositions(8, 2), example_inputs=torch.zeros(2, 5, 6))
+    (table,) = (p for p in found.places if p.name == "table")
+    assert table.role.shared
+    assert table.role.in_branch
+    assert table.ratios.depth == approx(13 / 5)

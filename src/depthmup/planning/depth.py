@@ -77,7 +77,7 @@ def _from_dataflow(
     depths = _stream_depths(residuals, base.residuals, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in streams.items()}
-    standings = _standings(facts, base, base_of, own, of_base, counted=declared is None)
+    standings = _standings(facts, base, base_of, own, of_base, branches, counted=declared is None)
     inside: dict[str, Standing] = {}
     everywhere: list[str] = []  # serving all branches, and what is outside of them
     beside: list[str] = []  # serving some branches, and what is outside of them
@@ -205,6 +205,7 @@ def _standings(
     base_of: Mapping[str, str],
     ratios: Mapping[int, float],
     of_base: Mapping[int, float],
+    counterparts: Mapping[int, int],
     *,
     counted: bool,
 ) -> dict[str, tuple[Standing | None, bool]]:
@@ -240,7 +241,12 @@ def _standings(
             continue
         # If it serves all branches of the streams that its counterpart serves; minus infinity where
         # a stream of the base has no counterpart.
-        streams = (base.residuals.stream_of(b) for b in {b for b, _ in base.users[base_name]})
+        served = {b for b, _ in base.users[base_name]}
+        alike = {b for b, there in counterparts.items() if there in served}
+        if alike == {b for b, _ in facts.users[name]}:  # all of a kind, beside some of another
+            standings[name] = _several_times(facts, name, labels, ratio), False
+            continue
+        streams = (base.residuals.stream_of(b) for b in served)
         expected = sum(of_base.get(stream, -math.inf) for stream in streams)
         if not (math.isclose(times / base_times, ratio) or math.isclose(times, expected)):
             raise NotUnderstood(

@@ -61,7 +61,6 @@ class Recorder(TorchDispatchMode):
         self.absent: set[int] = set()  # constants whose values are not at hand
         self.overwriting: set[int] = set()
         self._varying: set[int] = set()  # made from inputs, parameters or noise
-        self._fed: set[int] = set()  # made from inputs
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
         self._sums: dict[tuple[Any, ...], Ref] = {}  # of tensors -> where it was made
         self._stacked: dict[int, Sequence[Tensor]] = {}  # node -> what it put together
@@ -129,8 +128,6 @@ class Recorder(TorchDispatchMode):
             value=value,
         )
         self.nodes.append(node)
-        if op == "input" or any(ref.node in self._fed for ref in inputs):
-            self._fed.add(node.index)
         made_from = any(ref.node in self._varying for ref in inputs)
         if made_from or op in RANDOM or op in ("input", "parameter"):
             self._varying.add(node.index)
@@ -235,8 +232,6 @@ class Recorder(TorchDispatchMode):
             part = starts.get(at)
             if part is None or self._shape(part) != tuple(tensor.shape):
                 return None
-            if part.node not in self._fed:  # a learned token: the whole is a stream that it begins
-                return None
             taken.append(part)
             at += tensor.shape[axis]
         return taken
@@ -252,7 +247,6 @@ class Recorder(TorchDispatchMode):
         self._stacked = {n: parts for n, parts in self._stacked.items() if n < first}
         self._mutated = {key: n for key, n in self._mutated.items() if n < first}
         self._varying = {n for n in self._varying if n < first}
-        self._fed = {n for n in self._fed if n < first}
 
     def _written_out(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
