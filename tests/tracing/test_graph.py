@@ -107,3 +107,45 @@ def test_a_grouped_product_is_followed_in_single_precision_and_without_values():
     assert product.shape == (8, 32)
     assert not any(node.op == "_to_copy" for node in graph.nodes if product.index in node.inputs)
     assert graph.nodes[-1].op == "mm"
+
+
+class Keeping(nn.Module):
+    """Keeps a table that its first call makes, and looks at a value of its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Linear(3, 3)
+        self.register_buffer("kept", None, persistent=False)
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = torch.ones(3) * x.shape[-1]
+        return self.matrix(x) * self.kept if bool((x >= 0).all()) else self.matrix(x)
+
+
+def test_what_a_forward_pass_keeps_is_taken_back():
+    """A buffer without values stayed in the model, which then could be followed on none."""
+    model = Keeping()
+    assert trace(model, torch.ones(2, 3)).by_values
+    assert model.kept is None
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_module_of_two_names_keeps_its_parameters(reads):
+    """A stand-in took the place of its weight, on which no plan and no training could work."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(3, 3)
+            self.two = self.one
+
+        def forward(self, x):
+            x = self.two(self.one(x))
+            return x if not reads or bool((x > 0).any()) else -x
+
+    model = Twice()
+    weight = model.one.weight
+    trace(model, torch.ones(2, 3))
+    assert model.one.weight is model.two.weight is weight
+    assert isinstance(weight, nn.Parameter)

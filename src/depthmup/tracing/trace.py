@@ -80,12 +80,18 @@ def _module_calls(recorder: Recorder, names: Mapping[nn.Module, str]) -> Iterato
 
 @contextmanager
 def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """The model's own code: no compiled, fused or sharded forward, and its mode given back."""
+    """The model's own code: no compiled, fused or sharded forward.
+
+    Its mode is given back, and so are its tensors: what a forward pass keeps may have no values,
+    and stand-ins stay where a module has two names.
+    """
     modes = {module: module.training for module in model.modules()}
-    hooks: list[tuple[dict[int, Any], dict[int, Any]]] = []
+    tables: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
     for module in modes:
+        held = module._parameters, module._buffers
+        tables += [(table, dict(table)) for table in held]
         for table in (module._forward_pre_hooks, module._forward_hooks):
-            hooks.append((table, dict(table)))
+            tables.append((table, dict(table)))
             for key, hook in list(table.items()):
                 if _module_of(hook).startswith("torch.distributed"):
                     del table[key]
@@ -106,7 +112,7 @@ def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
         for module, mode in modes.items():
             module.training = mode
-        for table, saved in hooks:
+        for table, saved in tables:
             table.clear()
             table.update(saved)
 
