@@ -74,6 +74,35 @@ def test_what_reads_a_value_is_tried_on_fakes(looks, fakes):
     assert graph.by_values == (fakes[-1] is False)
 
 
+class Holder(nn.Module):
+    """Holds a tensor that is no buffer, and a generator, and changes one of them."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.up, self.how = nn.Linear(3, 3), how
+        self.held, self.generator = torch.zeros(2, 3), torch.Generator().manual_seed(0)
+
+    def forward(self, x):
+        h = self.up(x)
+        if self.how == "adds":
+            self.held += h.detach()
+        elif self.how == "writes a part":
+            self.held[:, 1:] = h.detach()[:, 1:]
+        elif self.how == "draws":
+            h = h + torch.rand(2, 3, generator=self.generator)
+        return h
+
+
+@pytest.mark.parametrize("how", ["adds", "writes a part", "draws"])
+def test_what_a_model_holds_is_left_as_it_was(how, fakes):
+    model = Holder(how)
+    state = model.generator.get_state()
+    trace(model, torch.ones(2, 3))
+    assert fakes == [False, True]
+    assert torch.equal(model.held, torch.zeros(2, 3))
+    assert torch.equal(model.generator.get_state(), state)
+
+
 def test_what_compiles_on_the_way_hides_nothing(fakes, monkeypatch):
     """Compiled code shows none of its operations: with the compiler loaded, it runs as written."""
     compiler = import_module("torch._dynamo")

@@ -53,6 +53,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, *, blind: bool = False) -> None:
         super().__init__()
         self.blind = blind
+        self._outside: set[int] = set()  # storages that the model holds beside its buffers
         self.nodes: list[Node] = []
         self.calls: list[ModuleCall] = []
         self.stack: list[tuple[str, int, tuple[Ref, ...]]] = []
@@ -80,6 +81,7 @@ class Recorder(TorchDispatchMode):
     def ref(self, tensor: Tensor) -> Ref:
         """Where this tensor's present value was made."""
         if id(tensor) not in self._refs:
+            self._outside.add(_storage(tensor))
             value = number_of(tensor)
             index = self.leaf(tensor, "constant", value=value)
             if value is None and is_absent(tensor):
@@ -162,6 +164,8 @@ class Recorder(TorchDispatchMode):
                 return parts
         inputs = tuple(self.ref(tensor) for tensor in _operands((args, kwargs)))
         as_refs = self._as_refs((args, kwargs))
+        if self.blind and self._changes_more_than_copies(func, args, kwargs):
+            raise ValuesRead(f"{func} changes what the model holds beside its buffers")
         result = _without_values(func, args, kwargs)
         outputs = list(_operands(result))
         if not outputs:
@@ -205,6 +209,19 @@ class Recorder(TorchDispatchMode):
                     for tensor in _operands(value):
                         self._mutated[_storage(tensor)] = index
         return result
+
+    def _changes_more_than_copies(
+        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> bool:
+        """Whether an operation draws from a generator, or writes into a tensor, of the model's."""
+        if any(isinstance(value, torch.Generator) for value in kwargs.values()):
+            return True
+        written = (
+            args[i] if i < len(args) else kwargs.get(argument.name)
+            for i, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        )
+        return any(_storage(t) in self._outside for value in written for t in _operands(value))
 
     def _taken_out(
         self, op: str, args: tuple[Any, ...], outputs: Sequence[Tensor]
