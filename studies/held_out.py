@@ -98,7 +98,7 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
             interval = predict(law, size).shifted(0.0, error, stream=7).estimate()
             known = [{axis: n} for n in sizes[:count]]
             certificate = calibrate(
-                sizes=known, curves=fitted.curves[range(count)], target=size, one_seed=True
+                sizes=known, curves=fitted.curves[range(count)], target=size, given=True
             )
             away = interval.value - truth
             yield Case(

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
+from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
 from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.drift import drift_unit, excess_loss, measured
 from depthmup.statistics.intervals import Array, Flags, Index, around
@@ -18,6 +18,10 @@ from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.runs import Runs, slices_of
+
+SHOW, TELL = 3, 3
+"""Sizes with an optimum inside that show the valley of all, and finite rates by which a size at an
+edge then tells how far beyond it its own optimum lies."""
 
 UNEVEN = 0.1
 """Octaves by which the spacings of grids differ from which on their sizes are weighted."""
@@ -32,6 +36,7 @@ class Along:
         members: indices of the sizes of each slice.
         together: axes that change with this one.
         fitted: the optima of the sizes that train, ``trains`` their indices.
+        edges: whether optima at an edge of their grid count.
     """
 
     axis: Axis
@@ -41,6 +46,7 @@ class Along:
     fitted: Optima
     trains: tuple[int, ...]
     optima: tuple[Optimum, ...]
+    edges: bool = True
 
     @cached_property
     def inside(self) -> Flags:
@@ -48,9 +54,24 @@ class Along:
         return np.array([optimum.place is Place.INTERIOR for optimum in self.optima])
 
     @cached_property
+    def told(self) -> Flags:
+        """Whether an optimum lies inside, or at an edge from which the valley of all leads on.
+
+        One that contradicts the others is a bound alone; a search goes on beyond the edge instead.
+        """
+        if not self.edges or self.runs.sought or self.inside.sum() < SHOW:
+            return self.inside
+        others = replace(self, edges=False)
+        agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
+        rates = np.isfinite(self.fitted.log_losses).sum(-1)
+        told = self.inside.copy()
+        told[[i for i in agree if rates[self.trains.index(i)] >= TELL]] = True
+        return told
+
+    @cached_property
     def used(self) -> list[Index]:
-        """The members of each slice whose optima lie inside, of slices with two of them."""
-        kept = [member[self.inside[member]] for member in self.members]
+        """The members of each slice whose optima are told, of slices with two of them."""
+        kept = [member[self.told[member]] for member in self.members]
         return [member for member in kept if len(member) > 1]
 
     @cached_property
@@ -79,7 +100,7 @@ class Along:
         return np.asarray(of_slice[:, None] == np.arange(len(self.used)), float)
 
     def _regression(self, fitted: Optima, columns: Sequence[Array]) -> Regression:
-        """A law of sizes, weighted where sizes have grids of their own that differ in spacing.
+        """A law of sizes, weighted where some lie at an edge, or on grids that differ in spacing.
 
         On one grid weights by a divergence beside some optima gain nothing, and cost coverage.
         """
@@ -91,7 +112,8 @@ class Along:
         return Regression(
             fitted=fitted,
             design=np.column_stack(columns),
-            weighted=uneven and not self.runs.sought,
+            weighted=(uneven or not self.inside[np.concatenate(self.used)].all())
+            and not self.runs.sought,
             lenient=not self.runs.sought,
             bend=self.positions**2,
             doublings=self.positions[:, None],
@@ -123,10 +145,11 @@ class Along:
     @property
     def ends(self) -> tuple[int, int] | None:
         """The first and last size of the slice that reaches farthest, of optima inside."""
-        if not self.used:
+        kept = [member[self.inside[member]] for member in self.used]
+        if not any(map(len, kept)):
             return None
         x = np.log2(self.runs.along(self.axis))
-        longest = max(self.used, key=lambda member: float(x[member[-1]] - x[member[0]]))
+        longest = max(filter(len, kept), key=lambda member: float(x[member[-1]] - x[member[0]]))
         return int(longest[0]), int(longest[-1])
 
     def excess(self) -> Estimate:

@@ -50,7 +50,7 @@ def calibrate(
     early: Curves | None = None,
     chance: float = math.inf,
     probe: TargetProbe | None = None,
-    one_seed: bool = False,
+    given: bool = False,
     refusals: Sequence[Refusal] = (),
     tolerance: float = TOLERANCE,
     about: Mapping[str, Any] | None = None,
@@ -58,9 +58,10 @@ def calibrate(
     """A certificate of the best learning rate at a target size, or a refusal with its reasons.
 
     Curves are those of the sizes, ``early`` the same for a window in the middle of training. Seeds
-    share their data, order and initialization over sizes. With ``one_seed`` the scatter of points
-    about their curves stands for that of seeds, and a shift that all runs of the one seed share is
-    not seen.
+    share their data, order and initialization over sizes. Of curves that are ``given``, to which
+    nothing can be added, sizes with an optimum at an edge count by the valley of all. Of one seed
+    the scatter of points about their curves stands for that of seeds: a shift that all its runs
+    share is not seen.
 
     *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
     (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
@@ -84,7 +85,7 @@ def calibrate(
         size_optimum(size, fitted, i, location)
         for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
-    lacks = [*refuse_measurements(measured, fitted, one_seed=one_seed, tuned=tuned)]
+    lacks = [*refuse_measurements(measured, fitted, given=given, tuned=tuned)]
     # Where a size has no optimum there is no law to judge.
     laws = laws_of(fitted, sizes, base) if not lacks else None
     lacks += refuse_design(sizes, base, target, laws, tuned=tuned)

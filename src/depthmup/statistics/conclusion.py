@@ -31,7 +31,7 @@ def conclude(
     def optimum(size: Size) -> Predicted:
         return predict(laws.optimum, size).shifted(0.0, alike, stream=3)
 
-    largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
+    largest = max(laws.clear.tolist(), key=lambda i: volume(sizes[i]))
 
     def excess_at(size: Size) -> Callable[[float], Estimate]:
         """The excess loss of a learning rate, as a fraction, at a size that was not trained."""

@@ -5,10 +5,10 @@
 
 Each slope s_a is a stationary Gaussian process of mean 0 and standard deviation sigma, whose
 correlation over d doublings is exp(-d / ell) (Ornstein and Uhlenbeck's). Along the sizes measured
-it follows the data; beyond them it returns to 0 over ell doublings. So the law bends, and the
-prediction lies between the nearest size's value and the straight line: near the line where the
-sizes show one slope for many doublings, near the size where they do not. Three things make it
-wrong, and its interval holds them all:
+it follows the data; beyond them it returns to 0 over ell doublings, four times as many along width
+and depth. So the law bends, and the prediction lies between the nearest size's value and the
+straight line: near the line where the sizes show one slope for many doublings, near the size where
+they do not. Three things make it wrong, and its interval holds them all:
 
 - **seeds**: the scatter of the law between seeds, by the jackknife with Student's t;
 - **what the fit of the valleys misses**, of known covariance (``statistics.valley``);
@@ -50,7 +50,7 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-SLOPE, MEMORY, SCATTER, INTERACTION = 0.3, 1.0, 0.04, 0.07
+SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.0, 0.04, 0.07
 """Priors of sigma, ell, tau and iota, in octaves of learning rate and doublings: medians of the
 first two, ``SPREADS`` in their logarithms, and scales of half-normal ones.
 
@@ -60,9 +60,16 @@ against 0.40 of the nearest size's own optimum (docs/studies/statistics.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
 
-SPREADS, TAILS = (0.4, 0.4), 3.0
+SPREADS, TAILS = (0.6, 0.4), 3.0
 """Of log sigma and log ell about their medians: a normal standard deviation, and a scale of
 Student's t of so many degrees of freedom, as some laws are straight over many doublings."""
+
+NETWORK_AXES, OF_NETWORKS = ("width", "depth"), 4.0
+"""Axes along which theory has powers, and how many times as long slopes are remembered there.
+
+On residual networks trained here wrong schemes drift on at the same slope; batches, tokens and
+ranks of public tables do not.
+"""
 
 STILL, STILL_SPREAD, STANDING = 0.05, 0.5, 0.2
 """Median of sigma where a law stands still, as under a parametrization that transfers; the standard
@@ -106,6 +113,11 @@ class Law:
         """Sizes beyond those that fix the coefficients, interactions among them."""
         terms = [self.design(self.sizes), self.products(self.sizes)]
         return len(self.sizes) - int(np.linalg.matrix_rank(np.column_stack(terms)))
+
+    @cached_property
+    def memory(self) -> Array:
+        """Over how many doublings of each axis slopes are forgotten, relative to one another."""
+        return np.array([OF_NETWORKS if axis in NETWORK_AXES else 1.0 for axis in self.axes])
 
     def distances(self, sizes: Sequence[Size]) -> Array:
         """log2 of sizes over the base's, (sizes, axes that vary)."""
@@ -244,7 +256,7 @@ def _covariance(
     def of(grid: Array, functional: Callable[[Array], Any]) -> Array:
         """A functional at every point, (points, ...): of parts for unit sigma, tau and iota."""
         lengths, which = np.unique(grid[:, 1], return_inverse=True)
-        slopes = np.stack([functional(_integrated(x, ell)) for ell in lengths])
+        slopes = np.stack([functional(_integrated(x, ell * law.memory)) for ell in lengths])
         others = [np.asarray(functional(part)) for part in (scatter, products)]
         sigma, tau, iota = (
             grid[:, column].reshape(-1, *[1] * others[0].ndim) for column in (0, 2, 3)
@@ -254,8 +266,11 @@ def _covariance(
     return of
 
 
-def _integrated(x: Array, ell: float) -> Array:
-    """Covariance of slopes of unit variance, integrated from the base and summed over axes."""
+def _integrated(x: Array, ell: Array) -> Array:
+    """Covariance of slopes of unit variance, integrated from the base and summed over axes.
+
+    ``ell`` is that of each axis.
+    """
 
     def variance(distance: Array) -> Array:
         """Of an increment: g of the head of this file, without cancellation where d << ell."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array
+from depthmup.records import Place
+from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.law import Law, Size
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.valley import valley_of
@@ -18,11 +19,17 @@ difference, and far less sharp."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CertificateLaws:
-    """The laws of the minimum, of log2 curvature and of the log of the best loss."""
+    """The laws of the minimum, of log2 curvature and of the log of the best loss.
+
+    Attributes:
+        clear: indices of the sizes whose optima lie inside their grids; the others, at an edge,
+            have a minimum by the valley of all, and no part in the other two laws.
+    """
 
     optimum: Law
     curvature: Law
     loss: Law
+    clear: Index
 
 
 def volume(size: Size) -> float:
@@ -33,16 +40,25 @@ def volume(size: Size) -> float:
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaws:
     """The laws of the minimum, of log2 curvature and of the log of the best loss."""
     alone = fitted.curves.fewest_seeds < 2
+    everywhere = np.arange(len(sizes))
+    clear = np.flatnonzero([place is Place.INTERIOR for place in fitted.places()])
 
-    def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
+    def law(
+        values: Array,
+        without: Array,
+        known: Array,
+        stream: int,
+        scale: float = 1.0,
+        at: Index = clear,
+    ) -> Law:
         """One law of the sizes; of different streams, laws err independently."""
         return Law(
             base=base,
-            sizes=tuple(sizes),
-            values=values,
-            without=np.zeros((0, len(sizes))) if alone else np.moveaxis(without, -1, 0),
+            sizes=tuple(sizes[i] for i in at),
+            values=values[at],
+            without=np.zeros((0, len(at))) if alone else np.moveaxis(without[at], -1, 0),
             groups=fitted.curves.groups,
-            known=known,
+            known=known[np.ix_(at, at)],
             scale=scale,
             stream=stream,
         )
@@ -58,7 +74,10 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
     bend = np.diag(blurred**2) if alone else nothing
     return CertificateLaws(
         # Several seeds show what is noise.
-        optimum=law(valley.minimum, valley.without, valley.left + alone * valley.noise, 0),
+        optimum=law(
+            valley.minimum, valley.without, valley.left + alone * valley.noise, 0, at=everywhere
+        ),
         curvature=law(*bends, bend, 1, CURVATURE_SCALE),
         loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
+        clear=clear,
     )

@@ -38,15 +38,15 @@ def refuse_measurements(
     measured: Sequence[Optimum],
     fitted: Optima,
     *,
-    one_seed: bool = False,
+    given: bool = False,
     tuned: Tuned = LEARNING_RATE,
 ) -> Iterator[Refusal]:
-    """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
+    """What is wrong with the measurements, size by size, and could be measured better."""
 
     def named(which: Sequence[Optimum]) -> str:
         return size_names([o.size for o in which], [o.size for o in measured])
 
-    lonely = fitted.curves.fewest_seeds < 2 and not one_seed
+    lonely = fitted.curves.fewest_seeds < 2 and not given
     if lonely:
         yield Refusal(
             lack=Lack.SEEDS,
@@ -60,7 +60,7 @@ def refuse_measurements(
             advice="Extend the grid downwards, or use a scheme under which these sizes train.",
         )
     for edge, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
-        if edges := [o for o in measured if o.place is edge]:
+        if not given and (edges := [o for o in measured if o.place is edge]):
             yield Refusal(
                 lack=Lack.EDGE,
                 reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",

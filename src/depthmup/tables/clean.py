@@ -192,10 +192,10 @@ def _of_sizes(runs: Runs) -> list[Note]:
     few = (~np.isnan(runs.curves.log2_lrs)).sum(-1) < FEWEST_RATES
     failed = np.array([p is Place.FAILED for p in places]) & ~few
     edge = np.array([p in (Place.LOW_EDGE, Place.HIGH_EDGE) for p in places]) & ~few
-    at_edge = "have their best rate at an edge of their grid: a bound, no optimum"
+    at_edge = "have their best rate at an edge of their grid: a bound"
     notes = (
-        _of_some(Defect.FEW, few, runs, "have fewer than three rates"),
-        _of_some(Defect.FAILED, failed, runs, "have no rate that trains"),
+        _of_some(Defect.FEW, few, runs, "have fewer than three rates: not fitted"),
+        _of_some(Defect.FAILED, failed, runs, "have no rate that trains: not fitted"),
         _of_some(Defect.EDGE, edge, runs, at_edge),
     )
     return [note for note in notes if note.count]
@@ -206,7 +206,7 @@ def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:
         ", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in np.flatnonzero(flags)[:SHOWN]
     )
     count = int(flags.sum())
-    text = f"{count} size{'s' if count > 1 else ''} ({which}) {sentence}. Not fitted."
+    text = f"{count} size{'s' if count > 1 else ''} ({which}) {sentence}."
     return Note(text=text, scheme=runs.name, defect=defect, count=count)
 
 

@@ -14,9 +14,14 @@ from depthmup.records.sizes import parse_size
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, noisy_sizes, optima
+from depthmup.statistics.along import SHOW, TELL
 from depthmup.statistics.intervals import Index
+from depthmup.statistics.law import predict as predict_law
+from depthmup.statistics.laws import laws_of, volume
 from depthmup.statistics.runs import Runs
 from depthmup.tables.score import scored
+
+AT_EDGE = (Place.LOW_EDGE, Place.HIGH_EDGE)
 
 MOST_SIZES = 48
 """Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
@@ -36,21 +41,23 @@ def predict(
 ) -> Certificate | None:
     """A certificate of the best value at a target; a refused one says why.
 
-    Sizes whose optimum is at an edge, or beside a divergence, are left out, as their curves know no
-    optimum; None where no size is left. The one nearest to the target must not contradict the
+    Sizes whose optimum is beside a divergence are left out, as their curves know no optimum; None
+    where no size is left. The one nearest to the target must not contradict the
     others' law. ``about`` are further fields, such as its title.
     """
     sizes = chosen(runs)
     if not len(sizes):
         return None
 
-    def forecast(size: Mapping[str, float], *refusals: Refusal) -> Certificate:
+    def forecast(
+        size: Mapping[str, float], *refusals: Refusal, sizes: Index = sizes
+    ) -> Certificate:
         return calibrate(
             sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
             curves=runs.fitted[sizes],
             target={axis: float(n) for axis, n in size.items()},
             chance=runs.chance,
-            one_seed=True,
+            given=True,
             refusals=refusals,
             tolerance=tolerance,
             about=dict(about),
@@ -63,9 +70,14 @@ def predict(
         there = forecast(runs.sizes[nearest])
         if there.issued and (contradiction := _contradiction(there, runs)):
             certificate = forecast(target, contradiction)
+    more = with_edges(runs, sizes)
+    if len(more) > len(sizes) and Lack.CONTRADICTED not in {r.lack for r in certificate.refusals}:
+        certificate = forecast(target, sizes=more)
     start = next(o for o in certificate.optima if dict(o.size) == dict(certificate.base))
     if not start.log2_lr.known or not certificate.tuned.is_learning_rate:
         return certificate
+    if start.place is not Place.INTERIOR:
+        return certificate  # rules would start from an edge
     there_too = prescribed(certificate.base, target, start.log2_lr.value, scheme)
     rules = (Prescribed(rule=r.name, rate=rate, source=r.source) for r, rate in there_too)
     return replace(certificate, rules=tuple(rules))
@@ -98,8 +110,35 @@ def chosen(runs: Runs) -> Index:
         if len(good) - len(bad) < FEWEST:
             break
         good = np.delete(good, bad)
-    volume = np.log2(runs.array[good]).sum(-1)
-    return np.asarray(np.sort(good[np.argsort(-volume, kind="stable")[:MOST_SIZES]]))
+    return _largest(runs, good)
+
+
+def _largest(runs: Runs, good: Index) -> Index:
+    volumes = np.log2(runs.array[good]).sum(-1)
+    return np.asarray(np.sort(good[np.argsort(-volumes, kind="stable")[:MOST_SIZES]]))
+
+
+def with_edges(runs: Runs, good: Index) -> Index:
+    """Also sizes with an optimum at an edge, where the others' law puts it there or beyond.
+
+    The valley of all leads on from there.
+    """
+    fitted, sizes = runs.optima, [runs.sizes[i] for i in good]
+    edge = np.array([place in AT_EDGE for place in fitted.places()])
+    told = np.flatnonzero(edge & (np.isfinite(fitted.log_losses).sum(-1) >= TELL))
+    if len(good) < SHOW or not len(told):
+        return good
+    law = laws_of(optima(runs.fitted[good]), sizes, min(sizes, key=volume)).optimum
+    found = list(good)
+    for i in told:
+        if not law.reaches(runs.sizes[i]):
+            continue
+        there = predict_law(law, runs.sizes[i]).estimate()
+        at, spacing = float(fitted.centre[i]), float(fitted.spacing[i])
+        high = fitted.lowest[i] == fitted.last[i]
+        if there.high >= at - spacing if high else there.low <= at + spacing:
+            found.append(i)
+    return _largest(runs, np.sort(found))
 
 
 def checked_target(target: Any, axes: Iterable[str]) -> dict[str, float]:
