@@ -55,7 +55,7 @@ SLOPE, MEMORY, SCATTER, INTERACTION = 0.25, 1.0, 0.04, 0.07
 first two, ``SPREADS`` in their logarithms, and scales of half-normal ones.
 
 They were set on one public table, of 1,911 runs with one seed. On two others the 90% intervals of
-73 predictions, up to two doublings ahead, held 97%, with a root mean square error of 0.33 octaves,
+73 predictions, up to two doublings ahead, held 96%, with a root mean square error of 0.34 octaves,
 against 0.40 of the nearest size's own optimum (docs/studies/statistics.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
