@@ -30,7 +30,8 @@ class Anatomy:
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
     of experts; ``repeated`` are containers that look like one and have no router. ``embeddings``
-    are the parameters of which rows are looked up, beside any other use.
+    are the parameters of which rows are looked up, beside any other use; ``columns_out`` are
+    those whose outputs are no rows, as of matrices stored (in, out).
 
     Attributes:
         places: of every parameter: its counterpart, role and ratios.
@@ -48,6 +49,7 @@ class Anatomy:
     mixtures: tuple[MixtureGrowth, ...] = ()
     repeated: tuple[str, ...] = ()
     embeddings: frozenset[str] = frozenset()
+    columns_out: frozenset[str] = frozenset()
 
 
 def anatomy(
@@ -128,4 +130,9 @@ def anatomy(
         mixtures=mixtures,
         repeated=inside,
         embeddings=frozenset(n for n, uses in reading.uses.items() if lookup_use(uses) is not None),
+        columns_out=frozenset(
+            n
+            for n, uses in reading.uses.items()
+            if any(u.fan_out and 0 not in u.fan_out for u in uses)
+        ),
     )

@@ -1,7 +1,8 @@
 """What few calls of ``plan`` need, in one object."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from depthmup.rules import RunRule
 from depthmup.tracing import ExampleInputs, Facts
@@ -19,7 +20,9 @@ class PlanOptions:
     ``run``: the rule for learning rate, decay, epsilon and betas under them, such as ``"sde"``; by
     default the scheme's own. ``tuned_with``: the optimizer that the base's learning rate was tuned
     with, such as ``"adamw"`` or ``"muon-rms"``, if the plan is for another one. The factors then
-    convert the rate, and the product of rate and decay stays.
+    convert the rate, and the product of rate and decay stays. ``head_rows``: rows of one head, by
+    patterns of parameters whose heads Muon orthogonalizes one by one (queries, keys, values); a
+    pair for the model and the base, if heads grow.
 
     Raises:
         ValueError: a multiplier or a scale that is not positive and finite.
@@ -37,6 +40,7 @@ class PlanOptions:
     duration: float = 1.0
     run: str | RunRule | None = None
     tuned_with: str = ""
+    head_rows: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.multiplier < math.inf:

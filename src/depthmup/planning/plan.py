@@ -29,6 +29,7 @@ from depthmup.planning.anatomy import anatomy
 from depthmup.planning.choice import chosen_scheme
 from depthmup.planning.content import PlanContent
 from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, prescribe
@@ -501,6 +502,7 @@ def plan(
     )
     scheme, of_scheme = chosen_scheme(given, options.run, compared)
     run = Ratios(batch=options.batch, duration=options.duration)
+    heads = heads_apart(compared, options, family)
     prescriptions, multipliers = prescribe(
         compared,
         scheme,
@@ -509,6 +511,7 @@ def plan(
         folding=folding,
         multiplier=options.multiplier,
         init_scale=options.init_scale,
+        heads=heads,
     )
     prescriptions, of_decay = _with_counted_decay(prescriptions, options, model, base)
     own_laws, model_sizes, base_sizes, of_start = own_start(
@@ -531,7 +534,15 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*_smaller(model, base), *compared.notes, *of_scheme, *of_decay, *caveat, *of_start),
+        notes=(
+            *_smaller(model, base),
+            *compared.notes,
+            *of_scheme,
+            *of_decay,
+            *heads_note(heads),
+            *caveat,
+            *of_start,
+        ),
         one_minus_beta=scheme.run.one_minus_beta.at(run),
         log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,

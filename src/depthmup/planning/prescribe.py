@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache
+from types import MappingProxyType
 
 from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.parameters import ParameterPlace
@@ -55,6 +56,20 @@ _SINGLE = 1e-6
 # Their factors are those of the longer side of a matrix, which no power of the ratios knows.
 _BY_LONGER_SIDE = (Family.SPECTRAL, Family.SPECTRAL_RMS)
 _IN, _OUT = Power(fan_in=Fraction(1)), Power(fan_out=Fraction(1))
+_HALF = Fraction(1, 2)
+_NORMS: Mapping[Family, tuple[tuple[int, int], tuple[int, int]]] = MappingProxyType(
+    {
+        Family.SPECTRAL: ((0, 0), (1, -1)),
+        Family.SPECTRAL_RMS: ((0, 1), (1, 0)),
+        Family.SPECTRAL_RATIO: ((1, -1), (1, -1)),
+        Family.SPECTRAL_UNIT: ((0, 0), (0, 0)),
+    }
+)
+"""An update's norm as powers of rows^1/2 and columns^1/2: of matrices with no more rows than
+columns, and of those with more."""
+
+BY_HEADS = frozenset(_NORMS)
+"""Families whose updates are a multiple of U V^T, of a matrix or of each head's rows."""
 
 
 def prescribe(
@@ -66,16 +81,19 @@ def prescribe(
     folding: bool,
     multiplier: float = 1.0,
     init_scale: float = 1.0,
+    heads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
     """One prescription for every parameter, and the multipliers other than 1.
 
     ``multiplier`` is that of every branch at the base and ``init_scale`` that of initial weights of
-    matrices inside branches, both beside the model's own.
+    matrices inside branches, both beside the model's own. ``heads`` has the rows of one head, in
+    the model and in the base, of matrices that the optimizer orthogonalizes head by head.
     """
     # Here once more: the scheme's own cache hashes all of the scheme for each parameter.
     known = cache(scheme.laws)
     roles = {
-        parameter.name: _laws(parameter, scheme, family, known) for parameter in anatomy.places
+        parameter.name: _laws(parameter, scheme, family, known, heads.get(parameter.name))
+        for parameter in anatomy.places
     }
     located = {site.label for site in anatomy.sites if site.where is Where.READOUT}
     for parameter in anatomy.places:
@@ -133,39 +151,49 @@ def _laws(
     scheme: Scheme,
     family: Family,
     known: Callable[[Role, Family], Laws],
+    head: tuple[int, int] | None,
 ) -> Laws:
     """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
 
     An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
     sqrt(max(1, rows/columns)), or 0.2 sqrt(max(rows, columns)): the same only if both sides grow
-    alike, or if there are more rows than columns.
+    alike, or if there are more rows than columns. A head that is orthogonalized by itself is such a
+    matrix: what all heads add to one input would else grow as the root of their number.
     """
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     laws, ratios = known(parameter.role, served), parameter.ratios
-    concerned = served in _BY_LONGER_SIDE and scheme.follows_width
     out = scheme.sized(_OUT, parameter.role)
-    if not concerned or ratios.fan_in == out.at(ratios):
+    concerned = served in _BY_LONGER_SIDE and ratios.fan_in != out.at(ratios)
+    if not scheme.follows_width or not (concerned or head):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
-    grow = [out, _IN]
-    if rows != rows_before * out.at(ratios):  # stored as (in, out)
+    of_block = out
+    if head:
+        rows, rows_before = head
+        of_block = out if rows != rows_before else ONE
+    grow = [of_block, _IN]
+    if rows != rows_before * of_block.at(ratios):  # stored as (in, out)
         grow.reverse()
     wide = rows <= columns and rows_before <= columns_before
     if not wide and (rows < columns or rows_before < columns_before):
         raise NotUnderstood(
-            f"{parameter.name} has more rows than columns in one of the two models and fewer in "
-            f"the other ({list(parameter.base_shape)} in the base, {list(parameter.shape)} in the "
-            "model): Muon's updates differ. Use a base in which it is the same way, or AdamW."
+            f"{'A head of ' if head else ''}{parameter.name} has more rows than columns in one of "
+            f"the two models and fewer in the other ({[rows_before, columns_before]} in the base, "
+            f"{[rows, columns]} in the model): Muon's updates differ. Use a base in which it is "
+            "the same way, or AdamW."
         )
-    if served is Family.SPECTRAL:
-        own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
-    else:
-        own = grow[1 if wide else 0] ** Fraction(1, 2)
+    of_rows, of_columns = _NORMS[served][0 if wide else 1]
+    own = grow[0] ** (of_rows * _HALF) * grow[1] ** (of_columns * _HALF)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
     size = scheme.update_size(parameter.role, served.response)
-    taken = size * (out * _IN) ** Fraction(1, 2)
+    taken = size * (of_block * _IN) ** _HALF
     lacking = taken / own
-    return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
+    return replace(
+        laws,
+        lr=laws.lr * lacking,
+        decay=laws.decay / lacking,
+        epsilon=laws.epsilon * (of_block / out) ** _HALF,
+    )
 
 
 def _without_multiplier(
