@@ -1,10 +1,15 @@
 """The statistics of tables: regression of optima, the pooled law, seeds, cleaning."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pytest import approx
 
+from depthmup.records import LEARNING_RATE
 from depthmup.statistics import Curves, Regression, cost, drifts, optima, pooled_law
+from depthmup.statistics.along import along_axis
+from depthmup.statistics.runs import Runs
 from depthmup.statistics.strays import beyond_sense, far_above, impossible
 from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of, merged, slices
 from studies.coverage import SHAPES, World
@@ -21,6 +26,31 @@ def valleys(bests, rates=RATES, seeds=1, noise=0.0, rng=None):
             [np.exp(v[:, None] + noise * rng.standard_normal((len(rates), seeds))) for v in y],
         )
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ["parabola", "steep V", "wall"])
+def test_sizes_at_an_edge_make_drifts_more_exact(shape):
+    """Grids that end 0.25 octaves beyond the last optimum but one, of five that move by 0.5."""
+    rng, errors, held = np.random.default_rng(4), [], []
+    world = World(shape=shape, noise="as on tables", spacing=0.5, seeds=1)
+    for _ in range(60):
+        best = -0.5 * np.arange(5)
+        curves = world.curves(rng, best[None])
+        rates = curves.log2_lrs[0, 0]
+        there = rates >= best[-2] - 0.25
+        curves = Curves(log2_lrs=curves.log2_lrs[0][:, there], losses=curves.losses[0][:, there])
+        sizes = tuple({"width": 2.0**i} for i in range(5))
+        along = along_axis(Runs(name="", title="", sizes=sizes, curves=curves), "width")
+        if along.told.sum() == along.inside.sum():
+            continue
+        both = [part.drift(LEARNING_RATE) for part in (along, replace(along, edges=False))]
+        errors.append([drift.value + 0.5 for drift in both])
+        held.append(both[0].low <= -0.5 <= both[0].high)
+    with_edges, without = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert len(errors) >= 30
+    assert with_edges < 0.85 * without
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / len(held))
 
 
 class TestRegression:

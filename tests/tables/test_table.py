@@ -8,7 +8,7 @@ import pytest
 from pytest import approx
 
 import depthmup
-from depthmup.records import Answer, Defect, Verdict
+from depthmup.records import Answer, Defect, Place, Verdict
 from depthmup.rules import RUN_RULES, RunLaws, rules_of
 from depthmup.sweep import StoreError
 from depthmup.tables import Reading, example
@@ -410,6 +410,19 @@ def test_a_bound_at_the_nearest_size_may_contradict_the_law(octaves, issued):
         assert refusal.lack == "the nearest size contradicts the law"
         assert "At depth 16, " in refusal.reason
         assert "is above 0.0156. The law" in refusal.reason
+
+
+def test_a_prediction_takes_in_a_size_at_an_edge_that_agrees():
+    """The grid of depth 16 ends above its best rate, 2^-8: the valley of the others leads on."""
+    runs = DEPTH[(DEPTH.depth != 16) | (DEPTH.lr > 2.0**-7.8)]
+    [certificate] = fitted(runs, ["depth"], target={"depth": 32}).certificates
+    assert certificate.optima[-1].size == {"depth": 16}
+    assert certificate.optima[-1].place is Place.LOW_EDGE
+    p = certificate.predicted
+    assert p.low <= -8.5 <= p.high
+    # Without it the law reaches as far from depth 8.
+    [without] = fitted(DEPTH[DEPTH.depth != 16], ["depth"], target={"depth": 32}).certificates
+    assert p.high - p.low < without.predicted.high - without.predicted.low
 
 
 def test_the_table_that_ships(tmp_path):

@@ -8,7 +8,16 @@ from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
-from depthmup.reports.chart import DASHED, GREY, Chart, Layer, against_size, known, powers
+from depthmup.reports.chart import (
+    DASHED,
+    EDGE_SHAPES,
+    GREY,
+    Chart,
+    Layer,
+    against_size,
+    known,
+    powers,
+)
 from depthmup.reports.page import Plot
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import BLUE, INK
@@ -43,6 +52,8 @@ def _law(certificate: Certificate) -> Plot:
         ("place", "place", ""),
     ]
     lead = f"Dots: the best {name} of each size, with its 90% interval over seeds."
+    if any(row["mark"] in EDGE_SHAPES for row in points):
+        lead += " Triangles: on the edge of the grid."
     if certificate.issued:
         lead += (
             " Dashed: the fitted law, with its 90% band, which grows with the distance. Diamond: "
@@ -53,7 +64,7 @@ def _law(certificate: Certificate) -> Plot:
         x=size_axis(axis, [*(_position(certificate, o.size) for o in certificate.optima), target]),
         y=plain(min(held) - air, max(held) + air, f"best {name}"),
         colours={certificate.scheme: BLUE},
-        shapes={certificate.scheme: "circle"},
+        shapes={certificate.scheme: "circle", **EDGE_SHAPES},
         description=f"Best {name} against size with the fitted law, up to the target",
     )
     return Plot(title="The law, up to the target", lead=lead, chart=chart)
@@ -113,7 +124,7 @@ def _optima(certificate: Certificate) -> list[Row]:
             "best": unit * 2.0**o.log2_lr.value,
             "measured": o.log2_lr.value,
             "scheme": certificate.scheme,
-            "mark": certificate.scheme,
+            "mark": o.place.value if o.place.value in EDGE_SHAPES else certificate.scheme,
             "size": size_name(o.size),
             "place": o.place.value,
         }

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from depthmup.records import Estimate
+from depthmup.records import Estimate, Place
 from depthmup.records.certificate import BandPoint
 from depthmup.records.codec import strict
 from depthmup.records.text import MUTED
@@ -246,6 +246,10 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
             for column, title, form in layer.tips
         ]
     return channels
+
+
+EDGE_SHAPES = {Place.LOW_EDGE.value: "triangle-down", Place.HIGH_EDGE.value: "triangle-up"}
+"""Of points whose optimum lies at an edge of its grid, by their ``mark``."""
 
 
 def against_size(

@@ -18,6 +18,7 @@ from depthmup.reports.axes import (
 from depthmup.reports.chart import (
     CROSS,
     DASHED,
+    EDGE_SHAPES,
     Chart,
     Layer,
     Tip,
@@ -247,11 +248,8 @@ def _series(study: Study, points: list[Row], failed: list[Row], **layers: list[R
         x=size_axis(study.axis, sizes(study), room=True),
         y=Axis(),
         colours=scheme_colours(study),
-        shapes={**scheme_shapes(study), **_PLACE_SHAPES},
+        shapes={**scheme_shapes(study), **EDGE_SHAPES},
     )
-
-
-_PLACE_SHAPES = {Place.LOW_EDGE.value: "triangle-down", Place.HIGH_EDGE.value: "triangle-up"}
 
 
 def _by_scheme(
@@ -278,7 +276,7 @@ def _by_scheme(
         else:
             drawn["value"] = row[value]
             drawn.update(band_of(row, low, high, axis))
-        if location in _PLACE_SHAPES:
+        if location in EDGE_SHAPES:
             drawn["mark"] = location
         rows.append(drawn)
     last = dict[tuple[int, str], Row]()
