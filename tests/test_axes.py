@@ -15,7 +15,7 @@ from torch import nn
 import depthmup
 from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import NotUnderstood
-from depthmup.records import Trial
+from depthmup.records import Place, Trial
 from depthmup.records.certificate import compare
 from depthmup.sweep import Custom, Store, Sweep
 
@@ -312,6 +312,27 @@ def test_a_function_that_trains_is_given_the_whole_size():
     report = depthmup.transfer(Model(train=train, version="1"), design)
     assert report.drift.value == approx(-0.5, abs=0.02)
     assert {run.steps for run in report.records} == {20, 10, 5}
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+def test_a_final_loss_alone_is_no_loss_before_training(steps):
+    """Deeper networks that end above the shallow one's mean over rates would count as failed."""
+
+    def train(trial):
+        loss = 1 + 0.02 * (log2(trial.lr) + 8) ** 2 + 0.4 * log2(trial.size["depth"])
+        return [loss + 0.001 * trial.seed] * trial.steps
+
+    design = depthmup.Design(
+        base={"width": 64, "depth": 4}, depth=(4, 8, 16, 32), seeds=2, schemes="sp",
+        lrs=[2.0**k for k in range(-12, -3)], steps=steps,
+    )  # fmt: skip
+    model = Model(train=train, version="1")
+    report = depthmup.transfer(model, design, target={"depth": 64})
+    optima = report.study().headline.transfers[0].optima
+    assert [optimum.place for optimum in optima] == [Place.INTERIOR] * 4
+    assert report.drift.value == approx(0.0, abs=0.02)
+    # Nor are the final losses at the target and at the base those before training.
+    assert not any("Before training" in r.reason for r in report.certificates[0].refusals)
 
 
 def test_rates_are_found_along_the_batch_as_along_any_axis():

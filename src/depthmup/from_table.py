@@ -64,7 +64,8 @@ def fit(
         where: filters such as ``"optimizer == adamw and lr < 1"``; all must hold.
         scheme: the scheme already applied to the table's learning rates, such as completep: they
             are rates at its base.
-        target: a size, to predict the best value for, in all axes: ``{"depth": 64}``, or as text.
+        target: a size, to predict the best value for, in all axes: ``{"depth": 64}``. Numbers need
+            not be whole: ``{"tokens per parameter": 2.5}``. In whole numbers also as text.
         tolerance: largest drift, in octaves per doubling, that still counts as staying.
         reading: columns to ignore, tests to skip, the loss of guessing, words (``tables.Reading``).
 

@@ -5,13 +5,14 @@ import importlib
 import inspect
 import io
 import re
+from functools import partial
 
 import pytest
 
 from depthmup.cli import help, output
 from depthmup.cli.help import api_words, entries
 from depthmup.cli.plan import Options
-from depthmup.cli.sizes import parse_arms, parse_pairs
+from depthmup.cli.sizes import parse_arms, parse_pairs, parse_values
 from depthmup.cli.spelling import mistake, options_of, unknown_command
 from depthmup.cli.transfer import parse_budget
 from depthmup.cli.verbs import VERBS, module_of, overview
@@ -22,8 +23,24 @@ def test_words_are_parsed():
     assert pairs == {"depth": "n_layers", "batch": "batch"}
     arms = parse_arms(["batch=32,64,128", "steps=500,1000"])
     assert arms == {"batch": (32, 64, 128), "steps": (500, 1000)}
+    assert parse_values(["D/N=10, 20"], option="--sizes") == {"D/N": (10, 20)}
     assert parse_budget("200") == {"runs": 200}
     assert parse_budget("30min") == {"seconds": 1800.0}
+
+
+@pytest.mark.parametrize(
+    ("parse", "word", "error"),
+    [
+        (partial(parse_values, option="--sizes"), "depth=4,0", "whole numbers from 1 in --sizes"),
+        (partial(parse_values, option="--sizes"), "depth=4,", "such as depth=4,8,16; got"),
+        (partial(parse_values, option="--sizes"), "depth", "Expected --sizes as AXIS=VALUE,VALUE"),
+        (parse_arms, "batch=1.5", "whole numbers from 1 in --along"),
+        (parse_arms, "D/N=10,20", "arguments of your factory"),
+    ],
+)
+def test_lists_of_sizes_are_one_grammar(parse, word, error):
+    with pytest.raises(ValueError, match=re.escape(error)):
+        parse([word])
 
 
 def test_mistakes_have_hints():

@@ -28,6 +28,7 @@ BATCHES = [{"width": 64, "batch": batch} for batch in (8, 16, 32)]
             "width 64 batch 8, width 64 batch 16",
         ),
         ([change(x) for x in (-0.06, 1.0, 0.001, math.inf)], ["−4%", "+100%", "0%", "+∞%"]),
+        ([change(x) for x in (9.9, 10.0, 80.4, -80.4)], ["+95443%", *["> +100000%"] * 2, "−100%"]),
         (change_span(-0.15, 0.15), "−10% to +11%"),
         (in_percent(Estimate(value=-0.06, low=-0.2, high=0.06)), "−4% (−13% to +4%)"),
         ([plural(a) for a in ("depth", "batch", "steps")], ["depths", "batches", "steps"]),

@@ -125,6 +125,18 @@ def test_a_file_keeps_its_date_as_long_as_it_forecasts_the_same(tmp_path):
     assert _sealed(forecast(table), file).date == today.date
 
 
+def test_the_command_takes_the_word_example(tmp_path, capsys):
+    """As ``fit`` and ``next`` do."""
+    columns = ["--lr", "lr", "--loss", "final_loss", "--seed", "seed"]
+    fit = ["fit", "example", "--axes", "depth=n_layers", *columns, "--scheme", "depth-mup"]
+    small = ["--where", "scheme == depth-mup and n_layers < 128"]
+    assert main([*fit, *small, "--target", "depth=128", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    words = ["--axes", "depth=n_layers", *columns, "--where", "scheme == depth-mup"]
+    assert main(["score", str(tmp_path / "certificate.json"), "example", *words]) == 0
+    assert capsys.readouterr().out.startswith("Forecast of ")
+
+
 def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
     table = runs()
     small, large = tmp_path / "small.csv", tmp_path / "large.csv"

@@ -45,7 +45,8 @@ class Options:
     scheme: str = ""
 
     target: tuple[str, ...] = ()
-    """Size to predict the best value for: AXIS=NUMBER for every axis, or WIDTHxDEPTH."""
+    """Size to predict the best value for: AXIS=NUMBER for every axis, which need not be whole, or
+    WIDTHxDEPTH."""
 
     tuned: str = "learning rate"
     chance: float = math.inf

@@ -11,7 +11,7 @@ import tyro
 
 from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.output import print_json
-from depthmup.cli.sizes import parse_pairs
+from depthmup.cli.sizes import parse_pairs, parse_values
 from depthmup.cli.spelling import arguments
 from depthmup.records.printable import printable
 
@@ -94,18 +94,15 @@ def run(options: Options) -> int:
 def _of_table(source: Path, options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.tables import next_runs
 
-    wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
-    base = parse_pairs(options.base, option="--base", value="VALUE")
+    base = parse_values(options.base, option="--base", example="depth=4")
     cost = parse_pairs(options.cost, option="--cost", value="POWER")
     asked = arguments(
         next_runs,
         options,
         **options.columns.named(lr="lr", loss="loss"),
         table=source,
-        sizes={
-            axis: tuple(_whole(n, "--sizes") for n in v.split(",")) for axis, v in wanted.items()
-        },
-        base={axis: _whole(n, "--base") for axis, n in base.items()} or None,
+        sizes=parse_values(options.sizes, option="--sizes"),
+        base={axis: _one(axis, values) for axis, values in base.items()} or None,
         cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
         precision=options.drift_precision,
     )
@@ -123,10 +120,10 @@ def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     return [{**run.row, **tuned_in(run, what)} for run in runs], why
 
 
-def _whole(text: str, option: str) -> int:
-    if not text.strip().isdecimal():
-        raise ValueError(f"Expected {option} to have whole numbers; got {text!r}.")
-    return int(text)
+def _one(axis: str, values: Sequence[int]) -> int:
+    if len(values) > 1:
+        raise ValueError(f"Expected one value of {printable(axis)} in --base; got {len(values)}.")
+    return values[0]
 
 
 def _number(text: str, option: str) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from depthmup.cli.columns import RunColumns
+from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.folders import prepare_file
 from depthmup.cli.output import print_json, show
 from depthmup.cli.spelling import arguments
@@ -32,7 +32,8 @@ class Options:
     """The certificate.json that `depthmup transfer` or `depthmup fit` wrote."""
 
     table: Annotated[Path, tyro.conf.Positional]
-    """The runs: a CSV, JSON lines or Parquet file, or the --out folder of `depthmup transfer`."""
+    """The runs: a CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`; or the
+    word "example" for the table that ships with this package."""
 
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
     by: tuple[str, ...] = ()
@@ -50,7 +51,8 @@ def run(options: Options) -> int:
 
     if options.out is not None:
         prepare_file(options.out, option="--out", ends=(".html",))
-    result = score(**arguments(score, options, **options.columns.named()))
+    table = table_named(options.table)
+    result = score(**arguments(score, options, **options.columns.named(), table=table))
     if options.json:
         print_json(strict(result.to_dict()))
     else:

@@ -26,20 +26,32 @@ def parse_pairs(
     return pairs
 
 
-def parse_arms(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The words of --along: values along axes as ``NAME=VALUE,VALUE,...``."""
-    arms: dict[str, tuple[int, ...]] = {}
-    for word in words:
-        name, _, listed = word.partition("=")
-        values = listed.split(",")
-        if not name.isidentifier() or not all(value.isdecimal() and int(value) for value in values):
+def parse_values(
+    words: Sequence[str], *, option: str, example: str = "depth=4,8,16"
+) -> dict[str, tuple[int, ...]]:
+    """Whole numbers along axes as ``AXIS=VALUE,VALUE,...``, for every option that lists sizes."""
+    texts = parse_pairs(words, option=option, value="VALUE,VALUE")
+    values: dict[str, tuple[int, ...]] = {}
+    for axis, text in texts.items():
+        listed = [number.strip() for number in text.split(",")]
+        if not all(number.isdecimal() and int(number) for number in listed):
             raise ValueError(
-                "Expected --along as NAME=VALUE,VALUE for each axis, such as batch=32,64,128; got "
-                f"{word!r}."
+                f"Expected whole numbers from 1 in {option}, such as {example}; got "
+                f"{printable(repr(f'{axis}={text}'))}."
             )
-        if name in arms:
-            raise ValueError(f"Expected --along to name {name} once; got it twice.")
-        arms[name] = tuple(int(value) for value in values)
+        values[axis] = tuple(map(int, listed))
+    return values
+
+
+def parse_arms(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The words of --along: values along axes that are arguments of a function."""
+    arms = parse_values(words, option="--along", example="batch=32,64,128")
+    for axis in arms:
+        if not axis.isidentifier():
+            raise ValueError(
+                "Expected --along to name arguments of your factory, such as batch=32,64,128; got "
+                f"{printable(repr(axis))}."
+            )
     return arms
 
 

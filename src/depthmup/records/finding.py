@@ -44,12 +44,18 @@ class Estimate:
 UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
 
 
+MOST_OCTAVES = math.log2(1001)
+"""Beyond it a change has no digits: no hyperparameter moves so far, and nothing bounds the fit."""
+
+
 def change(octaves: float) -> str:
     """A shift in octaves as a change in percent."""
     if math.isnan(octaves):
         return "unknown"
-    if octaves > 1000:
+    if octaves == math.inf:
         return "+∞%"
+    if octaves > MOST_OCTAVES:
+        return "> +100000%"
     text = f"{100 * (2.0**octaves - 1):+.0f}".replace("-", "−")
     return "0%" if text[1:] == "0" else f"{text}%"
 

@@ -239,6 +239,13 @@ class Record(Generic[Described]):
     def last_finite_loss(self) -> float:
         return self.losses[-1] if self.losses else math.inf
 
+    @property
+    def shows_start(self) -> bool:
+        """Whether the first loss is that before training: not of a run whose losses are all one."""
+        if not self.losses:
+            return False
+        return self.status is not Status.FINISHED or min(self.losses) < max(self.losses)
+
     def mean_loss(self, start: int, stop: int) -> float:
         """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``."""
         # Infinite and not NaN: a run that diverged is worse than any that did not, and is compared

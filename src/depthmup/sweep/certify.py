@@ -228,6 +228,9 @@ def _at(
             return None
         train(missing)
     records = store.records(asked)
+    # A function that trains and returns its final loss alone shows no start to compare.
+    if any(record.losses and not record.shows_start for record in records.values()):
+        return None
 
     def level(name: str, loss: Callable[[Record[Any]], float]) -> float:
         """The geometric mean over seeds."""

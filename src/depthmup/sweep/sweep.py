@@ -167,7 +167,9 @@ class Sweep:
         if not self.model.untrained_loss:
             return math.inf
         of_rates = self.points(variant, [self.design.base])[0]
-        first = [records[run].losses[:1] for run in (of_rates[0] if of_rates else ())]
-        # Of a custom model the base's loss before training, a geometric mean over seeds.
-        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
+        base = [records[run] for run in (of_rates[0] if of_rates else ())]
+        # Of a custom model the base's loss before training, a geometric mean over seeds. A function
+        # that trains may return its final loss alone, once or for every step: that is no start.
+        first = [record.losses[0] for record in base if record.shows_start]
+        known = [math.log(loss) for loss in first if loss > 0]
         return math.exp(math.fsum(known) / len(known)) if known else math.inf
