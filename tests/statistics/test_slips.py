@@ -7,7 +7,7 @@ import pytest
 from pytest import approx
 
 from depthmup.statistics.levels import levels_of
-from depthmup.statistics.slips import slipped_losses, slipped_rates, trained
+from depthmup.statistics.slips import slipped_losses, slipped_rates, trained, two_units
 from depthmup.statistics.strays import impossible
 from depthmup.statistics.trend import least_absolute, trend_of
 from studies.coverage import SHAPES
@@ -143,3 +143,21 @@ class TestImpossible:
         losses = np.concatenate([np.tile(np.linspace(1.0, 1.4, 8), 3), np.tile([1.0, 1.3, 2.6], 6)])
         losses[5] = math.log(0.03)
         assert impossible(np.concatenate([fine, coarse]), losses).nonzero()[0].tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("values", "sides"),
+    [
+        ([32, 64, 128, 131072], (128, 131072)),
+        ([32, 64, 65536, 131072], (64, 65536)),
+        ([0.025, 60, 125, 350], (0.025, 60)),
+        ([8, 16, 32, 64], None),
+        ([8, 16, 32, 32 * 31], None),
+        ([8, 64, 512, 4096, 2**17], None),
+        ([1, 1024], None),
+        ([1, 1000, 10**6], None),
+    ],
+)
+def test_a_space_without_runs_suggests_two_units(values, sides):
+    """Five octaves, and three times the next largest space; two values have nothing to compare."""
+    assert two_units(np.array(values, float)) == sides

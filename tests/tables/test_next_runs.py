@@ -4,6 +4,8 @@ import csv
 import itertools
 import json
 import math
+import re
+import shlex
 from io import StringIO
 
 import numpy as np
@@ -238,3 +240,32 @@ def test_numbers_and_proposals_of_columns():
         "loss": "eval_loss",
         "depth": "config.n_layers",
     }
+    odd = ["Optim/LR (peak)", "Final Val Loss", "trainer.seed", "params", "tokens [B]", "_step"]
+    assert [*propose(odd).values()] == [*odd[:3], odd[4], odd[3], odd[5]]
+
+
+def test_what_is_proposed_can_be_pasted(capsys, tmp_path):
+    """Names of trackers have blanks and brackets."""
+    table = tmp_path / "runs.csv"
+    table.write_text("params,tokens (B),optim/lr (peak),Final Val Loss,_step\n")
+    assert main(["fit", str(table)]) == 2
+    proposed = re.search(r"look like it: (.*); in Python", capsys.readouterr().err)[1]
+    assert shlex.split(proposed) == [
+        "--axes", "parameters=params", "tokens=tokens (B)", "--lr", "optim/lr (peak)", "--loss",
+        "Final Val Loss",
+    ]  # fmt: skip
+
+
+def test_a_tracker_s_count_of_steps_is_named(tmp_path, capsys):
+    table, rows = tmp_path / "runs.csv", ["depth,lr,loss,_step"]
+    for i, depth in enumerate((4, 8, 16)):
+        for k in range(-12, -3):
+            rows.append(
+                f"{depth},{2.0**k},{2 + 0.1 * (k + 8) ** 2},{100 if k < -4 else 40 + i % 2}"
+            )
+    table.write_text("\n".join(rows))
+    words = ["fit", str(table), "--axes", "depth", "--lr", "lr", "--loss", "loss"]
+    assert main(words) == 2
+    assert "--steps _step finds runs that were cut short" in capsys.readouterr().err
+    assert main([*words, "--steps", "_step"]) == 0
+    assert "3 runs were trained for another number of steps" in capsys.readouterr().out

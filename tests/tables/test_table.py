@@ -283,6 +283,50 @@ class TestCleaning:
         assert {row.row - 1 for row in report.excluded} == set(runs.index[off])
         assert report.excluded[0].defect is Defect.UNIT
 
+    @pytest.mark.parametrize("unit", [2**7, 2**10])
+    def test_a_batch_in_tokens_among_sequences(self, unit):
+        runs = table(exponents={"batch": 0.5, "tokens": -0.3}, sizes=GRID, base=6)
+        largest = runs.batch.max()
+
+        def told():
+            notes = fitted(runs, ["batch", "tokens"]).study().notes
+            return [n.text for n in notes if n.defect is Defect.UNIT]
+
+        assert not told()
+        runs["batch"] = runs.batch.where(runs.batch < largest, largest * unit)
+        [text] = told()
+        assert f"and {largest * unit} lies a factor of {2 * unit:.3g} without runs" in text
+
+    def test_tokens_are_compared_where_steps_are_named(self):
+        """One number of tokens four times too large is seen by no other column."""
+        runs = table(exponents={"batch": 0.5, "tokens": -0.3}, sizes=GRID, base=6)
+        runs["max_steps"] = runs.tokens / runs.batch
+        most = runs.tokens.max()
+        runs["tokens"] = runs.tokens.where(runs.tokens < most, 4 * most)
+        told = [n.text for n in fitted(runs, ["batch", "tokens"]).study().notes]
+        assert any("name the column of steps, --steps max_steps" in text for text in told)
+        report = fitted(runs, ["batch", "tokens"], steps="max_steps")
+        told = [n.text for n in report.study().notes]
+        assert any("otherwise than batch x steps x length" in text for text in told)
+        assert not any("--steps" in text for text in told)
+
+    def test_rates_of_one_seed_alone_are_told(self):
+        runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8)], seeds=range(3))
+        lone = (runs.depth == 4) & (runs.seed > 0) & (runs.lr < runs.lr[runs.depth == 4].max())
+        for asked, told in ((runs, False), (runs[~lone], True)):
+            report = fitted(asked, ["depth"], seed="seed")
+            text = "At 4 most rates around the best one were trained with one seed alone"
+            assert any(text in note.text for note in report.study().notes) is told
+            at = report.study().headline.transfers[0].optima[2]
+            assert np.isinf(at.log2_lr.high) == told
+
+    def test_optima_at_edges_are_no_want_of_rates(self):
+        """Five rates a size are enough; most of their optima are bounds."""
+        runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
+        best = -6 - 0.5 * np.log2(runs.depth)
+        report = fitted(runs[(runs.depth == 4) | (np.log2(runs.lr) > best - 0.6)], ["depth"])
+        assert "too few sizes have an optimum of their own" in report.summary()
+
     def test_a_clean_table_has_no_findings(self):
         report, told = self.told(DEPTH)
         assert told == {}
@@ -331,6 +375,11 @@ class TestRules:
         alone = runs[runs.batch == runs.batch.min()].drop(columns="batch")
         answers = {j.rule: j.answer for j in fitted(alone, ["tokens"]).rules()}
         assert answers["Step Law"] is Answer.REJECTED
+        # A column of one batch, a filter or groups by batch say that it was held.
+        one, picked = runs[runs.batch == 32], {"where": "batch == 32"}
+        for of, asked in ((one, {}), (runs, picked), (runs, {"by": "batch"})):
+            rules = fitted(of, ["tokens"], **asked).rules()
+            assert {j.answer for j in rules if j.rule == "Step Law"} == {Answer.ELSEWHERE}
 
     def test_under_a_scheme_the_drift_beyond_it_is_judged(self):
         runs = table(exponents={"batch": 0.0, "tokens": 0.0}, sizes=GRID)

@@ -29,11 +29,14 @@ class Model:
         batch: ``batch(generator)`` returns ``(inputs, targets)``, drawn from a torch generator.
             Inputs are a tensor, a sequence of arguments or a mapping of keyword arguments.
             ``batch(generator, batch)`` gets the number of examples, and may name other axes.
-        loss: ``loss(outputs, targets)`` returns one number; by default the cross-entropy of logits.
+        loss: ``loss(outputs, targets)`` returns one number, never negative; by default the
+            cross-entropy of logits.
         train: instead of these, ``train(trial)`` does the whole training of a ``Trial`` (``width``,
             ``depth``, ``size``, ``ratio(axis)``, ``lr``, ``seed``, ``scheme``, ``optimizer``,
-            ``steps``, ...) and returns the loss of every step, NaN where it
-            diverged.
+            ``steps``, ...) and returns the loss of every step, NaN where it diverged. Losses are
+            compared by their logarithms: to one that falls below zero at some size, add its lower
+            bound, or the search stops at that size. A function that knows its final loss alone
+            returns it for every step.
         command: instead of these, a command that trains one run, such as ``"python train.py --lr
             {lr} --layers {depth} --seed {seed} --out {out}"``. Names in braces are filled in: every
             axis of the base, ``lr``, ``seed``, ``steps``, ``scheme``, ``optimizer``,

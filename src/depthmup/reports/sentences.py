@@ -231,8 +231,7 @@ def law_sentence(law: JointLaw) -> str:
     terms = (*law.exponents, *law.interactions)
     exponents = ", ".join(f"{t.axis} {in_percent(t.estimate)}" for t in terms)
     rests = (
-        " It rests on all runs at once, as most sizes have too few rates for an optimum of their "
-        "own."
+        " It rests on all runs at once, as too few sizes have an optimum of their own."
         if law.pooled
         else ""
     )

@@ -14,7 +14,7 @@ from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.pooled import Pooled
 from depthmup.statistics.runs import FEWEST_RATES, Runs, is_sought
 from depthmup.statistics.scattered import gather
-from depthmup.statistics.slips import slipped_losses
+from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of
 from depthmup.tables import defects
@@ -82,6 +82,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         usual[size] = usual_steps(size, rows.table.numbers[rows.question.steps])
     notes = (
         *rows.findings,
+        *_of_axes(runs),
         *_of_sizes(runs),
         *_of_losses(runs),
         *_of_seeds(rows, curves.losses.shape[-1], shared),
@@ -186,6 +187,22 @@ def _enough(rows: GroupRows, curves: Curves, log2_rate: Array) -> None:
         )
 
 
+def _of_axes(runs: Runs) -> list[Note]:
+    """Axes whose values may be counted in two units; no row says which is right."""
+    notes = []
+    for axis in runs.sizes[0]:
+        if sides := two_units(runs.along(axis)):
+            low, high = sides
+            text = (
+                f"Between {printable(axis)} {low:.10g} and {high:.10g} lies a factor of "
+                f"{high / low:.3g} without runs, far more than between its other values. Are all "
+                "in one unit (sequences or tokens, millions)? They are kept."
+            )
+            count = int((runs.along(axis) >= high).sum())
+            notes.append(Note(text=text, scheme=runs.name, defect=Defect.UNIT, count=count))
+    return notes
+
+
 def _of_sizes(runs: Runs) -> list[Note]:
     """Optima that are bounds, and sizes at which nothing trains."""
     places = runs.optima.places()
@@ -198,7 +215,25 @@ def _of_sizes(runs: Runs) -> list[Note]:
         _of_some(Defect.FAILED, failed, runs, "have no rate that trains: not fitted"),
         _of_some(Defect.EDGE, edge, runs, at_edge),
     )
-    return [note for note in notes if note.count]
+    return [*(note for note in notes if note.count), *_of_lone_seeds(runs)]
+
+
+def _of_lone_seeds(runs: Runs) -> list[Note]:
+    """Optima that rest on one seed among several: without it too few rates are left to compare."""
+    fitted = runs.optima
+    if fitted.curves.fewest_seeds < 2:
+        return []
+    lone = runs.inside & np.isnan(fitted.averages_without).any((-2, -1))
+    if not lone.any():
+        return []
+    where = "; ".join(
+        ", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in np.flatnonzero(lone)[:SHOWN]
+    )
+    text = (
+        f"At {where} most rates around the best one were trained with one seed alone: that "
+        "optimum has no interval of its own. Train each of these rates with a second seed."
+    )
+    return [Note(text=text, scheme=runs.name)]
 
 
 def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:

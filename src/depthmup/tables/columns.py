@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,14 +15,18 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning_rate", "base_lr", "max_lr", "peak_lr", "params_lr", "log2_lr"),
     "loss": (
         "final_loss", "loss", "val_loss", "valid_loss", "eval_loss", "train_loss", "test_loss",
-        "metrics.loss", "value", "objective",
+        "final_val_loss", "validation_loss", "metrics.loss", "value", "objective",
     ),
     "seed": ("seed", "random_seed", "rng_seed"),
     "depth": ("depth", "n_layers", "num_layers", "n_layer", "layers"),
     "width": ("width", "d_model", "hidden_size", "n_embd", "dim", "hidden_dim"),
     "batch": ("batch", "batch_size", "bs", "global_batch_size"),
     "tokens": ("tokens", "n_tokens", "train_tokens", "total_tokens"),
-    "parameters": ("parameters", "params", "n_params", "num_params"),
+    "parameters": ("parameters", "params", "n_params", "num_params", "num_parameters"),
+    "steps": (
+        "steps", "n_steps", "num_steps", "max_steps", "train_steps", "total_steps", "global_step",
+        "_step", "iterations",
+    ),
 }  # fmt: skip
 """Names under which trainers and trackers write a column, most usual first."""
 
@@ -59,7 +64,10 @@ def check_columns(
     if not axes:
         # Whoever names nothing yet is best helped by all that can be named.
         open_ones = [what for what in _OPTIONS if not named[what]]
-        wanted = ("depth", "width", "batch", "tokens", *open_ones)
+        # Width and depth make the parameters: three such axes would always change together.
+        shape = {"depth", "width"} & propose(names).keys()
+        sizes = ("depth", "width") if shape else ("parameters",)
+        wanted = (*sizes, "batch", "tokens", *open_ones)
         raise ValueError(
             "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
             f"depth=n_layers; got none. {_proposed(names, wanted)}"
@@ -148,8 +156,12 @@ def propose(names: Sequence[str]) -> dict[str, str]:
 
 
 def _tail(name: str) -> str:
-    """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike."""
-    return re.split(r"[./]|params_", name.strip().lower())[-1]
+    """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike.
+
+    As are ``Val Loss`` and ``val_loss``; what stands in brackets is a unit or a remark.
+    """
+    bare = re.sub(r"\([^)]*\)|\[[^]]*\]", "", name).strip().lower()
+    return re.sub(r"[\s-]+", "_", re.split(r"[./]|params_", bare)[-1])
 
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
@@ -162,10 +174,11 @@ def _likely(names: Sequence[str], wanted: Sequence[str]) -> str:
     like = {what: proposals[what] for what in wanted if what in proposals}
     axes = {what: column for what, column in like.items() if what not in _OPTIONS}
     options = {what: column for what, column in like.items() if what in _OPTIONS}
-    words = [f"--{what} {column}" for what, column in options.items()]
+    words = [f"--{what} {shlex.quote(column)}" for what, column in options.items()]
     arguments = [f"{what}={column!r}" for what, column in options.items()]
     if axes:
-        words.insert(0, f"--axes {' '.join(f'{a}={column}' for a, column in axes.items())}")
+        pairs = " ".join(shlex.quote(f"{axis}={column}") for axis, column in axes.items())
+        words.insert(0, f"--axes {pairs}")
         arguments.insert(0, f"axes={axes}")
     if words:
         return (

@@ -8,6 +8,7 @@ import numpy as np
 
 from depthmup._version import __version__
 from depthmup.records import Certificate, Study, Transfer
+from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.judgement import JointLaw, Judgement, Note
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme, canonical
@@ -16,6 +17,7 @@ from depthmup.rules.claims import claims
 from depthmup.statistics import Curves
 from depthmup.statistics.groups import WORTH_A_NOTE, across_groups, across_groups_sentence
 from depthmup.statistics.runs import Runs
+from depthmup.statistics.scattered import RUNS
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
@@ -162,7 +164,7 @@ def _study(
                 axis,
                 _fixed(group, axis, question),
                 _scheme_of(group, question),
-                batch_held=question.own or "batch" in map(canonical, question.axes),
+                batch_held=_batch_held(group, question),
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     return Study(
@@ -195,6 +197,16 @@ def _fixed(group: Cleaned, axis: str, question: Question) -> str:
     return fixed_of(group, axis)
 
 
+def _batch_held(group: Cleaned, question: Question) -> bool:
+    """Whether the batch is known to stay where another axis grows: an axis, or one value alone."""
+    if question.own or "batch" in map(canonical, question.axes):
+        return True
+    column = propose(question.names).get("batch", "")
+    picked = any(c.column == column and len(c.values) == 1 for c in question.conditions)
+    one = column in group.settings and len(np.unique(group.settings[column])) == 1
+    return column in question.by or picked or one
+
+
 def _scheme_of(group: Cleaned, question: Question) -> Scheme | None:
     """The scheme by which values were scaled: as was said, or by the name of an own variant."""
     if question.scheme is not None or not question.own:
@@ -210,7 +222,7 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
     if question.target is None or group.runs.problem:
         return None
     scheme, title = _scheme_of(group, question), question.reading.title
-    return predict(
+    certificate = predict(
         group.runs,
         question.target,
         tolerance=question.tolerance,
@@ -221,6 +233,26 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
             "measure": question.loss,
             "tuned": question.tuned,
         },
+    )
+    if certificate is None or group.law is None:
+        return certificate
+    few = _few_cells(group)
+    refusals = tuple(few if r.lack is Lack.SIZES else r for r in certificate.refusals)
+    return replace(certificate, refusals=refusals)
+
+
+def _few_cells(group: Cleaned) -> Refusal:
+    """Of a random design the sizes are cells, of which many runs make few."""
+    axes = len(group.runs.varied())
+    return Refusal(
+        lack=Lack.SIZES,
+        reason=(
+            f"This random search is read in {len(group.runs.sizes)} cells of neighbouring sizes; a "
+            "prediction needs three along each axis that is to grow."
+        ),
+        advice=(
+            f"Use {RUNS * 3**axes:,} runs or more, or train several rates at each of three sizes."
+        ),
     )
 
 
@@ -299,4 +331,12 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
             f"column{f' ({printable(like)}?)' if like else ''} as an axis, or with --steps."
         )
         notes.append(Note(text=text))
+    elif {"batch", "tokens"} <= known and not question.steps:
+        unnamed = [name for name in question.names if name not in question.axes.values()]
+        if like := propose(unnamed).get("steps", ""):
+            text = (
+                "Tokens are not compared with batch times steps, which finds those in another "
+                f"unit: name the column of steps, --steps {printable(like)}."
+            )
+            notes.append(Note(text=text))
     return notes

@@ -136,7 +136,7 @@ def from_pooled(
         return along
     drift = replace(drift, unit=drift_unit(axis, tuned))
     verdict, why = judge((), drift, seeds=2, tolerance=tolerance, axis=axis, tuned=tuned)
-    why += " From all runs at once: most sizes have too few rates for an optimum of their own."
+    why += " From all runs at once: too few sizes have an optimum of their own."
     question = f"{along.question}, in one law of all axes"
     return replace(along, drift=drift, verdict=verdict, why=why, question=question)
 

@@ -1,9 +1,12 @@
 """Columns that nobody named and that look like settings: do runs of one size differ in one?"""
 
+import shlex
+
 import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Index
+from depthmup.tables.columns import propose
 from depthmup.tables.rows import GroupRows
 
 SHARE = 8
@@ -62,6 +65,9 @@ def _follows(codes: Index, rate: Array, distinct: int) -> bool:
 
 def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
     name, distinct = next(iter(mixed.items()))
+    if not rows.question.steps and propose([name]).get("steps"):
+        column = printable(shlex.quote(name))
+        advice += f" If it counts steps, --steps {column} finds runs that were cut short."
     others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
     return (
         f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
