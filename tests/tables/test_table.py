@@ -178,6 +178,13 @@ class TestQuestions:
         assert report.rules() == ()
         assert not any(s.estimate.known for s in report.law().exponents)
 
+    def test_a_law_of_axes_that_change_together_names_no_unknown_numbers(self):
+        runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
+        runs["tokens"] = 20 * runs.depth
+        text = fitted(runs, ["depth", "tokens"]).summary()
+        assert "All axes at once, per doubling: depth and tokens not told apart." in text
+        assert "unknown" not in text
+
     def test_a_setting_that_follows_the_axis_is_told(self):
         runs = DEPTH.assign(weight_decay=0.1 / DEPTH.depth)
         question = fitted(runs, ["depth"]).finding().question

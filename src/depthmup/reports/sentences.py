@@ -229,7 +229,10 @@ def bend_sentence(bend: Estimate) -> str:
 def law_sentence(law: JointLaw) -> str:
     """The law of all axes, and what an error of an octave costs."""
     terms = (*law.exponents, *law.interactions)
-    exponents = ", ".join(f"{t.axis} {in_percent(t.estimate)}" for t in terms)
+    known = [f"{t.axis} {in_percent(t.estimate)}" for t in terms if t.estimate.known]
+    # Axes that always change together have no exponents of their own.
+    open_ones = [t.axis for t in terms if not t.estimate.known]
+    known += [f"{' and '.join(open_ones)} not told apart"] if open_ones else []
     rests = (
         " It rests on all runs at once, as too few sizes have an optimum of their own."
         if law.pooled
@@ -240,7 +243,7 @@ def law_sentence(law: JointLaw) -> str:
         if law.half.known
         else ""
     )
-    return f"All axes at once, per doubling: {exponents}.{rests}{octave}"
+    return f"All axes at once, per doubling: {', '.join(known)}.{rests}{octave}"
 
 
 def span_sentence(certificate: Certificate) -> str:
