@@ -1,6 +1,7 @@
 """``depthmup.transfer``: is the best learning rate of a small model the best of a large one?"""
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from depthmup.sweep import (
     Shard,
     Size,
     Store,
+    WorkerError,
     advance,
     outline,
     run,
@@ -236,9 +238,20 @@ def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell)
     first = True  # A budget of seconds that ends within it still has a report.
     while state.pending and (first or time.monotonic() - started < seconds):
         first = False
-        train(state.pending, _of_the_whole(state, tell, started))
+        try:
+            train(state.pending, _of_the_whole(state, tell, started))
+        except WorkerError as error:
+            raise WorkerError(f"{error}{_so_far(state, store)}") from error
         state = advance(state, store)
     return state
+
+
+def _so_far(state: SearchState, store: Store) -> str:
+    """How to see the rounds before one that failed, where a file holds them."""
+    if not state.records or store.path.name != MAIN_STORE:
+        return ""
+    folder = shlex.quote(str(store.path.parent))
+    return f"\nThe rounds before are whole: `depthmup report {folder}` shows them."
 
 
 def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:

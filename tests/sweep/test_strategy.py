@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import depthmup
+from depthmup.cli import main
 from depthmup.records import Verdict
 from depthmup.report import load_report, next_of
-from depthmup.sweep import MAIN_STORE, Shard, Store, StoreError, merge
+from depthmup.sweep import MAIN_STORE, Shard, Store, StoreError, WorkerError, merge
 from tests.golden.inputs import STORES
 
 TRAINED = []
@@ -115,6 +116,23 @@ def test_an_unfinished_search_says_what_is_missing(tmp_path):
     assert runs
     assert "Round" in why
     assert not {run.key for run in runs} & set(TRAINED[:12])
+
+
+def test_losses_below_zero_at_the_largest_size_leave_the_rounds_before(tmp_path):
+    """What is paid for can be seen; the error says how."""
+
+    def falls(trial):
+        return [loss - 0.3 * (trial.depth == 32) * 5 for loss in train(trial)]
+
+    model = depthmup.Model(train=falls, version="below zero")
+    asked = depthmup.Design(base={"width": 64, "depth": 4}, depth=(4, 8, 32), schemes="sp")
+    with pytest.raises(WorkerError, match="never negative") as failed:
+        depthmup.transfer(model, asked, out=tmp_path)
+    command = str(failed.value).splitlines()[-1].split("`")[1]
+    assert command == f"depthmup report {tmp_path}"
+    assert main(command.split()[1:]) == 0
+    partial = depthmup.load(tmp_path)
+    assert {run.depth for run in partial.records} == {4, 8}
 
 
 def test_a_report_of_an_unfinished_search_shows_the_rounds_that_are_whole(tmp_path):
