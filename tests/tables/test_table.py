@@ -326,6 +326,10 @@ class TestCleaning:
             assert any(text in note.text for note in report.study().notes) is told
             at = report.study().headline.transfers[0].optima[2]
             assert np.isinf(at.log2_lr.high) == told
+        # Nor are the seeds of the other sizes blamed for it.
+        report = fitted(runs[~lone], ["depth"], seed="seed", target={"depth": 16})
+        [refusal] = report.certificates[0].refusals
+        assert refusal.reason.startswith("At depth 4 most learning rates around the optimum")
 
     def test_optima_at_edges_are_no_want_of_rates(self):
         """Five rates a size are enough; most of their optima are bounds."""

@@ -81,7 +81,16 @@ def refuse_measurements(
     noisy = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
     if not (noisy or lonely or walls or len(interior) < len(measured)):
         noisy = noisy_sizes(fitted)
-    if noisy:
+    if alone := [i for i in noisy if np.isnan(fitted.curvature_without[i]).any()]:
+        yield Refusal(
+            lack=Lack.NOISE,
+            reason=(
+                f"At {named([measured[i] for i in alone])} most {tuned.plural} around the optimum "
+                "were trained with one seed alone."
+            ),
+            advice=f"Train each of these {tuned.plural} with a second seed.",
+        )
+    if noisy := [i for i in noisy if i not in alone]:
         where = named([measured[i] for i in noisy])
         yield Refusal(
             lack=Lack.NOISE,
@@ -105,7 +114,9 @@ def noisy_sizes(fitted: Optima) -> list[int]:
         return []
     errors, freedoms = fitted.seed_error(fitted.curvature_without)
     relative = errors / fitted.curvature
-    pooled = math.sqrt(float(np.mean(relative**2)))
+    # An error that one seed alone leaves unknown says nothing of the other sizes.
+    known = relative[np.isfinite(relative)]
+    pooled = math.sqrt(float(np.mean(known**2))) if len(known) else math.inf
     bound = float(student(float(np.sum(freedoms)), 1 - 2 * SIGNIFICANCE / count))
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
 
