@@ -148,6 +148,20 @@ class UnfoldableBlock(nn.Module):
         return x + self.act(self.linear(self.norm(x)))
 
 
+class OrthogonalBlock(nn.Module):
+    """Adds what of its update is normal to the stream, computed in double precision."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        update, unit = self.linear(self.norm(x).tanh()).double(), F.normalize(x.double(), dim=-1)
+        along = (update * unit).sum(-1, keepdim=True) * unit
+        along, normal = along.to(x.dtype), (update - along).to(x.dtype)
+        return x + normal
+
+
 class InPlaceBlock(nn.Module):
     """In-place addition of half a branch, alpha=0.5 in ``add_``."""
 

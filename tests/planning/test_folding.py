@@ -15,6 +15,7 @@ from planning_zoo import (
     InPlaceBlock,
     MLPBlock,
     OneDropoutBlock,
+    OrthogonalBlock,
     ParallelBlock,
     ResidualMLP,
     SandwichBlock,
@@ -45,6 +46,7 @@ MODELS = {
     "sandwich": (tower(SandwichBlock), vectors()),
     "parallel": (tower(ParallelBlock), vectors()),
     "in-place": (tower(InPlaceBlock), vectors()),
+    "normal to the stream": (tower(OrthogonalBlock), vectors()),
     "convnext": (lambda w, d: ConvNeXt(w // 2, d // 2, drop=0.0), images()),
     "shared": (tower(MLPBlock, shared=True), vectors()),
 }

@@ -18,12 +18,15 @@ from depthmup.tracing.operations import (
     HOMOGENEOUS,
     LINEAR,
     MATRIX_PRODUCTS,
+    SAME,
     SUMS,
     ZEROS,
 )
 from depthmup.tracing.parameter_uses import Usage
 
 _ATTENTION = "_scaled_dot_product"
+# ``copy`` writes into another tensor, such as a buffer.
+_COPIES = SAME - {"copy"} | {"stack", "cat"}
 # Alternatives are tried in order of preference, and real models succeed with the first or second:
 # the walk need not list them all, of which there may be exponentially many.
 _TRIES = 4
@@ -138,9 +141,10 @@ def _exclusive(
         readers = {
             n
             for n in graph.consumers[ref.node]
-            # What was put together and taken out again, or summed, is read no more.
+            # What was put together and taken out again, or summed, is read no more; nor is a copy
+            # in another precision that nobody reads.
             if ref in graph.nodes[n].inputs
-            and (graph.nodes[n].op not in ("stack", "cat") or graph.consumers[n] or n in outputs)
+            and (graph.nodes[n].op not in _COPIES or graph.consumers[n] or n in outputs)
         }
         within = {reader} if ref == top else nodes
         if any(n not in within and n not in beside for n in readers):
