@@ -10,7 +10,7 @@ from torch import nn
 
 from depthmup.planning.comparison import Numbers, read_both
 from depthmup.planning.declared import BranchHints, RoleHints
-from depthmup.planning.depth import StreamDepth, membership_of
+from depthmup.planning.depth import StreamDepth, membership_of, refuse_further_outputs
 from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
 from depthmup.planning.own_constants import unattributed
 from depthmup.planning.pair import paired
@@ -106,6 +106,8 @@ def anatomy(
     )
     if reading.branching is not None and depth is None:
         reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
+    if pair.overruled and reading.comparison is not None:
+        refuse_further_outputs(pair.branches[0], reading.comparison.facts)
     membership = membership_of(pair, reading.branching, depth)
     mixtures, parts = mixtures_of(pair, reading.comparison)
     inside = repeated_inside(pair, reading.branching, membership, parts)

@@ -234,7 +234,8 @@ def _standings(
             raise UnrelatedModels(
                 f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and "
                 f"its counterpart {base_name} in no branch of the base. Build both with the same "
-                "code."
+                "code. Where the first block reads learned tokens and the rest of its stream one "
+                f"by one, its additions are not seen: {_declare('declare')}"
             )
         if times == base_times or ratio == 1:
             standings[name] = (labels, ratio, False), times == base_times
@@ -252,7 +253,9 @@ def _standings(
             raise NotUnderstood(
                 f"Parameter {name} is used in {times} branches of the model and {base_times} "
                 f"of the base while depth grows {ratio:g}-fold. Expected as many, or a number that "
-                "grows with depth. Use a base that shares layers in the same pattern."
+                "grows with depth. Use a base that shares layers in the same pattern, or of the "
+                "same depth. Where the last layer gives fewer outputs that are read, "
+                f"{_declare('declare')}"
             )
         standings[name] = _several_times(facts, name, labels, times / base_times), False
     return standings
@@ -291,8 +294,7 @@ def _unknown_depth(name: str, residuals: Residuals, base: Residuals) -> str:
         f"The model repeats {pattern_of(name)} more often than the base and has other "
         f"residual additions ({len(residuals.branches)} against {len(base.branches)}), but "
         "as many along the stream of that parameter, so its depth is not understood. Say "
-        "how much deeper the model is: depth=..., or declare the branches: "
-        "branches={'layers.*.attention': ()}."
+        f"how much deeper the model is: depth=... {_declare('Or declare')}"
     )
 
 
@@ -344,6 +346,25 @@ def _in_and_out(names: list[str]) -> str:
 def _one_slice_each(uses: tuple[Use, ...]) -> bool:
     """Whether every use reads an entry of its own along one axis: layer i of [layers, ...]."""
     return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
+
+
+def refuse_further_outputs(branches: tuple[DeclaredBranch, ...], facts: Facts) -> None:
+    """Refuse declared modules of which a further output is added to a stream, without a factor."""
+    further = {module for module, which in facts.added if which}
+    for branch in branches:
+        if branch.module in further:
+            raise NotUnderstood(
+                f"{branch.module} is declared to be a branch and returns several tensors that are "
+                f"added to streams; the multiplier is for the first alone. {_declare('Declare')} "
+                "Here that is a module inside, which gives them one by one."
+            )
+
+
+def _declare(start: str) -> str:
+    return (
+        f"{start} the modules whose outputs are added to the stream, and what else belongs to "
+        "each: branches={'layers.*.attention.out': ('layers.*.attention', 'layers.*.norm1'), ...}."
+    )
 
 
 def _from_declarations(

@@ -85,6 +85,17 @@ class Facts:
         }
         return {name: pairs for name, pairs in users.items() if pairs}
 
+    @property
+    def added(self) -> frozenset[tuple[str, int]]:
+        """Modules and which of their outputs residual additions add to a stream."""
+        graph = self.graph
+        return frozenset(
+            (call.name, which)
+            for branch in self.residuals.branches
+            for node in graph.back(branch.output, TRANSPARENT)
+            for call, which in graph.returned.get(Ref(node=node.index, output=0), ())
+        )
+
     def innermost(self, name: str) -> int:
         """The branch that says how deep a parameter lies; of several on one level the first."""
         level = self.residuals.level
