@@ -49,7 +49,6 @@ WRAPS = {
     "spectral_norm": parametrizations.spectral_norm,
     "orthogonal": parametrizations.orthogonal,
     "rows": by_rule(Rows),
-    "standardized": by_rule(Standardized),
 }
 
 
@@ -89,6 +88,67 @@ def planned(wrap, **options):
 def test_a_weight_whose_size_is_not_the_parameters_is_refused(name):
     with pytest.raises(NotUnderstood, match="weight norm, spectral norm"):
         planned(WRAPS[name])
+
+
+class BatchNormed(nn.Module):
+    """As NFNets have it: a batch norm over each row, and 1/fan-in^1/2 beside it."""
+
+    def forward(self, weight):
+        scale = torch.full((len(weight),), weight.shape[1] ** -0.5)
+        rows = nn.functional.batch_norm(weight[None], None, None, scale, training=True)
+        return rows.reshape_as(weight)
+
+
+@pytest.mark.parametrize("rule", [Standardized, BatchNormed])
+def test_no_declared_role_covers_a_standardized_weight(rule):
+    """Declared hidden, its start would be the parameter's, which standardizing undoes."""
+    for roles in (None, {"blocks.*.down.parametrizations.weight.original": "hidden"}):
+        with pytest.raises(NotUnderstood, match="nor does a declared role"):
+            planned(by_rule(rule), roles=roles)
+
+
+def test_learned_tokens_that_are_averaged_or_normalized_may_be_declared():
+    class Tokens(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.tokens = nn.Parameter(torch.randn(4, width))
+            self.first, self.head = nn.Linear(6, width), nn.Linear(width, 4)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.first(x) + self.tokens.mean(0)))
+
+    options = {"example_inputs": vectors(), "scheme": "mup", "own_init": "fan_in"}
+    with pytest.raises(NotUnderstood, match=r"used by mean.*Say what it is"):
+        depthmup.plan(Tokens(64), Tokens(16), **options)
+    plan = depthmup.plan(Tokens(64), Tokens(16), roles={"tokens": "vector"}, **options)
+    assert plan["tokens"].lr == 1
+
+
+def test_the_scales_of_a_kans_splines_are_left_out():
+    class Splines(nn.Module):
+        def __init__(self, into, out, scaled):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(out, into, 4) * into**-0.5)
+            self.scale = nn.Parameter(torch.ones(out, into)) if scaled else None
+
+        def forward(self, x):
+            bases = torch.stack([torch.cos(k * x) for k in range(4)], -1)
+            weight = self.weight if self.scale is None else self.weight * self.scale[..., None]
+            return nn.functional.linear(bases.flatten(1), weight.flatten(1))
+
+    def plan(scaled):
+        models = (
+            nn.Sequential(Splines(6, w, scaled), Splines(w, w, scaled), nn.Linear(w, 2))
+            for w in (64, 16)
+        )
+        return depthmup.plan(
+            *models, example_inputs=vectors(), scheme="mup", own_init="fan_in"
+        )  # fmt: skip
+
+    with pytest.raises(NotUnderstood, match="enable_standalone_scale_spline=False"):
+        plan(scaled=True)
+    splines = plan(scaled=False)["1.weight"]
+    assert (splines.init, splines.lr) == (approx(0.5), approx(0.25))
 
 
 def test_dora_is_refused():

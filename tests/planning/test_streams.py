@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import Where, anatomy
+from depthmup.planning import NotUnderstood, Where, anatomy
 from depthmup.rules import Ratios
 
 
@@ -245,3 +245,97 @@ def test_a_table_of_all_branches_of_a_kind_is_shared_beside_branches_of_another_
     assert table.role.shared
     assert table.role.in_branch
     assert table.ratios.depth == approx(13 / 5)
+
+
+class TwoNorms(nn.Module):
+    """A block whose norm of the class token is its own."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.of_token, self.of_rest = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        token, rest = x.split((1, x.shape[1] - 1), dim=1)
+        return self.linear(torch.cat([self.of_token(token), self.of_rest(rest)], 1).tanh())
+
+
+class Special(nn.Module):
+    """A class token that the first block reads beside the stream, not out of it."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.head = nn.Linear(6, width), nn.Linear(width, 3)
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.blocks = nn.ModuleList(TwoNorms(width) for _ in range(depth))
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(len(x), -1, -1), self.inp(x)], 1)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x[:, 0])
+
+
+SEQUENCE = torch.randn(2, 3, 6)
+
+
+def test_a_class_token_that_the_first_block_reads_apart_takes_declared_branches():
+    models = Special(64, 6), Special(16, 2)
+    with pytest.raises(depthmup.planning.UnrelatedModels, match=r"learned tokens.*declare"):
+        depthmup.plan(*models, scheme="completep", example_inputs=SEQUENCE)
+    plan = depthmup.plan(
+        *models, scheme="completep", example_inputs=SEQUENCE, branches={"blocks.*": ()}
+    )
+    assert {p.ratios.depth for p in plan.prescriptions if p.name.startswith("blocks")} == {3}
+    assert plan["token"].ratios.depth == 1
+    branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
+    assert [m.value for m in branches] == [approx(1 / 3)] * 6
+
+
+class Pair(nn.Module):
+    """One block of two streams (local and global tokens), of which it returns both branches."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x, y):
+        x, y = self.norm(x), self.norm(y)
+        return self.out((x + y).tanh()), self.out((x - y).tanh())
+
+
+class TwoStreams(nn.Module):
+    """The last block's second stream is not read: its weights serve one branch, others two."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.left, self.right = nn.Linear(6, width), nn.Linear(6, width)
+        self.blocks = nn.ModuleList(Pair(width) for _ in range(depth))
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        x, y = self.left(x), self.right(x)
+        for block in self.blocks:
+            dx, dy = block(x, y)
+            x, y = x + dx, y + dy
+        return self.head(x)
+
+
+def two_streams(branches=None):
+    return depthmup.plan(
+        TwoStreams(64, 6), TwoStreams(16, 2), scheme="completep", example_inputs=vectors(),
+        branches=branches,
+    )  # fmt: skip
+
+
+def test_a_block_of_two_streams_is_declared_by_what_gives_each_branch():
+    with pytest.raises(NotUnderstood, match=r"same pattern.*declare"):
+        two_streams()
+    plan = two_streams({"blocks.*.out": ("blocks.*.norm",)})
+    assert {p.ratios.depth for p in plan.prescriptions if p.name.startswith("blocks")} == {3}
+
+
+def test_a_declared_module_that_returns_two_branches_is_refused():
+    """Its multiplier would be on the first alone, and the second stream grow with depth."""
+    with pytest.raises(NotUnderstood, match=r"blocks\.0 is declared to be a branch"):
+        two_streams({"blocks.*": ()})

@@ -88,6 +88,9 @@ def narrows(
     )
 
 
+_SUMMED = (Kind.HIDDEN, Kind.READOUT)
+
+
 def kind_and_ratios(
     growth: Growth,
     uses: tuple[Use, ...],
@@ -106,6 +109,17 @@ def kind_and_ratios(
     Matrices of routers and experts are hidden, whichever of their dimensions grow; the number of
     experts is no dimension of theirs.
     """
+    matrix = len(growth.growing) > 1 if declared is None else declared.kind in _SUMMED
+    standardized = next((use.op for use in uses if use.standardized), "")
+    if matrix and standardized:
+        # A declared role would take the start from the parameter, where a constant decides it.
+        raise NotUnderstood(
+            f"Parameter {growth.name} is standardized ({standardized}) before it is used: its "
+            "entries have one size, however large it starts, and what scales them is no "
+            "parameter's start. No rule covers a standardized weight, nor does a declared role: "
+            "use plain layers (nn.Conv2d in place of timm's ScaledStdConv2d), with norms between "
+            "them where training needs these."
+        )
     if declared is not None:
         return declared.kind, _declared_ratios(growth, declared), False
     if not uses:
@@ -209,8 +223,11 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
         if len(set(growth.growing) & set(use.fan_out)) > 1:
             raise NotUnderstood(
                 f"Parameter {growth.name} is added or multiplied entry by entry and grows in "
-                f"several dimensions ({growth.words}); a gain or bias grows in one. "
-                f"{_how_to_declare(growth)}"
+                f"several dimensions ({growth.words}); a gain or bias grows in one. A factor of "
+                "another weight (a mask, the scale of each spline of a KAN) shares that weight's "
+                "size, and no role covers it: leave it out (efficient-kan: "
+                "enable_standalone_scale_spline=False), or make it a buffer of zeros and ones. "
+                f"Otherwise: {_how_to_declare(growth)}"
             )
         return Kind.VECTOR, 1.0, out
     last = not stacked and not use.leads

@@ -84,6 +84,9 @@ BATCH_NORMS = _names(
 LENGTHS = AFFINE_NORMS.keys() | _names("rsqrt linalg_vector_norm norm")
 """What a tensor is divided by where it is normalized, or the norm itself."""
 
+STANDARDIZING = BATCH_NORMS | AFFINE_NORMS.keys() | _names("mean var var_mean std std_mean")
+"""What a weight meets first where its entries are brought to mean 0 and variance 1."""
+
 FOURIER = _names("_fft_r2c _fft_c2r _fft_c2c")
 
 KEEPS_AXES = FOURIER | _names(

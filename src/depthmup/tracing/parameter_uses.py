@@ -19,6 +19,7 @@ from depthmup.tracing.operations import (
     MATRIX_PRODUCTS,
     REDUCTIONS,
     SHAPED,
+    STANDARDIZING,
 )
 
 
@@ -79,6 +80,11 @@ class Use:
     divided: bool = False
     directed: bool = False
     transformed: tuple[int, ...] = ()
+
+    @property
+    def standardized(self) -> bool:
+        """Whether its entries are brought to one size before anything else reads them."""
+        return self.how is How.UNKNOWN and self.op in STANDARDIZING
 
     @property
     def traced(self) -> bool:
