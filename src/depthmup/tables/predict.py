@@ -129,6 +129,8 @@ def with_edges(runs: Runs, good: Index) -> Index:
     if len(good) < SHOW or not len(told):
         return good
     law = laws_of(optima(runs.fitted[good]), sizes, min(sizes, key=volume)).optimum
+    if not (np.isfinite(law.without).all() and np.isfinite(law.values).all()):
+        return good
     found = list(good)
     for i in told:
         if not law.reaches(runs.sizes[i]):
