@@ -61,7 +61,7 @@ def stepped(model, optimizer, steps=3):
 
 
 @pytest.mark.parametrize(
-    "made_by", {*_CLASSES.values(), torch.optim.Muon}, ids=lambda c: c.__name__
+    "made_by", dict.fromkeys([*_CLASSES.values(), torch.optim.Muon]), ids=lambda c: c.__name__
 )
 def test_each_steps_as_torchs_own(made_by):
     weights = []
