@@ -244,7 +244,9 @@ def _standings(
         # a stream of the base has no counterpart.
         served = {b for b, _ in base.users[base_name]}
         alike = {b for b, there in counterparts.items() if there in served}
-        if alike == {b for b, _ in facts.users[name]}:  # all of a kind, beside some of another
+        of_streams = {facts.residuals.stream_of(b) for b in alike}
+        # All of a kind, beside some of another.
+        if len(of_streams) == 1 and alike == {b for b, _ in facts.users[name]}:
             standings[name] = _several_times(facts, name, labels, ratio), False
             continue
         streams = (base.residuals.stream_of(b) for b in served)
