@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 DRAWN = """
 import json
-from benchmarks import batches, charts, engines, scaling
+from benchmarks import batches, drawings, engines, scaling
 
 def rates(factor):
     return {size: [factor * 100.0, factor * 120.0, factor * 110.0] for size in engines.SIZES}
@@ -37,8 +37,8 @@ print(json.dumps({
     "batches": batches.table(shares),
     "engines": engines.table(result),
     "scaling": scaling.table(costs),
-    "charts": [charts.of_engines(result, "Some CPU").to_dict(),
-               charts.of_scaling(costs, "Some CPU").to_dict()],
+    "charts": [drawings.of_engines(result, "Some CPU").to_dict(),
+               drawings.of_scaling(costs, "Some CPU").to_dict()],
     "rates": [engines.rate([engines.Timing(units=10, wall=2, cpu=1)] * 2, clock, 2)
               for clock in ("wall", "cpu")],
     "every core": engines.rate([engines.Timing(units=10, wall=2, cpu=4)], "cpu", 2),
