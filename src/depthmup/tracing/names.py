@@ -15,6 +15,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
     """The model itself inside ``torch.compile`` and data-parallel wrappers.
 
     Example:
+        >>> import torch
         >>> linear = nn.Linear(2, 2)
         >>> unwrapped(torch.compile(linear)) is linear
         True
