@@ -17,7 +17,7 @@ They differ by what noise and the fit leave open, and by nothing that sizes or l
 import argparse
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,29 +76,30 @@ def _fitted(curves: Sequence[pd.Series]) -> Optima:
     return optima(Curves.of(rates, [curve.to_numpy(float)[:, None] for curve in curves]))
 
 
-def law_of(axis: str, arm: dict[float, pd.Series]) -> Law:
+def law_of(fitted: Optima, sizes: Sequence[Mapping[str, float]]) -> Law:
     """The law of the minima of some sizes, as a certificate has it."""
-    sizes = [{axis: size} for size in arm]
-    return laws_of(_fitted(list(arm.values())), sizes, sizes[0]).optimum
+    return laws_of(fitted, sizes, sizes[0]).optimum
 
 
 def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
     """Every prediction along one arm."""
     if len(arm) <= FEWEST_SIZES:
         return
-    sizes, whole, fitted = list(arm), law_of(axis, arm), _fitted(list(arm.values()))
+    lengths, sizes = list(arm), [{axis: size} for size in arm]
+    fitted = _fitted(list(arm.values()))
+    whole = law_of(fitted, sizes)
     for count in range(FEWEST_SIZES, len(arm)):
-        law = law_of(axis, {size: arm[size] for size in sizes[:count]})
+        part = _fitted([arm[size] for size in lengths[:count]])
+        law = law_of(part, sizes[:count])
         for i in range(count, len(arm)):
-            ahead = math.log2(sizes[i] / sizes[count - 1])
+            ahead = math.log2(lengths[i] / lengths[count - 1])
             if ahead > FARTHEST:
                 continue
-            size, truth = {axis: sizes[i]}, float(whole.values[i])
+            size, truth = sizes[i], float(whole.values[i])
             error = math.sqrt(whole.known[i, i])
             interval = predict(law, size).shifted(0.0, error, stream=7).estimate()
-            known = [{axis: n} for n in sizes[:count]]
             certificate = calibrate(
-                sizes=known, curves=fitted.curves[range(count)], target=size, given=True
+                sizes=sizes[:count], curves=part.curves, target=size, given=True
             )
             away = interval.value - truth
             yield Case(

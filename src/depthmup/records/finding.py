@@ -78,6 +78,10 @@ class Place(StrEnum):
     HIGH_EDGE = "high edge"
     FAILED = "failed"  # no learning rate trains
 
+    @property
+    def at_edge(self) -> bool:
+        return self in (Place.LOW_EDGE, Place.HIGH_EDGE)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimum:

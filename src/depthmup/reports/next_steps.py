@@ -149,7 +149,7 @@ def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
     places = {optimum.place for optimum in transfer.optima}
     curves = (curve for curve in study.headline.curves if curve.scheme == transfer.scheme)
     grid = sorted({point.log2_lr for curve in curves for point in curve.points})
-    if len(grid) < 2 or not places & {Place.LOW_EDGE, Place.HIGH_EDGE}:
+    if len(grid) < 2 or not any(place.at_edge for place in places):
         return None
     wide = list(grid)
     if Place.LOW_EDGE in places:

@@ -15,13 +15,9 @@ from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.drift import drift_unit, excess_loss, measured
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
-from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.runs import Runs, slices_of
-
-SHOW, TELL = 3, 3
-"""Sizes with an optimum inside that show the valley of all, and finite rates by which a size at an
-edge then tells how far beyond it its own optimum lies."""
 
 UNEVEN = 0.1
 """Octaves by which the spacings of grids differ from which on their sizes are weighted."""
@@ -59,13 +55,12 @@ class Along:
 
         One that contradicts the others is a bound alone; a search goes on beyond the edge instead.
         """
-        if not self.edges or self.runs.sought or self.inside.sum() < SHOW:
+        if not self.edges or self.runs.sought or self.inside.sum() < FEWEST_INSIDE:
             return self.inside
         others = replace(self, edges=False)
         agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
-        rates = np.isfinite(self.fitted.log_losses).sum(-1)
         told = self.inside.copy()
-        told[[i for i in agree if rates[self.trains.index(i)] >= TELL]] = True
+        told[[i for i in agree if self.fitted.told_at_edge[self.trains.index(i)]]] = True
         return told
 
     @cached_property
@@ -191,14 +186,10 @@ class Along:
             level, middle = float(np.mean(centres)), float(x[known].mean())
             for i in map(int, member):
                 place = self.optima[i].place
-                if place not in (Place.LOW_EDGE, Place.HIGH_EDGE) or i not in self.trains:
+                if not place.at_edge or i not in self.trains:
                     continue
-                k = self.trains.index(i)
-                edge, spacing = float(self.fitted.centre[k]), float(self.fitted.spacing[k])
                 ends = [level + slope * (x[i] - middle) for slope in (drift.low, drift.high)]
-                if place is Place.HIGH_EDGE and max(ends) >= edge - spacing:
-                    agree.add(i)
-                if place is Place.LOW_EDGE and min(ends) <= edge + spacing:
+                if self.fitted.reaches_edge(self.trains.index(i), min(ends), max(ends)):
                     agree.add(i)
                 upwards = (place is Place.HIGH_EDGE) == bool(x[i] > middle)
                 if drift.low > tolerance if upwards else drift.high < -tolerance:

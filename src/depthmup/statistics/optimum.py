@@ -29,6 +29,10 @@ from depthmup.statistics.parabola import (
     weights_of,
 )
 
+FEWEST_INSIDE, FEWEST_AT_EDGE = 3, 3
+"""Sizes with an optimum inside that show the valley of all, and finite rates by which a size at an
+edge then tells how far beyond it its own optimum lies."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optima:
@@ -215,6 +219,22 @@ class Optima:
             rise = np.where(u < 0, left, right) * np.abs(u) ** self.sides.power[size]
             value = np.where(near, rise, value)
         return np.asarray(np.maximum(value, 0.0), float)
+
+    @cached_property
+    def told_at_edge(self) -> Flags:
+        """Whether the sizes of one experiment lie at an edge, with rates enough to lead beyond."""
+        edge = np.array([place.at_edge for place in self.places()])
+        return np.asarray(edge & (np.isfinite(self.log_losses).sum(-1) >= FEWEST_AT_EDGE))
+
+    def reaches_edge(self, size: int, low: float, high: float) -> bool:
+        """Whether an interval of one size's optimum reaches the edge at which its lowest rate lies.
+
+        To a spacing of the grid, or beyond.
+        """
+        edge, spacing = float(self.centre[size]), float(self.spacing[size])
+        if self._place(size) is Place.HIGH_EDGE:
+            return high >= edge - spacing
+        return low <= edge + spacing
 
     def places(self) -> tuple[Place, ...]:
         """Where each size's optimum lies, of one experiment."""

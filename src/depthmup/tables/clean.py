@@ -208,7 +208,7 @@ def _of_sizes(runs: Runs) -> list[Note]:
     places = runs.optima.places()
     few = (~np.isnan(runs.curves.log2_lrs)).sum(-1) < FEWEST_RATES
     failed = np.array([p is Place.FAILED for p in places]) & ~few
-    edge = np.array([p in (Place.LOW_EDGE, Place.HIGH_EDGE) for p in places]) & ~few
+    edge = np.array([p.at_edge for p in places]) & ~few
     at_edge = "have their best rate at an edge of their grid: a bound"
     notes = (
         _of_some(Defect.FEW, few, runs, "have fewer than three rates: not fitted"),
@@ -226,22 +226,22 @@ def _of_lone_seeds(runs: Runs) -> list[Note]:
     lone = runs.inside & np.isnan(fitted.averages_without).any((-2, -1))
     if not lone.any():
         return []
-    where = "; ".join(
-        ", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in np.flatnonzero(lone)[:SHOWN]
-    )
     text = (
-        f"At {where} most rates around the best one were trained with one seed alone: that "
-        "optimum has no interval of its own. Train each of these rates with a second seed."
+        f"At {_first(runs, lone)} most rates around the best one were trained with one seed alone: "
+        "that optimum has no interval of its own. Train each of these rates with a second seed."
     )
     return [Note(text=text, scheme=runs.name)]
 
 
+def _first(runs: Runs, flags: Flags) -> str:
+    """The first of some sizes, as text."""
+    shown = np.flatnonzero(flags)[:SHOWN]
+    return "; ".join(", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in shown)
+
+
 def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:
-    which = "; ".join(
-        ", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in np.flatnonzero(flags)[:SHOWN]
-    )
     count = int(flags.sum())
-    text = f"{count} size{'s' if count > 1 else ''} ({which}) {sentence}."
+    text = f"{count} size{'s' if count > 1 else ''} ({_first(runs, flags)}) {sentence}."
     return Note(text=text, scheme=runs.name, defect=defect, count=count)
 
 

@@ -14,14 +14,12 @@ from depthmup.records.sizes import parse_size
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, noisy_sizes, optima
-from depthmup.statistics.along import SHOW, TELL
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.law import predict as predict_law
 from depthmup.statistics.laws import laws_of, volume
+from depthmup.statistics.optimum import FEWEST_INSIDE
 from depthmup.statistics.runs import Runs
 from depthmup.tables.score import scored
-
-AT_EDGE = (Place.LOW_EDGE, Place.HIGH_EDGE)
 
 MOST_SIZES = 48
 """Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
@@ -124,22 +122,17 @@ def with_edges(runs: Runs, good: Index) -> Index:
     The valley of all leads on from there.
     """
     fitted, sizes = runs.optima, [runs.sizes[i] for i in good]
-    edge = np.array([place in AT_EDGE for place in fitted.places()])
-    told = np.flatnonzero(edge & (np.isfinite(fitted.log_losses).sum(-1) >= TELL))
-    if len(good) < SHOW or not len(told):
+    if len(good) < FEWEST_INSIDE or not fitted.told_at_edge.any():
         return good
     law = laws_of(optima(runs.fitted[good]), sizes, min(sizes, key=volume)).optimum
     if not (np.isfinite(law.without).all() and np.isfinite(law.values).all()):
         return good
     found = list(good)
-    for i in told:
-        if not law.reaches(runs.sizes[i]):
-            continue
-        there = predict_law(law, runs.sizes[i]).estimate()
-        at, spacing = float(fitted.centre[i]), float(fitted.spacing[i])
-        high = fitted.lowest[i] == fitted.last[i]
-        if there.high >= at - spacing if high else there.low <= at + spacing:
-            found.append(i)
+    for i in map(int, np.flatnonzero(fitted.told_at_edge)):
+        if law.reaches(runs.sizes[i]):
+            there = predict_law(law, runs.sizes[i]).estimate()
+            if fitted.reaches_edge(i, there.low, there.high):
+                found.append(i)
     return _largest(runs, np.sort(found))
 
 
