@@ -505,11 +505,13 @@ class TestRefusals:
         losses[3] = losses[3][:, :1]
         self.refused(of(losses), Lack.SEEDS)
 
+    @pytest.mark.parametrize("given", [False, True])
     @pytest.mark.parametrize("start", [-8.5, 3.0])
-    def test_an_edge_is_never_certified(self, start):
+    def test_an_edge_is_never_certified(self, start, given):
+        """Nor are edges alone, where no other size shows the valley that leads on beyond them."""
         for seed in range(50):
             losses = simulated(np.random.default_rng(seed), line(-0.01, start=start))
-            self.refused(of(losses), Lack.EDGE)
+            self.refused(of(losses, given=given), Lack.EDGE)
 
     def test_one_size_at_the_edge_suffices(self):
         losses = simulated(np.random.default_rng(0), [-3.0, -3.0, -3.0, -8.4])

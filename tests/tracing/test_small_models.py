@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -55,19 +56,23 @@ class Reader(nn.Module):
         return h
 
 
-@pytest.mark.parametrize(
-    "looks",
-    [
-        lambda h: h.sum().item(),
-        lambda h: bool(h.sum() > 0),
-        lambda h: h.tolist(),
-        lambda h: h.numpy(),
-        lambda h: h[h > 0],
-        lambda h: h.nonzero(),
-        lambda h: torch.equal(h, h),
-    ],
-    ids=["item", "bool", "tolist", "numpy", "mask", "nonzero", "equal"],
-)
+LOOKS = {
+    "item": lambda h: h.sum().item(),
+    "bool": lambda h: bool(h.sum() > 0),
+    "tolist": lambda h: h.tolist(),
+    "numpy": lambda h: h.numpy(),
+    "asarray": np.asarray,
+    "sqrt of numpy": np.sqrt,
+    "from_dlpack": np.from_dlpack,
+    "data_ptr": lambda h: h.data_ptr(),
+    "storage": lambda h: h.untyped_storage()[0],
+    "mask": lambda h: h[h > 0],
+    "nonzero": lambda h: h.nonzero(),
+    "equal": lambda h: torch.equal(h, h),
+}
+
+
+@pytest.mark.parametrize("looks", LOOKS.values(), ids=LOOKS)
 def test_what_reads_a_value_is_tried_on_fakes(looks, fakes):
     graph = trace(Reader(looks), torch.ones(2, 3))
     assert fakes[:2] == [False, True]  # the first refused: else there would be no second

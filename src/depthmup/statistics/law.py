@@ -117,7 +117,8 @@ class Law:
     @cached_property
     def memory(self) -> Array:
         """Over how many doublings of each axis slopes are forgotten, relative to one another."""
-        return np.array([OF_NETWORKS if axis in NETWORK_AXES else 1.0 for axis in self.axes])
+        network = [axis.lower() in NETWORK_AXES for axis in self.axes]
+        return np.where(network, OF_NETWORKS, 1.0)
 
     def distances(self, sizes: Sequence[Size]) -> Array:
         """log2 of sizes over the base's, (sizes, axes that vary)."""

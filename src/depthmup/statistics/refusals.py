@@ -13,7 +13,7 @@ from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import SCATTER, Law, Size
 from depthmup.statistics.laws import CertificateLaws, volume
-from depthmup.statistics.optimum import Optima
+from depthmup.statistics.optimum import FEWEST_INSIDE, Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 
 # A sound sweep is refused by chance in one of twenty cases, shared by all sizes or axes tested.
@@ -59,14 +59,16 @@ def refuse_measurements(
             reason=f"No {tuned.name} trains at {named(failed)}.",
             advice="Extend the grid downwards, or use a scheme under which these sizes train.",
         )
+    interior = [i for i, o in enumerate(measured) if o.place is Place.INTERIOR]
+    # Then the valley that these show leads on beyond the edges of others.
+    shown = given and len(interior) >= FEWEST_INSIDE
     for edge, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
-        if not given and (edges := [o for o in measured if o.place is edge]):
+        if not shown and (edges := [o for o in measured if o.place is edge]):
             yield Refusal(
                 lack=Lack.EDGE,
                 reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",
                 advice=f"Extend the grid of {tuned.plural} {way}.",
             )
-    interior = [i for i, o in enumerate(measured) if o.place is Place.INTERIOR]
     walls = [measured[i] for i in interior if fitted.wall[i]]
     if walls:
         yield Refusal(

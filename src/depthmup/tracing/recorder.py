@@ -25,13 +25,16 @@ class ValuesRead(RuntimeError):
     """A forward pass reads the values of its tensors where it may not."""
 
 
+_READERS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "data_ptr"})
+
+
 class NothingRead(TorchFunctionMode):
     """Refuses the functions that read a tensor's memory and are no operations."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if getattr(func, "__name__", "") in ("tolist", "numpy", "__dlpack__"):
+        if getattr(func, "__name__", "") in _READERS:
             raise ValuesRead(f"{func.__name__} reads the values of a tensor")
         return func(*args, **(kwargs or {}))
 
