@@ -179,10 +179,15 @@ def _output(model: nn.Module, inputs: object, dtype: torch.dtype = torch.float64
     cast = [x.to(dtype) if x.is_floating_point() else x for x in leaves]
     given = spec.unflatten(cast)
     output = model(**given) if isinstance(given, dict) else model(*given)
+    return first_tensor(output).flatten()
+
+
+def first_tensor(output: object) -> Tensor:
+    """The first tensor of floating point in what a model returns."""
     tensors = [x for x in tree_flatten(output)[0] if isinstance(x, Tensor)]
     if not tensors:  # an output of diffusers that is no tree
         tensors = [next(v for v in vars(output).values() if isinstance(v, Tensor))]
-    return next(x for x in tensors if x.is_floating_point()).flatten()
+    return next(x for x in tensors if x.is_floating_point())
 
 
 def verdict(architecture: Case) -> tuple[Verdict, int]:

@@ -3,28 +3,31 @@
     python -m studies.zoo_check              # those of CHECKED: the table of docs/studies/zoo.md
     python -m studies.zoo_check Llama GPT2
     python -m studies.zoo_check --along-width   # those of ALONG_WIDTH, at one depth
+    python -m studies.zoo_check --packages later   # all of a list that are planned
 
 Every observable of a model that is planned by CompleteP is measured at three widths and depths, and
-its exponents are compared with what the scheme predicts. Random tokens and images, few enough that
-the smallest width can tell them apart. Beside these, ``tests/zoo/plain.py`` checks twenty plain
-models.
+its exponents are compared with what the scheme predicts. Random inputs, few enough that the
+smallest width can tell them apart. Beside these, ``tests/zoo/plain.py`` checks twenty plain models.
 """
 
 import argparse
 import logging
 import time
 import warnings
+from collections import Counter
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 from depthmup.diagnostics import check
 from depthmup.model import Model
-from depthmup.records import Check, Outcome
+from depthmup.records import Check
 from studies.plain import not_passed
-from tests.zoo.architectures import PIXELS, VOCABULARY, architectures
+from studies.zoo import REFUSALS, built, first_tensor
+from tests.zoo.architectures import PACKAGES, VOCABULARY, architectures
 from tests.zoo.case import Case
 
 WIDTHS, DEPTHS = (32, 64, 128), (2, 4, 8)
@@ -41,39 +44,40 @@ ALONG_WIDTH = (
 )  # fmt: skip
 
 
-def loss(outputs: Any, targets: Tensor) -> Tensor:
-    """The cross-entropy of a model's logits, which transformers wraps."""
-    logits = outputs if isinstance(outputs, Tensor) else outputs.logits
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+def _outputs(architecture: Case, width: int) -> Tensor:
+    """What a small model of an architecture returns for the case's own inputs."""
+    model, inputs = architecture.make(width, DEPTHS[0]).eval(), architecture.inputs
+    with torch.no_grad():
+        return first_tensor(model(**inputs) if isinstance(inputs, dict) else model(*inputs))
 
 
 def subject(architecture: Case) -> Model:
-    """An architecture with random data of the kind that it takes."""
+    """An architecture with random inputs and labels; outputs that grow have random targets."""
+    shapes = [_outputs(architecture, width).shape for width in WIDTHS[:2]]
+    (*places, classes), grows = shapes[0][1:], shapes[0] != shapes[1]
+
+    def drawn(given: Any, generator: torch.Generator) -> Any:
+        if not isinstance(given, Tensor):
+            return given
+        shape = (EXAMPLES, *given.shape[1:])
+        if given.is_floating_point():
+            return torch.randn(shape, generator=generator)
+        return torch.randint(3, VOCABULARY, shape, generator=generator)
 
     def batch(generator: torch.Generator) -> tuple[Any, Tensor]:
-        def tokens() -> Tensor:
-            return torch.randint(3, VOCABULARY, (EXAMPLES, LENGTH), generator=generator)
+        inputs = tree_map(lambda given: drawn(given, generator), architecture.inputs)
+        if isinstance(inputs, tuple) and len(inputs) == 1:
+            (inputs,) = inputs
+        return inputs, torch.randint(classes, (EXAMPLES, *places), generator=generator)
 
-        given = architecture.inputs
-        if isinstance(given, tuple) and given[0].shape != PIXELS.shape:
-            return _like(given[0], generator)
-        if isinstance(given, dict) and "input_ids" in given:
-            return {name: tokens() for name in given}, tokens()
-        images = torch.randn(EXAMPLES, *PIXELS.shape[1:], generator=generator)
-        labels = torch.randint(2, (EXAMPLES,), generator=generator)
-        return ({"pixel_values": images} if isinstance(given, dict) else images), labels
+    def loss(outputs: Any, targets: Tensor) -> Tensor:
+        found = first_tensor(outputs)
+        if grows:  # no readout: every coordinate has a target of its own
+            wanted = torch.Generator().manual_seed(int(targets.sum()))
+            return F.mse_loss(found, torch.randn(found.shape, generator=wanted))
+        return F.cross_entropy(found.flatten(0, -2), targets.flatten())
 
     return Model(make=architecture.make, batch=batch, loss=loss)
-
-
-def _like(given: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Inputs of another kind or size than those of most, and labels."""
-    shape = (EXAMPLES, *given.shape[1:])
-    if given.is_floating_point():
-        labels = torch.randint(2, (EXAMPLES,), generator=generator)
-        return torch.randn(shape, generator=generator), labels
-    tokens, labels = (torch.randint(3, VOCABULARY, shape, generator=generator) for _ in range(2))
-    return tokens, labels
 
 
 def examine(
@@ -90,30 +94,42 @@ def examine(
     )
 
 
+def row(architecture: Case, *, depths: tuple[int, ...]) -> tuple[str, str]:
+    """The outcome of one architecture, and the exponents that did not pass or why there is none."""
+    if not built(architecture):
+        return "not built", ""
+    try:
+        result = examine(architecture, depths=depths)
+    except REFUSALS as problem:
+        return "refused", f"{type(problem).__name__}: {str(problem).split('. ')[0]}"
+    return str(result.outcome), not_passed(result, most=3)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="these architectures alone")
     parser.add_argument("--along-width", action="store_true", help="at one depth")
+    parser.add_argument("--packages", nargs="*", choices=list(PACKAGES), help="whole lists")
     options = parser.parse_args()
-    chosen = {"further": ALONG_WIDTH} if options.along_width else CHECKED
+    chosen: dict[str, tuple[str, ...] | None] = {**CHECKED}
+    if options.along_width:
+        chosen = {"further": ALONG_WIDTH}
+    if options.packages:
+        chosen = dict.fromkeys(options.packages)
     depths = DEPTHS[:1] if options.along_width else DEPTHS
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    started = time.process_time()
-    counts = dict.fromkeys(Outcome, 0)
+    started, counts = time.process_time(), Counter[str]()
     print("| package | architecture | check | exponents not passed |", flush=True)
     print("| --- | --- | --- | --- |", flush=True)
     for package, architecture in ((p, a) for p in chosen for a in architectures((p,))):
-        if architecture.name not in (options.names or chosen[package]):
+        names = options.names or chosen[package]
+        if names and architecture.name not in names:
             continue
-        result = examine(architecture, depths=depths)
-        counts[result.outcome] += 1
-        words = not_passed(result, most=3)
-        print(
-            f"| {architecture.package} | {architecture.name} | {result.outcome} | {words} |",
-            flush=True,
-        )
+        outcome, words = row(architecture, depths=depths)
+        counts[outcome] += 1
+        print(f"| {architecture.package} | {architecture.name} | {outcome} | {words} |", flush=True)
     seconds = time.process_time() - started
     numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     print(f"\n{numbers}; {seconds:.0f} s of one core.")

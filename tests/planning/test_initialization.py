@@ -10,7 +10,7 @@ from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import PlanMismatch, UnrecognizedInit
+from depthmup.planning import PlanMismatch, UnrecognizedInit, recorded
 from depthmup.rules import Power
 
 BASE, TARGET = (64, 2), (256, 8)
@@ -282,6 +282,27 @@ def mlp_with_biases(width, depth):
 
     blocks = (Block(width, width) for _ in range(depth))
     return nn.Sequential(nn.Linear(16, width), *blocks, nn.Linear(width, 4))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"], ids="base on {}".format)
+def test_a_parameter_without_entries_has_nothing_to_compare(device):
+    """As the register tokens of a vision transformer that has none."""
+
+    def make(width, depth):
+        model = ResidualMLP(width, depth)
+        model.registers = nn.Parameter(torch.empty(0, width))
+        model.inp.register_forward_hook(lambda *given: torch.cat([model.registers, given[-1]]))
+        return model
+
+    with torch.device(device):
+        base, base_drawn = recorded(lambda: make(*BASE))
+    model, drawn = recorded(lambda: make(*TARGET))
+    plain, inputs = ResidualMLP(*TARGET), {"example_inputs": vectors()}
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if k != "registers"})
+    depthmup.plan(model, base=base, drawn=(drawn, base_drawn), **inputs).initialize(model)
+    depthmup.plan(plain, base=ResidualMLP(*BASE), **inputs).initialize(plain)
+    for name, p in plain.named_parameters():
+        torch.testing.assert_close(p, model.get_parameter(name))
 
 
 def test_a_base_on_meta_needs_to_be_told():

@@ -125,6 +125,25 @@ def test_layers_of_torch_as_they_come():
     assert drawn["embedding.weight"].rms == approx(math.sqrt(49 / 50))
 
 
+def test_a_table_with_a_row_for_padding_is_known_exactly():
+    """A few hundred numbers alone would leave three laws open."""
+
+    def make(width):
+        table = nn.Embedding(20, width)
+        nn.init.normal_(table.weight, std=0.02)
+        nn.init.zeros_(table.weight[0])
+        return nn.Sequential(table, nn.Linear(width, 4))
+
+    for seed in range(5):
+        torch.manual_seed(seed)
+        (base, of_base), (model, of_model) = (recorded(lambda w=w: make(w)) for w in (12, 24))
+        plan = depthmup.plan(
+            model, base=base, drawn=(of_model, of_base), example_inputs=torch.arange(8)
+        )
+        assert plan.own_laws["0.weight"].ratio == 1, seed
+        plan.initialize(model)
+
+
 def test_an_unknown_source_is_not_guessed():
     given = torch.randn(8, 8)
     _, drawn = recorded(parameter(lambda: given.clone()))

@@ -25,7 +25,14 @@ from depthmup.diagnostics.networks import (
 )
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned
-from depthmup.diagnostics.verdicts import MARGIN, Values, judge, outcome_of, summaries
+from depthmup.diagnostics.verdicts import (
+    MARGIN,
+    Values,
+    depths_of,
+    judge,
+    outcome_of,
+    summaries,
+)
 from depthmup.model import Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
 from depthmup.records import Axis, Check, NonFinite
@@ -129,6 +136,7 @@ def check(
     chances: Values = {}
     losses: dict[str, list[tuple[float, ...]]] = {}
     roles: dict[Key, Role] = {}
+    own_depths: dict[int, Mapping[str, float]] = {}
     nonfinite: NonFinite | None = None
     runs = [(i, seed) for i in range(len(grid)) for seed in range(seeds)]
     for done, (i, seed) in enumerate(runs, start=1):
@@ -136,6 +144,8 @@ def check(
         if isinstance(run, NonFinite):
             nonfinite = run
             break
+        if i not in own_depths:
+            own_depths[i] = depths_of(run.model, plans[i], points[i])
         losses.setdefault(_named(grid[i]), []).append(run.losses)
         for observation in (run.first, run.second):
             roles.update(observation.roles)
@@ -145,7 +155,9 @@ def check(
                 chances.setdefault(key, {})[i, seed] = share
         each(run)
         progress(done, len(runs))
-    exponents, doubts = judge(values, chances, grid, points, expected, family, roles, modules)
+    exponents, doubts = judge(
+        values, chances, grid, points, expected, family, roles, modules, own_depths
+    )
     return Check(
         title=model.name,
         scheme=expected.title,

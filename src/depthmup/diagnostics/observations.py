@@ -152,6 +152,7 @@ class MeasuringPoint:
     """A tensor of a module's call, times a constant, and the observable that it shows.
 
     ``side`` is input, output, or difference: the output ``index`` less the input ``subtracted``.
+    ``branch`` is the label of the branch that it shows, if it is one.
     """
 
     key: Key
@@ -160,6 +161,7 @@ class MeasuringPoint:
     index: int
     scale: float = 1.0
     subtracted: int = 0
+    branch: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

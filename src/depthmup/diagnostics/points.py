@@ -1,6 +1,7 @@
 """Where to look in a model: the modules that show the stream, its branches and attention."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -60,7 +61,7 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
         if point is None:
             hidden.append(labels(branch.label))
         else:
-            points.append(point)
+            points.append(replace(point, branch=branch.label))
     main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
     depth = main.depth if main is not None else 0
     if main is not None:

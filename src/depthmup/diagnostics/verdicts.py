@@ -20,9 +20,11 @@ from statistics import fmean
 from typing import TypeAlias
 
 import numpy as np
+from torch import nn
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.observations import Key, Points
+from depthmup.diagnostics.observations import Key, Points, labels_by
+from depthmup.planning import Plan
 from depthmup.records import Axis, Exponent, NonFinite, Outcome, Size
 from depthmup.rules import ExpectedExponents, Family, Kind, Observable, Part, Role, Scheme, predict
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
@@ -43,6 +45,7 @@ _CROWDED = (
     "than coordinates; that lowers its exponent by up to 1/2. Take larger widths, a smaller batch, "
     "or fewer places."
 )
+_FIXED = "its stream has as many branches at every depth"
 _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
 _WEIGHTS = (Observable.SPECTRAL_UPDATE, Observable.ENTRY_UPDATE)
 _STARTS = (Observable.STREAM, Observable.BRANCH, Observable.PREACTIVATION, Observable.READOUT)
@@ -108,12 +111,14 @@ def judge(
     family: Family,
     roles: Mapping[Key, Role],
     modules: str | None,
+    own_depths: Mapping[int, Mapping[str, float]],
 ) -> tuple[tuple[Exponent, ...], list[str]]:
     """Fit every exponent and judge it; ``points`` are where each size of the grid was observed.
 
     ``chances`` are the parts of updates' effects that any input of the same size would show.
 
-    Exponents of depth refer to the number of branches.
+    Exponents of depth refer to the number of branches; those of what lies in branches to the depths
+    of their own streams (``depths_of``), by the index of the size.
     """
     if modules is not None and not any(_matches(modules, k.module) for k in values):
         raise ValueError(
@@ -121,7 +126,7 @@ def judge(
             f"{', '.join(sorted({k.module for k in values}))}."
         )
     counted = [{**size, "depth": at.branches} for size, at in zip(grid, points, strict=True)]
-    head_grows = len({head for at in points for head in at.heads}) > 1
+    head_grows = len({frozenset(at.heads) for at in points}) > 1
     widest = max(range(len(grid)), key=lambda i: grid[i].get("width", 0))
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in values if k.observable in _EFFECTS}
@@ -133,11 +138,15 @@ def judge(
     crowded = {key.module for key, parts in shares.items() if fmean(parts or [0]) > MOST_CHANCE}
     notes = [_CROWDED.format(module, grid[widest]["width"]) for module in sorted(crowded)]
     for key, group in values.items():
-        slopes = _slopes(key, group, counted, notes)
+        sizes, fixed = _along_own_depth(counted, [of.get(key.module) for of in own_depths.values()])
+        slopes = _slopes(key, group, sizes, notes)
         if not slopes:
             continue
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
         prediction = predict(scheme, family, key.observable, role=role, head_grows=head_grows)
+        if fixed and prediction.depth is not None:
+            why = f"{prediction.why}; {_FIXED}"
+            prediction = replace(prediction, depth=Fraction(0), why=why)
         shown = _only_shown(key, role, family, covered, points[widest], head_grows=head_grows)
         if role is not None and role.kind is Kind.HIDDEN and key.module in crowded:
             # What an update is multiplied with does not change its entries.
@@ -175,10 +184,41 @@ def judge(
     ), notes
 
 
+def depths_of(model: nn.Module, plan: Plan, points: Points) -> dict[str, float]:
+    """The ratio of the depth that branches and their parameters are planned by, by pattern.
+
+    A pattern that stands for several ratios is left out.
+    """
+    labels, inside = labels_by(model, plan), [p for p in plan.prescriptions if p.branches]
+    of_branch = {p.branches[-1]: p.ratios.depth for p in inside}
+    pairs = [(labels(p.name), p.ratios.depth) for p in inside]
+    pairs += [(p.key.module, of_branch[p.branch]) for p in points.points if p.branch in of_branch]
+    found: dict[str, set[float]] = {}
+    for pattern, ratio in pairs:
+        found.setdefault(pattern, set()).add(ratio)
+    return {pattern: ratios.pop() for pattern, ratios in found.items() if len(ratios) == 1}
+
+
+def _along_own_depth(
+    sizes: Sequence[Mapping[Axis, int]], ratios: Sequence[float | None]
+) -> tuple[Sequence[Mapping[Axis, float]], bool]:
+    """The sizes as a stream with these ratios of depth counts them; whether it never grows.
+
+    Such a stream is judged along the depth of the others, which must not change it.
+    """
+    known = [ratio for ratio in ratios if ratio is not None]
+    depths = [size["depth"] for size in sizes]
+    if len(known) < len(sizes) or len({*depths}) == 1:
+        return sizes, False
+    if set(known) == {1.0}:
+        return sizes, True
+    return [{**size, "depth": depths[0] * r} for size, r in zip(sizes, known, strict=True)], False
+
+
 def _slopes(
     key: Key,
     group: Mapping[tuple[int, int], float],
-    grid: Sequence[Mapping[Axis, int]],
+    grid: Sequence[Mapping[Axis, float]],
     notes: list[str],
 ) -> dict[str, Slope]:
     """Slopes of one observable along the axes that vary; a note where there are none to fit."""

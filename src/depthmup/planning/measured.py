@@ -59,7 +59,9 @@ class Sizes:
 
 def measure(tensor: Tensor) -> Measured | None:
     """The size of a parameter, a sharded one as a whole; None on meta, where there is none."""
-    if tensor.is_meta or tensor.numel() == 0:
+    if tensor.numel() == 0:  # nothing that could start anywhere: as a number that is zero
+        return Measured(rms=0.0, kurtosis=1.0, count=1, constant=0.0, exact=True)
+    if tensor.is_meta:
         return None
     data = tensor.detach()
     if is_sharded(data):
@@ -134,10 +136,10 @@ def drawn_from(drawn: Drawn | Measured, measured: Measured) -> bool:
 
 
 def exactly(drawn: Drawn, count: int) -> Measured:
-    """A distribution in the place of a measurement."""
+    """A distribution in the place of a measurement; unknown kurtosis is taken as a normal one's."""
     return Measured(
         rms=drawn.rms,
-        kurtosis=drawn.kurtosis or 1.0,
+        kurtosis=drawn.kurtosis or (3.0 if drawn.constant is None else 1.0),
         count=count,
         constant=drawn.constant,
         exact=True,
@@ -150,7 +152,7 @@ def known_sizes(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measu
     return {
         name: exactly(plain[name], p.numel())
         for name, p in parameters(model).items()
-        if name in plain
+        if name in plain and p.numel() > 0
     }
 
 
@@ -171,9 +173,10 @@ def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
     ``known`` are the sizes of what drew them, believed where the values agree.
     """
     estimates = {name: measure(p) for name, p in parameters(model).items()}
-    if any(estimate is None for estimate in estimates.values()):
-        return Sizes(measured=dict(known)) if estimates.keys() <= known.keys() else None
     measured = {name: m for name, m in estimates.items() if m is not None}
+    if len(measured) < len(estimates):
+        measured |= known
+        return Sizes(measured=measured) if estimates.keys() <= measured.keys() else None
     measured |= {
         name: known[name]
         for name in measured.keys() & known.keys()
