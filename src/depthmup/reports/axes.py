@@ -20,7 +20,7 @@ RATE, PERCENT = "rate", "percent"
 class Axis:
     """An axis: what may be drawn lies in [low, high], labelled at ``ticks``.
 
-    ``log`` axes need positive values; a quantity that can be negative gets a linear one.
+    ``log`` axes need positive values.
     """
 
     title: str = ""
@@ -60,27 +60,21 @@ def loss_axis(
     reach: float = math.inf,
     title: str = "training loss",
 ) -> Axis:
-    """An axis that a few exploded runs cannot squash.
+    """An axis of losses, which are positive, that a few exploded runs cannot squash.
 
     It ends at ``reach`` or 25 times the best loss, whichever is less, but above all values that
     must be visible; larger losses are drawn as leaving the panel.
     """
-    finite = sorted(v for v in values if math.isfinite(v))
-    needed = [v for v in must_show if math.isfinite(v)]
+    finite = [v for v in values if 0 < v < math.inf]
+    needed = [v for v in must_show if 0 < v < math.inf]
     if not finite:
         return Axis(title=title, low=0.1, high=1.0, ticks=(0.1, 1.0), log=True, format=".3~g")
-    best, worst = finite[0], finite[-1]
-    if best > 0:
-        # The minimum of a steep valley lies below every loss that was measured.
-        low = min([best, *(v for v in needed if v > 0)]) / 1.12
-        high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
-        ticks = round_values(low, high)
-        return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".3~g")
-    usual = finite[len(finite) // 2] - best
-    high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
-    pad = 0.06 * (high - best)
-    ticks = _ticks(best - pad, high + pad)
-    return Axis(title=title, low=best - pad, high=high + pad, ticks=ticks, format=".3~g")
+    best, worst = min(finite), max(finite)
+    # The minimum of a steep valley lies below every loss that was measured.
+    low = min([best, *needed]) / 1.12
+    high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
+    ticks = round_values(low, high)
+    return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".3~g")
 
 
 def study_loss_axis(study: Study) -> Axis:
@@ -113,8 +107,8 @@ def best_loss_axis(study: Study) -> Axis:
     rows = optimum_rows(study)
     best = [row["loss"] for row in rows if math.isfinite(row["loss"])]
     ends = [row[end] for row in rows for end in ("loss_low", "loss_high")]
-    if best and (least := min(best)) > 0:
-        most = max(best)
+    if best:
+        least, most = min(best), max(best)
         ends = [min(max(v, least / 2), 2 * most) for v in ends if math.isfinite(v)]
     return loss_axis([*best, *ends], must_show=[*best, *ends], title="best training loss")
 
@@ -255,12 +249,3 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
         for rank, index in enumerate(members):
             moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
     return moved
-
-
-def _ticks(low: float, high: float) -> tuple[float, ...]:
-    """About five round numbers."""
-    raw = (high - low) / 5
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw)
-    first, last = math.ceil(low / step), math.floor(high / step)
-    return tuple(round(k * step, 12) for k in range(first, last + 1))
