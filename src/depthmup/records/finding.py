@@ -37,8 +37,13 @@ class Estimate:
 
     def exp2(self, unit: float = 1.0) -> "Estimate":
         """``unit * 2**x`` of an estimate x in octaves, with the ends of its interval."""
-        low, value, high = (unit * 2.0**x for x in (self.low, self.value, self.high))
+        low, value, high = (unit * exp2(x) for x in (self.low, self.value, self.high))
         return Estimate(value=value, low=low, high=high)
+
+
+def exp2(octaves: float) -> float:
+    """``2**octaves``, infinite where that overflows."""
+    return math.inf if octaves > 1000 else 2.0**octaves
 
 
 UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)

@@ -73,10 +73,10 @@ def _law(certificate: Certificate) -> Plot:
 def _penalty(certificate: Certificate) -> Plot:
     """The predicted excess loss of each learning rate at the target, with its 90% band."""
     rows, top = _excess_rows(certificate)
-    p, name, unit = certificate.predicted, certificate.tuned.name, certificate.rate_unit
+    name, expected = certificate.tuned.name, certificate.value
     log2 = [math.log2(row["x"]) for row in rows]
     marks = _rates(certificate)
-    best = [{"low": unit * 2.0**p.low, "high": unit * 2.0**p.high}]
+    best = [{"low": expected.low, "high": expected.high}]
     grey = {"color": MUTED}
     curve: dict[str, Any] = {"x": "x", "rows": rows}
     chart = Chart(

@@ -6,6 +6,7 @@ from itertools import cycle
 from typing import Any
 
 from depthmup.records import Place, Study
+from depthmup.records.finding import exp2
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
@@ -176,13 +177,8 @@ def _plain(row: Row, study: Study) -> Row:
     An axis of a table has any name: a column that a chart reads has one of ours.
     """
     ends = {"rate": study.tuned.column, "rate_low": "low", "rate_high": "high"}
-    powers = {name: power(row[column]) for name, column in ends.items()}
-    return {**row, **powers, "size": row[study.axis]}
-
-
-def power(log2: float) -> float:
-    """``2**log2``, infinite where that overflows."""
-    return math.inf if log2 > 1000 else 2.0**log2
+    values = {name: exp2(row[column]) for name, column in ends.items()}
+    return {**row, **values, "size": row[study.axis]}
 
 
 def _optimum_tips(study: Study) -> list[Tip]:

@@ -1,10 +1,9 @@
 """Drifts per doubling as factors, with their intervals around the tolerance."""
 
 from depthmup.records import Study
-from depthmup.records.finding import change_span
+from depthmup.records.finding import change_span, exp2
 from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import DASHED, GREY, Chart, Layer, band_of, known
-from depthmup.reports.charts import power
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.sentences import folded
 from depthmup.reports.study_rows import Row, transfer_rows, transfers
@@ -96,5 +95,5 @@ def band_rows(study: Study) -> list[Row]:
 
 def as_factors(row: Row, axis: Axis) -> Row:
     """A row's drift and its interval as factors per doubling, clipped to the axis."""
-    ends = {end: power(row[f"drift_{end}"]) for end in ("low", "high")}
-    return {"factor": power(row["drift"]), **band_of(ends, "low", "high", axis)}
+    ends = {end: exp2(row[f"drift_{end}"]) for end in ("low", "high")}
+    return {"factor": exp2(row["drift"]), **band_of(ends, "low", "high", axis)}

@@ -68,8 +68,8 @@ def rate_interval(log2: Estimate, unit: float = 1.0) -> str:
     """``[low, high]`` of a value whose log2 is estimated, empty where there is none."""
     if math.isnan(log2.low) or math.isnan(log2.high):
         return ""
-    low, high = (math.inf if k > 1000 else unit * 2.0**k for k in (log2.low, log2.high))
-    return f"[{rate(low)}, {rate(high)}]"
+    plain = log2.exp2(unit)
+    return f"[{rate(plain.low)}, {rate(plain.high)}]"
 
 
 def significant(value: float) -> str:
@@ -175,8 +175,8 @@ def base_sentence(study: Study, transfer: Transfer) -> str:
     name, axis = study.tuned.name, study.axis
     if at is None:
         return ""
-    between = f" ({rate(2.0**at.low)} to {rate(2.0**at.high)})" if interval(at) else ""
-    return f"Best {name} at {axis} {base_size(study):.10g}: {rate(2.0**at.value)}{between}."
+    best = ranged(at.exp2()) if interval(at) else rate(2.0**at.value)
+    return f"Best {name} at {axis} {base_size(study):.10g}: {best}."
 
 
 def at_base(study: Study, transfer: Transfer) -> Estimate | None:
