@@ -10,7 +10,7 @@ from depthmup.records.certificate import Certificate, Lack, size_text
 from depthmup.records.trial import written
 from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, rate
-from depthmup.reports.study_rows import size_of, sizes, transfers
+from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
 _BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
 """Reasons against a certificate that repetitions can remove."""
@@ -67,7 +67,7 @@ def _use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step 
     study, transfer = studies[0], holding(*studies)
     if transfer is None or (at := at_base(study, transfer)) is None:
         return None
-    schemes, optimizers = (_listed(study, name) for name in ("schemes", "optimizers"))
+    schemes, optimizers = (listed(study, name) for name in ("schemes", "optimizers"))
     name = next(iter(optimizers), "")
     if not study.tuned.is_learning_rate or transfer.scheme not in schemes or not name:
         return None
@@ -115,15 +115,15 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     elif study.axis in ("depth", "width"):
         # More seeds would not decide: a longer lever may. It needs the largest size's runs again.
         largest, power = sizes(study)[-1], 2 if study.axis == "width" else 1
-        listed = ",".join(f"{size:g}" for size in (*sizes(study), 2 * largest))
-        words, option = f"one more {study.axis}", f"--{study.axis}s {listed}"
+        values = ",".join(f"{size:g}" for size in (*sizes(study), 2 * largest))
+        words, option = f"one more {study.axis}", f"--{study.axis}s {values}"
         work = {size: _runs(study, size) * size**power for size in sizes(study)}
         seconds *= 2**power * work[largest] / (sum(work.values()) or 1)
         runs = _runs(study, largest)
     else:
         return None
     price = f"about {runs} runs" + (f", {duration(seconds)}" if seconds >= 1 else "")
-    command = _listed(study, "command")
+    command = listed(study, "command")
     if "transfer" not in command[1:2]:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
@@ -157,7 +157,7 @@ def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
     if Place.HIGH_EDGE in places:
         wide += [grid[-1] + n * (grid[-1] - grid[-2]) for n in (1, 2)]
     name = "lrs" if study.tuned.is_learning_rate else "values"
-    if any(word.startswith(f"--log2-{name}") for word in _listed(study, "command")):
+    if any(word.startswith(f"--log2-{name}") for word in listed(study, "command")):
         option = f"--log2-{name}={','.join(f'{k:.9g}' for k in wide)}"
     else:
         option = f"--{name} {','.join(repr(written(2.0 ** round(k, 9))) for k in wide)}"
@@ -188,8 +188,8 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
         "axes": {axis: axes[axis] for axis in values},
         **named,
         "sizes": values,
-        "where": [*_listed(study, "where"), *([groups[transfer.scheme]] if groups else [])],
-        "ignore": [*_listed(study, "ignore"), *filter(None, [str(config.get("steps", ""))])],
+        "where": [*listed(study, "where"), *([groups[transfer.scheme]] if groups else [])],
+        "ignore": [*listed(study, "ignore"), *filter(None, [str(config.get("steps", ""))])],
     }
     table = str(config["table"])
     return lead, _as_command(table, question) if table else _as_python(question)
@@ -228,12 +228,6 @@ def _as_python(question: Mapping[str, object]) -> str:
 def _mapped(config: Mapping[str, object], name: str) -> Mapping[str, str]:
     value = config.get(name)
     return value if isinstance(value, Mapping) else {}
-
-
-def _listed(study: Study, name: str) -> list[str]:
-    """A list of texts in the configuration; empty where it is none."""
-    value = study.config.get(name, ())
-    return [str(each) for each in value] if isinstance(value, list | tuple) else []
 
 
 def _runs(study: Study, size: float | None = None, scheme: str = "") -> int:

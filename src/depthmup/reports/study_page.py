@@ -218,11 +218,10 @@ def _rules(study: Study) -> list[Section]:
 
 
 def _laws(studies: Sequence[Study]) -> list[Section]:
-    laws = [(study, law) for study in studies for law in study.laws]
-    several = len({law.scheme for _, law in laws}) > 1
     text = [
-        f"{title_of(study, law.scheme)}: {law_sentence(law)}" if several else law_sentence(law)
-        for study, law in laws
+        f"{of_scheme(study, law.scheme)}{law_sentence(law)}"
+        for study in studies
+        for law in study.laws
     ]
     return [Section(title="All axes at once", text=text)] if text else []
 

@@ -162,8 +162,13 @@ def question(study: Study) -> tuple[str, ...]:
     duration: a sentence each, none of learning rates along other axes.
     """
     keys = ("tuned", "question") if study.axis in RUN_AXES else ("tuned",)
-    parts = [study.config.get(key, ()) for key in keys]
-    return tuple(str(s) for part in parts if isinstance(part, list | tuple) for s in part)
+    return tuple(sentence for key in keys for sentence in listed(study, key))
+
+
+def listed(study: Study, name: str) -> list[str]:
+    """A list of texts in the configuration; empty where it is none."""
+    value = study.config.get(name, ())
+    return [str(each) for each in value] if isinstance(value, list | tuple) else []
 
 
 def transfers(study: Study) -> tuple[Transfer, ...]:
