@@ -19,7 +19,6 @@ from depthmup.reports.drift_chart import (
 )
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, rate
-from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import Row, interval_columns, title_of, transfers
 
 SHOWN = 6
@@ -36,7 +35,7 @@ def search(study: Study) -> Section:
             "first. The search stopped when the interval was decisive. Checking it after every "
             f"round is accounted for. Grey: the tolerance, {band_words(study)}."
         ),
-        plots=[Plot(chart=_narrowing_chart(by_slice(study), story))] if story else [],
+        plots=[Plot(chart=_narrowing_chart(study, story))] if story else [],
         details=_rounds(study, story) if story else [],
     )
 

@@ -1,4 +1,7 @@
-"""A study as charts draw it: each slice of a table as a line of its own."""
+"""A study as charts draw it: each slice of a table as a line of its own.
+
+Studies of runs that were trained here have one slice along each axis.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +16,7 @@ def by_slice(study: Study) -> Study:
     """The study with a variant for every slice of sizes in which the axis alone changes."""
     if all(len(t.slices) < 2 for window in study.windows for t in window.transfers):
         return study
-    windows = tuple(_split(study, window) for window in study.windows)
-    return replace(study, windows=windows, training=())
+    return replace(study, windows=tuple(_split(study, window) for window in study.windows))
 
 
 def _split(study: Study, window: Window) -> Window:

@@ -9,13 +9,11 @@ from depthmup.reports.axes import Axis, loss_axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
 from depthmup.reports.charts import all_points, scheme_plot, size_colours, size_signs
 from depthmup.reports.page import Section
-from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import Row, title_of, transfers
 
 
 def training(study: Study) -> Section:
     """A panel for each scheme; none of a table, or of a study of a single window."""
-    study = by_slice(study)
     signs = [sign for sign in size_signs(study) if sign[2]]
     section = Section(
         title="Has training settled?",
