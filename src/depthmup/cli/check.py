@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import print_json, show
+from depthmup.cli.output import answer, say_page
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
 from depthmup.records import Outcome
-from depthmup.records.codec import strict
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -83,12 +82,8 @@ def run(options: Options) -> int:
     files = None if options.out is None else page_and_data(options.out, "check")
     result = check(**asked)
     # Printed first: it stays where the disk is full.
-    if options.json:
-        print_json(strict(result))
-    else:
-        show(result.summary(everything=options.all))
+    answer(result, result.summary(everything=options.all), json=options.json)
     if files is not None:
         write_check(result, *files)
-        if not options.json:
-            print(f"\nThe page: {files[0].resolve()}")
+        say_page(files[0])
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 from depthmup import rules
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import write_and_print
+from depthmup.cli.output import answer, write_files
 from depthmup.cli.spelling import arguments
 from depthmup.records.text import aligned
 
@@ -162,21 +162,21 @@ def run(options: Options) -> int:
         "error_estimate": solution.error_estimate,
         "config": asdict(options),
     }
-    write_and_print(
-        result,
-        files=files,
-        page=lambda data: reports.limit_page(
+    status = f"{solution.status}; estimated error {solution.error_estimate:.1e}"
+    answer(result, f"{_table(solution, rms)}\n\n{status}", json=options.json)
+
+    def page(data: str) -> str:
+        return reports.limit_page(
             solution.losses.tolist(),
             solution.positions.tolist(),
             rms,
             title=_title(options, solution),
-            status=f"{solution.status}; estimated error {solution.error_estimate:.1e}",
+            status=status,
             facts=_settings(options),
             data=data,
-        ),
-        shown=lambda: _print(solution, rms),
-        json=options.json,
-    )
+        )
+
+    write_files(files, result, page)
     return 0 if solution.status.ok else 1
 
 
@@ -265,12 +265,11 @@ def _refuse(options: Options, why: str, *names: str) -> None:
             raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 
-def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
+def _table(solution: "limits.Solution", rms: "list[list[float]]") -> str:
     rows = [("step", "loss", "RMS of x at the output")]
     for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
         rows.append((str(t), f"{loss:.5f}", f"{line[-1]:.5f}"))
-    print(*aligned(rows, left=()), sep="\n")
-    print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
+    return "\n".join(aligned(rows, left=()))
 
 
 def _title(options: Options, solution: "limits.Solution") -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from depthmup.cli.output import write_and_print
+from depthmup.cli.output import answer, write_files
 from depthmup.records import Estimate
 from depthmup.records.finding import change
 from depthmup.records.printable import printable
@@ -59,13 +59,8 @@ def run(
     if beside is not None:
         octaves = [asdict(at) for at in beside.octaves]
         result["measured"] = {"depths": beside.sizes, "octaves": octaves}
-    write_and_print(
-        result,
-        files=files,
-        page=lambda data: _page(prediction, activation, beside, data=data),
-        shown=lambda: _print(prediction, beside),
-        json=json,
-    )
+    answer(result, _text(prediction, beside), json=json)
+    write_files(files, result, lambda data: _page(prediction, activation, beside, data=data))
     return 0
 
 
@@ -110,7 +105,7 @@ def _headline(prediction: Any) -> str:
     )
 
 
-def _print(prediction: Any, measured: "Movement | None") -> None:
+def _text(prediction: Any, measured: "Movement | None") -> str:
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
     rows = [("depth", "factor", "change", *(["measured"] if beside else []))]
     for depth, factor, octaves in zip(
@@ -118,9 +113,10 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
     ):
         of_depth = change(beside[depth].value) if depth in beside else ""
         rows.append((str(depth), f"{factor:.3g}", change(octaves), *([of_depth] if beside else [])))
-    print(*aligned(rows, left=()), sep="\n")
+    lines = aligned(rows, left=())
     if math.isfinite(prediction.drift):
-        print(f"\n{_headline(prediction)} {_RULE}")
+        lines += ["", f"{_headline(prediction)} {_RULE}"]
+    return "\n".join(lines)
 
 
 def read_measured(folder: Path, scheme: str, base_depth: int) -> "Movement":

@@ -127,28 +127,31 @@ def print_json(value: Any) -> None:
     print(text, file=_result.get() or sys.stdout, flush=True)
 
 
-def write_and_print(
-    result: Mapping[str, Any],
-    *,
-    files: tuple[Path, Path] | None,
-    page: Callable[[str], str],
-    shown: Callable[[], None],
-    json: bool,
+def answer(result: Any, text: str, *, json: bool) -> None:
+    """Print a result: as JSON where that was asked for, else as text."""
+    if json:
+        print_json(strict(result))
+    else:
+        show(text)
+
+
+def write_files(
+    files: tuple[Path, Path] | None, result: Mapping[str, Any], page: Callable[[str], str]
 ) -> None:
-    """Write a result and its page, which names the file of it; print it, or what is ``shown``."""
+    """Write a result as JSON and its page, which is told that file's name; print where it is."""
+    if files is None:
+        return
     from depthmup.reports import write_text  # takes a third of a second
 
-    text = json_format.dumps(strict(result), indent=2, allow_nan=False)
-    if files is not None:
-        page_file, data_file = files
-        write_text(data_file, text + "\n")
-        write_text(page_file, page(data_file.name))
-    if json:
-        print_json(text)
-        return
-    shown()
-    if files is not None:
-        print(f"The page: {files[0].resolve()}")
+    page_file, data_file = files
+    write_text(data_file, json_format.dumps(strict(result), indent=2, allow_nan=False) + "\n")
+    write_text(page_file, page(data_file.name))
+    say_page(page_file)
+
+
+def say_page(path: Path, what: str = "page") -> None:
+    """Print where a page is: beside JSON, on stderr."""
+    print(f"\nThe {what}: {path.resolve()}")
 
 
 def _descriptor(stream: IO[str]) -> int | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, say_page
 from depthmup.records import RUN_AXES
 from depthmup.records.certificate import size_text
 from depthmup.records.sizes import parse_size
@@ -133,7 +133,7 @@ def run(options: Options) -> int:
         prescribed.save(data)
         sizes = f"{size_text(base)} to {size_text(target)}"
         write_text(page, _page(prescribed, model=options.model, sizes=sizes, data=data.name))
-        print(f"The page: {page.resolve()}")
+        say_page(page)
     return 0
 
 

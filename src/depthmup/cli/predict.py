@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from depthmup.cli.folders import prepare_file
-from depthmup.cli.output import print_json
+from depthmup.cli.output import answer, say_page
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
 from depthmup.records import Prediction, sentence
-from depthmup.records.codec import strict
 from depthmup.records.finding import change, change_span
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import aligned
@@ -78,37 +77,33 @@ def run(options: Options) -> int:
     )
     prediction = predict(**asked)
     # Printed first: it stays where the disk is full.
-    if options.json:
-        print_json(strict(prediction))
-    else:
-        _print(prediction)
+    answer(prediction, _text(prediction), json=options.json)
     if options.out is None:
         return 0
     if options.out.suffix.lower() == ".html":
-        kind = "page"
         write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
+        say_page(options.out)
     else:
-        kind = "chart"
         save_chart(prediction_chart(prediction), options.out)
-    if not options.json:
-        print(f"\nThe {kind}: {options.out.resolve()}")
+        say_page(options.out, "chart")
     return 0
 
 
-def _print(prediction: Prediction) -> None:
+def _text(prediction: Prediction) -> str:
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
-    print(f"{what}: predicted from {prediction.seeds} seeds")
+    lines = [f"{what}: predicted from {prediction.seeds} seeds"]
     for along in prediction.axes:
         rows = [(along.axis, "sharpness", "change", "95% over seeds")]
         for at in along.sizes:
             moved, span = change(at.octaves.value), change_span(at.octaves.low, at.octaves.high)
             rows.append((str(at.size[along.axis]), f"{at.curvature.value:.3g}", moved, span))
-        print("", *aligned(rows, left=(3,)), sep="\n")
-        print(sentence(prediction, along.axis))
+        lines += ["", *aligned(rows, left=(3,)), sentence(prediction, along.axis)]
     for note in prediction.notes:
-        print(f"\n{note}")
-    print(
-        "\nThe intervals do not include the error of the rule itself: for SGD on small batches the "
-        "direction\nis usually right and the size often too large (docs/studies/predict.md). Wider "
-        "networks predict better."
-    )
+        lines += ["", note]
+    return "\n".join([*lines, "", _OF_THE_RULE])
+
+
+_OF_THE_RULE = """\
+The intervals do not include the error of the rule itself: for SGD on small batches the direction
+is usually right and the size often too large (docs/studies/predict.md). Wider networks predict \
+better."""

@@ -10,7 +10,7 @@ import tyro
 
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import prepare_file, prepare_folder
-from depthmup.cli.output import print_json, show
+from depthmup.cli.output import print_json, say_page, show
 
 if TYPE_CHECKING:
     from depthmup.report import Report
@@ -105,7 +105,7 @@ def _compared(options: Options) -> int:
     studies = {n: load(path).studies for n, path in zip(names, options.folders, strict=True)}
     page = comparison_page(studies, command=["depthmup", *sys.argv[1:]])
     write_text(options.out, page)
-    print(f"The page: {options.out.resolve()}")
+    say_page(options.out)
     return 0
 
 
@@ -148,7 +148,7 @@ def deliver(
         else:
             console.print(part)
     if folder is not None:
-        print(f"\nThe page: {(folder / 'report.html').resolve()}")
+        say_page(folder / "report.html")
 
 
 def _write_figures(report: "Report", folder: Path, kind: "FigureKind") -> None:

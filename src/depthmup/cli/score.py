@@ -9,9 +9,8 @@ import tyro
 
 from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.folders import prepare_file
-from depthmup.cli.output import print_json, show
+from depthmup.cli.output import answer, say_page
 from depthmup.cli.spelling import arguments
-from depthmup.records.codec import strict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +52,8 @@ def run(options: Options) -> int:
         prepare_file(options.out, option="--out", ends=(".html",))
     table = table_named(options.table)
     result = score(**arguments(score, options, **options.columns.named(), table=table))
-    if options.json:
-        print_json(strict(result.to_dict()))
-    else:
-        show(result.summary())
+    answer(result.to_dict(), result.summary(), json=options.json)
     if options.out is not None:
         write_text(options.out, score_page(result, command=["depthmup", *sys.argv[1:]]))
-        if not options.json:
-            print(f"\nThe page: {options.out.resolve()}")
+        say_page(options.out)
     return 0
