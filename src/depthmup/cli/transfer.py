@@ -389,21 +389,21 @@ def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
     # A preset's seeds bound those of a search; a grid has its own.
     if preset is not None and (seeds, options.lrs, options.values) == (None, None, None):
         seeds = preset.get("seeds")
-    return Design(
+    asked = arguments(
+        Design,
+        options,
         base=sizes,
         arms=_arms(options, preset),
         sizes=[{**sizes, **parse_size([one], option="--corners")} for one in options.corners],
-        **_tuned(options),
         schemes=options.schemes or (None if preset is None else SCHEMES),
         optimizers=options.optimizers or None,
-        multipliers=options.multipliers,
-        weight_decays=options.weight_decays,
         run=options.run_rules or None,
         settings=_settings(options),
         seeds=seeds,
         steps=steps,
-        window=options.window,
+        **_tuned(options),
     )
+    return Design(**asked)
 
 
 def _in_plain_numbers(options: Options, name: str) -> Options:
@@ -420,7 +420,7 @@ def _in_plain_numbers(options: Options, name: str) -> Options:
 
 
 def _tuned(options: Options) -> dict[str, Any]:
-    """What is tuned, its values, and the learning rate that is held."""
+    """The values of what is tuned, and the learning rate that is held."""
     what = tuned(options.tune)
     if what.is_learning_rate:
         for name in ("lr", "values"):
@@ -432,7 +432,7 @@ def _tuned(options: Options) -> dict[str, Any]:
         return {"lrs": _grid(options, "lrs", what)}
     if options.lrs is not None:
         raise ValueError(f"--lrs are learning rates, and {what.the} is tuned; give --values.")
-    return {"tune": what, "lrs": options.lr, "values": _grid(options, "values", what)}
+    return {"lrs": options.lr, "values": _grid(options, "values", what)}
 
 
 def _grid(options: Options, grid: str, what: Tuned) -> "tuple[float, ...] | Auto":
