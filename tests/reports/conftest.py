@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,20 @@ def odd_study() -> Study:
 @pytest.fixture
 def hostile() -> str:
     return HOSTILE
+
+
+@pytest.fixture
+def sliced_study(study) -> Study:
+    """The first scheme at two widths, each a slice along depth; twice the rates at the wider."""
+    first, *others = study.headline.transfers
+    narrow = [replace(o, size={**o.size, "width": 32}) for o in first.optima]
+    wide = [
+        replace(
+            o, size={**o.size, "width": 64}, log2_lr=replace(o.log2_lr, value=o.log2_lr.value + 1)
+        )
+        for o in first.optima
+    ]
+    count = len(narrow)
+    slices = (tuple(range(count)), tuple(range(count, 2 * count)))
+    both = replace(first, optima=(*narrow, *wide), slices=slices)
+    return replace(study, windows=(replace(study.headline, transfers=(both, *others)),))

@@ -149,6 +149,12 @@ def test_rich_table_fits_a_terminal_and_shows_the_same(study):
         assert all(cell in shown for cell in row.split() if cell != "95%" and "-" * 9 not in cell)
 
 
+def test_a_terminal_has_a_row_for_every_slice(study, sliced_study):
+    """Of two slices, one row would show the values of the last."""
+    assert table(sliced_study).row_count == len(study.headline.transfers) + 1
+    assert "Depth-muP, width 32" in drawn(table(sliced_study), 150)
+
+
 def test_rich_table_takes_names_literally(odd_study):
     rows = drawn(table(odd_study), 150).split(" verdict")[1]  # below the headline and the header
     assert "[bold]" in rows

@@ -10,7 +10,7 @@ import pytest
 
 from depthmup.records import UNKNOWN, Place, Verdict
 from depthmup.reports import comparison_page, page
-from depthmup.reports.sentences import best_rate, headline, significant
+from depthmup.reports.sentences import best_rate, headline, rate, significant
 
 
 class Reader(HTMLParser):
@@ -137,3 +137,14 @@ def test_reports_stand_side_by_side(study):
     assert "along depth: transfers in before, drifts in after." in headline_
     with pytest.raises(ValueError, match="one axis at least"):
         comparison_page({"before": [study], "after": []})
+
+
+def test_reports_side_by_side_have_a_row_for_every_slice(study, sliced_study):
+    """Of two slices, one row would show the values of the last."""
+    text = comparison_page({"before": [sliced_study], "after": [sliced_study]})
+    narrow, wide = (
+        rate(2.0 ** (study.headline.transfers[0].optima[0].log2_lr.value + k)) for k in (0, 1)
+    )
+    for name, value in (("width 32", narrow), ("width 64", wide)):
+        group = text[text.index(f">Depth-muP, {name}</th>") :].partition("</tbody>")[0]
+        assert f">{value}</td>" in group

@@ -60,7 +60,7 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
             for name, study in shown.items()
         ]
         table = Table(
-            rows=_rows(studies),
+            rows=_rows(shown),
             name=f"Best values along {axis}",
             group="scheme",
             numbers=(axis, *studies, "change"),

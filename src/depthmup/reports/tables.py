@@ -49,7 +49,7 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    schemes = transfers(study)
+    header, *rows = _rows(study)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
         title=Text("\n".join(said(study, among))),
@@ -62,12 +62,12 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     # Five depths and short names fit 80 columns: the interval stands below its drift, and
     # long names fold.
     grid.add_column(Text("scheme"), overflow="fold")
-    for name in _header(study)[1:]:
+    for name in header[1:]:
         if name != "95%":
             grid.add_column(Text(name), justify="right", no_wrap=True)
-    for transfer in schemes:
-        title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
-        verdict.stylize(ON_TERMINALS[TONES[transfer.verdict.value]])
+    for row in rows:
+        title, *rates, drift, between, regret, verdict = map(Text, row)
+        verdict.stylize(ON_TERMINALS[TONES[row[-1]]])
         grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
     grid.caption = Text("\n".join([*question(study), *_below(study)]))
     grid.caption_justify = "left"
@@ -138,9 +138,7 @@ def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
         >>> print(plain_table(example_study()).splitlines()[0])
         Use learning rate 2.3e-3 with Depth-muP. It holds from depth 8 to 128.
     """
-    lined = by_slice(study)
-    lines = [_header(study), *(_cells(lined, transfer) for transfer in transfers(lined))]
-    text = aligned(lines)
+    text = aligned(_rows(study))
     rule = "-" * max(map(len, text))
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
     return "\n".join(
@@ -186,6 +184,12 @@ def _caption(study: Study) -> str:
 
 def _sizes(study: Study) -> list[float]:
     return sorted({size_of(study, o) for t in transfers(study) for o in t.optima})
+
+
+def _rows(study: Study) -> list[list[str]]:
+    """The header, and a row for each scheme, or for each slice of a table's group."""
+    lined = by_slice(study)
+    return [_header(lined), *(_cells(lined, transfer) for transfer in transfers(lined))]
 
 
 def _header(study: Study) -> list[str]:
