@@ -2,13 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from simulated_cuda import machine
 
-from depthmup.cli import main
+from depthmup.cli import doctor_gpu, main
 from depthmup.training import engine_for
+from depthmup.training.cuda_graphs import WARM_UP
 
 
 def test_it_names_the_engine_and_the_hardware(capsys, monkeypatch):
@@ -40,9 +42,17 @@ def test_an_engine_that_does_not_exist_is_an_error(value, capsys, monkeypatch):
 
 
 def test_every_gpu_is_tried(capsys, monkeypatch):
-    monkeypatch.setattr("depthmup.cli.doctor_gpu.STEPS", 5)
-    monkeypatch.setattr("depthmup.cli.doctor_gpu.NETWORKS", (1, 2))
-    monkeypatch.setattr("depthmup.cli.doctor_gpu.SIDE", 8)
+    whole = doctor_gpu._cells
+
+    def shallow(*arguments, **options):
+        return [
+            replace(c, network=replace(c.network, depth=2)) for c in whole(*arguments, **options)
+        ]
+
+    monkeypatch.setattr(doctor_gpu, "_cells", shallow)
+    monkeypatch.setattr(doctor_gpu, "STEPS", WARM_UP + 2)  # of which graphs replay two
+    monkeypatch.setattr(doctor_gpu, "NETWORKS", (1, 2))
+    monkeypatch.setattr(doctor_gpu, "SIDE", 8)
     with machine(gpus=2):
         assert main(["doctor", "--gpu"]) == 0
     shown = capsys.readouterr().out

@@ -261,7 +261,8 @@ from mine_unguarded import make, batch
 print("started")
 design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), lrs=[2**-6, 2**-5], steps=4,
                          seeds=2, schemes="depth-mup", settings={"own_init": "fan_in"})
-depthmup.transfer(depthmup.Model(make, batch=batch), design, on=2)
+depthmup.transfer(depthmup.Model(make, batch=batch), design,
+                  on=depthmup.Execution(workers=1, executor="processes"))
 """
 
 

@@ -73,7 +73,7 @@ def sentences(value, path=""):
 
 
 @cache
-def _report(store):
+def report_of(store):
     with tempfile.TemporaryDirectory() as folder:
         raw = (inputs.STORES / f"{store}.sqlite.xz").read_bytes()
         (Path(folder) / "results.sqlite").write_bytes(lzma.decompress(raw))
@@ -124,7 +124,7 @@ _STUDIES = {
 
 @cache
 def _study(store, part):
-    return _without(_STUDIES[part](_report(store)))
+    return _without(_STUDIES[part](report_of(store)))
 
 
 def studies():

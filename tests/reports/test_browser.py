@@ -21,9 +21,9 @@ MOVE = """
 """
 
 
-@pytest.fixture
-def written(study, tmp_path):
-    path = tmp_path / "report.html"
+@pytest.fixture(scope="module")
+def written(study, tmp_path_factory):
+    path = tmp_path_factory.mktemp("written") / "report.html"
     path.write_text(page(study), encoding="utf-8")
     return path
 

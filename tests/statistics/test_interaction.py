@@ -70,7 +70,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
     On a fine grid, where what a fit may miss of a valley between its points hardly counts.
     """
-    rng, sizes, trials = np.random.default_rng(0), [*ARMS, at(16, 400), at(8, 200)], 200
+    rng, sizes, trials = np.random.default_rng(0), [*ARMS, at(16, 400), at(8, 200)], 100
     rates = np.arange(-9.0, -3.0, 0.25)
     truth = np.array([0.3 * x - 0.1 * x * y for x, y in map(doublings, sizes)]) - 6
     hits = 0
@@ -79,6 +79,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         fitted = optima(curves(truth[:, None] + shared + own, rates))
         measured = interaction(fitted, sizes, BASE, AXES)
         hits += measured.low <= -0.1 <= measured.high
-    # 95% of them, less three standard errors of 200 trials.
+    # 95% of them, less three standard errors of 100 trials.
     assert hits / trials > 0.95 - 3 * np.sqrt(0.95 * 0.05 / trials)
     assert hits < trials  # and they are no wider than they need to be

@@ -21,6 +21,7 @@ from misbehaviour import Several, lines, task
 from sweeps import measure, residual
 
 import depthmup
+from depthmup.cli import main
 from depthmup.model import Model, find_function, resolved
 from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import InProcess, Ray, Store, WorkerError, run
@@ -160,6 +161,7 @@ def test_more_gpus_than_there_are(cluster, log):
         Ray(gpus_per_trial=1)([Several(tasks=(task("add_one", log, 0),))], Heard())
 
 
+@pytest.mark.long(slice=False)  # as the command's runs below
 def test_the_same_cells_to_the_bit(cluster, tmp_path):
     seen = []
     with Store(tmp_path / "a.sqlite") as ours, Store(tmp_path / "b.sqlite") as theirs:
@@ -288,20 +290,15 @@ class TestOwnModels:
         with Store(out / "results.sqlite") as store:
             assert len(store) == 10
 
-    def test_the_command_makes_the_same_runs_to_the_bit(self, cluster, file):
+    def test_the_command_makes_the_same_runs_to_the_bit(self, cluster, file, capfd):
         out = file.parent / "out"
         options = (
             f"transfer --model {file}:make --base 16x2 --depths 2 4 --steps 6 "
             f"--lrs 0.01 0.02 0.05 --seeds 2 --own-init fan_in --executor ray "
             f"--address {cluster[0]} --json --out {out}"
         )
-        command = [
-            sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"
-        ]  # fmt: skip
-        done = subprocess.run(
-            [*command, *options.split()], capture_output=True, text=True, timeout=600, check=True
-        )
-        assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
+        assert main(options.split()) == 0
+        assert json.loads(capfd.readouterr().out)["schemes"][0]["scheme"] == "depth-mup"
         assert (out / "report.html").exists()
         model = resolved(Model.load(f"{file}:make"))
         here = measure(model.make, **self.ASKED, batch=model.batch)

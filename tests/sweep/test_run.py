@@ -146,7 +146,7 @@ def test_an_error_in_a_worker_comes_with_its_traceback(path):
         run([impossible], store=store, executor=Processes(workers=1))
 
 
-@pytest.mark.parametrize("executor", [InProcess(), Processes(workers=2)])
+@pytest.mark.parametrize("executor", [InProcess(), Processes(workers=1)])
 def test_a_job_that_fails_stops_no_other_and_is_asked_for_again(path, executor):
     """Measurements and training in one sweep."""
     texts = ('{"root": 2}', "no JSON", '{"root": 3}')

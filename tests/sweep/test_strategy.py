@@ -158,14 +158,15 @@ def test_a_report_of_an_unfinished_search_shows_the_rounds_that_are_whole(tmp_pa
 
 def test_shards_take_parts_of_a_round(tmp_path):
     """Round by round, two machines train the same runs as one."""
-    whole = depthmup.transfer(MODEL, design())
+    asked = design(depth=(4, 8, 16))
+    whole = depthmup.transfer(MODEL, asked)
     expected = sorted(TRAINED)
     TRAINED.clear()
     for _ in range(40):
         shards = [Shard(index=i, count=2) for i in (1, 2)]
         parts = [
             depthmup.transfer(
-                MODEL, design(), out=tmp_path, on=depthmup.Execution(workers=1, shard=f"{i}/2")
+                MODEL, asked, out=tmp_path, on=depthmup.Execution(workers=1, shard=f"{i}/2")
             )
             for i in (1, 2)
         ]
