@@ -71,10 +71,10 @@ def plan_time(name: str, model: torch.nn.Module, base: torch.nn.Module) -> str:
     )
 
 
-def plan_70b() -> str:
+def plan_70b(layers: int = 80) -> str:
     with torch.device("meta"):
         model, base = (
-            llama(*size, vocabulary=128256, head=128) for size in ((8192, 80), (1024, 8))
+            llama(*size, vocabulary=128256, head=128) for size in ((8192, layers), (1024, 8))
         )
     return plan_time("Llama", model, base)
 

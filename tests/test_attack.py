@@ -9,9 +9,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-PARTS = ("bits", "readers", "commands", "pages")
+PARTS = ("bits", "readers", "commands")
 # Shorter tests have their subjects: sweep/test_command, sweep/test_executors and cli/test_cli send
-# signals; every folder has tests of bad input to its functions.
+# signals; every folder has tests of bad input to its functions; reports/test_browser opens a page
+# with hostile names.
 COSTLY = pytest.mark.long(slice=False)
 
 
@@ -22,6 +23,7 @@ COSTLY = pytest.mark.long(slice=False)
         pytest.param(PARTS, id="all that is quick"),
         pytest.param(("interruptions",), id="interruptions", marks=COSTLY),
         pytest.param(("functions",), id="functions", marks=COSTLY),
+        pytest.param(("pages",), id="pages", marks=COSTLY),
         pytest.param(("soak",), id="soak"),
     ],
 )

@@ -473,10 +473,10 @@ class TestRefusals:
         assert all(r.reason.endswith(".") and r.advice.endswith(".") for r in certificate.refusals)
 
     def test_without_a_defect_there_is_none(self):
-        """Of 30 good measurements at most one is refused: each test is at 5% beyond a margin."""
+        """Of 15 good measurements at most one is refused: each test is at 5% beyond a margin."""
         rng = np.random.default_rng(5)
         refused = 0
-        for _ in range(30):
+        for _ in range(15):
             late, early = simulated(rng, line()), simulated(rng, line(-0.12, start=-2.9))
             refused += not of(late, early=early).issued
         assert refused <= 1

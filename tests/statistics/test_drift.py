@@ -55,6 +55,14 @@ def verdict_of(losses, rates=X):
     return judge(optima_, drift(DEPTHS, rates, losses), seeds=losses.shape[-1])[0]
 
 
+def bounds_of(experiments, rates):
+    """Bounds of the drift's interval in each of many experiments of one shape, computed at once."""
+    losses = np.array(experiments)
+    grid = np.broadcast_to(rates, losses.shape[:-1])
+    value, half = drifts(range(len(DEPTHS)), optima(Curves(log2_lrs=grid, losses=losses)))
+    return value - half, value + half
+
+
 def held(bounds, truth):
     low, high = bounds
     return float(((low <= truth) & (truth <= high)).mean())
@@ -70,9 +78,7 @@ class TestCoverage:
     def test_where_every_seed_has_an_optimum_of_its_own(self, seeds, true_drift, lopsided):
         rng, count = np.random.default_rng(0), 200
         losses = [simulated(true_drift, rng, seeds=seeds, lopsided=lopsided) for _ in range(count)]
-        grid = np.broadcast_to(X, (count, len(DEPTHS), len(X)))
-        value, half = drifts(range(5), optima(Curves(log2_lrs=grid, losses=np.array(losses))))
-        assert held((value - half, value + half), true_drift) >= 0.9
+        assert held(bounds_of(losses, X), true_drift) >= 0.9
 
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("name", NAMES)
@@ -171,12 +177,9 @@ class TestWidth:
         rng = np.random.default_rng(1)
 
         def half(wobble, rates=HALF):
-            widths = []
-            for _ in range(60):
-                losses = simulated(0, rng, seeds=5, rates=rates, wobble=wobble, noise=0.001)
-                interval = drift(DEPTHS, rates, losses)
-                widths.append((interval.high - interval.low) / 2)
-            return float(np.median(widths))
+            options = {"seeds": 5, "rates": rates, "wobble": wobble, "noise": 0.001}
+            low, high = bounds_of([simulated(0, rng, **options) for _ in range(60)], rates)
+            return float(np.median(high - low)) / 2
 
         slopes = student(4 + 4) * np.sqrt(4 * OWN_SLOPE**2 / 5 / (4 + 4))
         still, quiet, loud = half(0.0), half(0.02), half(0.1)
@@ -284,26 +287,21 @@ class TestRagged:
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("counts", [(6, 6, 4, 4, 2), (5, 4, 3, 4, 5)])
     def test_coverage_with_numbers_of_seeds_that_differ(self, counts):
-        rng, count, hits = np.random.default_rng(8), 200, 0
-        for _ in range(count):
-            losses = simulated(0.1, rng, seeds=6, rates=HALF)
-            ragged = [of_size[:, :n] for of_size, n in zip(losses, counts, strict=True)]
-            interval = drift(DEPTHS, HALF, ragged)
-            hits += interval.low <= 0.1 <= interval.high
-        assert hits >= 0.9 * count
+        rng = np.random.default_rng(8)
+        losses = np.array([simulated(0.1, rng, seeds=6, rates=HALF) for _ in range(200)])
+        for i, count in enumerate(counts):
+            losses[:, i, :, count:] = nan
+        assert held(bounds_of(losses, HALF), 0.1) >= 0.9
 
     @pytest.mark.long(of="coverage")
     def test_coverage_with_seeds_that_share_nothing(self):
         """Three seeds of its own at every size: fifteen columns, three filled at each."""
-        rng, count, hits = np.random.default_rng(9), 200, 0
-        for _ in range(count):
-            losses = np.full((5, len(HALF), 15), nan)
+        rng, losses = np.random.default_rng(9), np.full((200, 5, len(HALF), 15), nan)
+        for one in losses:
             for i in range(5):
                 own = simulated(0.1, rng, seeds=3, rates=HALF, wobble=0.1)[i]
-                losses[i, :, 3 * i : 3 * i + 3] = own
-            interval = drift(DEPTHS, HALF, losses)
-            hits += interval.low <= 0.1 <= interval.high
-        assert hits >= 0.9 * count
+                one[i, :, 3 * i : 3 * i + 3] = own
+        assert held(bounds_of(losses, HALF), 0.1) >= 0.9
 
     def test_seeds_that_share_nothing_have_independent_errors(self):
         """The slope's variance is that of its weights and of each size's own three seeds."""
@@ -321,13 +319,10 @@ class TestRagged:
 
     @pytest.mark.long(of="coverage")
     def test_coverage_with_missing_runs(self):
-        rng, count, hits = np.random.default_rng(10), 200, 0
-        for _ in range(count):
-            losses = simulated(0.1, rng, seeds=4, rates=HALF)
-            losses[rng.random(losses.shape) < 0.15] = nan
-            interval = drift(DEPTHS, HALF, losses)
-            hits += interval.low <= 0.1 <= interval.high
-        assert hits >= 0.9 * count
+        rng = np.random.default_rng(10)
+        losses = np.array([simulated(0.1, rng, seeds=4, rates=HALF) for _ in range(200)])
+        losses[rng.random(losses.shape) < 0.15] = nan
+        assert held(bounds_of(losses, HALF), 0.1) >= 0.9
 
     @universal
     @given(st.integers(0, 1000), st.permutations(range(4)))

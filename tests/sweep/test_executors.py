@@ -7,13 +7,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from cells import cell
-from misbehaviour import Several, lines, task
+from misbehaviour import Several, Unpicklable, lines, task
 
 from depthmup.records import Record
 from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, training
@@ -171,28 +170,21 @@ def test_a_worker_sees_one_gpu(log):
     assert set(gpu_of.values()) == {5, 7}
 
 
-def test_workers_compute_as_the_script_chose(log):
-    before = torch.get_float32_matmul_precision()
+def test_a_worker_loads_pytorch_when_a_job_computes_and_computes_as_the_script_chose(log):
+    precision, names = torch.get_float32_matmul_precision(), ["loaded", "arithmetic", "loaded"]
+    heard = Heard()
     try:
         torch.set_float32_matmul_precision("medium")
         torch.use_deterministic_algorithms(True)
         torch.set_default_dtype(torch.float64)
-        heard = Heard()
-        ONE([Several(tasks=(task("arithmetic", log, 0),))], heard)
+        ONE([Several(tasks=(task(name, log, n),)) for n, name in enumerate(names)], heard)
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(False)
         torch.set_default_dtype(torch.float32)
-    (found,) = heard.results
-    assert found.values == {"dtype": "torch.float64", "products": "medium", "deterministic": True}
-
-
-def test_a_worker_loads_pytorch_when_a_job_computes(log):
-    names = ["loaded", "arithmetic", "loaded"]
-    heard = Heard()
-    ONE([Several(tasks=(task(name, log, n),)) for n, name in enumerate(names)], heard)
-    before, _, after = heard.results
+    before, found, after = heard.results
     assert (before.values, after.values) == ({"torch": False}, {"torch": True})
+    assert found.values == {"dtype": "torch.float64", "products": "medium", "deterministic": True}
 
 
 def test_what_hangs_is_stopped_and_reported(log):
@@ -227,12 +219,6 @@ def test_a_job_that_ends_without_its_results_has_failed(log):
     heard = Heard()
     InProcess()([Lazy(tasks=(task("add_one", log, 0),))], heard)
     assert [why for _, why in heard.failures] == ["It ended without a result."]
-
-
-@dataclass(frozen=True)
-class Unpicklable(Several):
-    def __call__(self, tell):
-        yield lambda: None
 
 
 def test_a_result_that_cannot_be_pickled_has_failed_and_its_worker_lives(log):
