@@ -9,9 +9,11 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,11 +43,11 @@ def run(*arguments, **options):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    out = tmp_path_factory.mktemp("finished")
-    done = run("transfer", *TINY, "--out", str(out), "--json")
-    assert done.returncode == 0, done.stderr
-    done.written = (out / "summary.json").read_text()  # which other tests write again
-    return out, done
+    out, shown, told = tmp_path_factory.mktemp("finished"), StringIO(), StringIO()
+    with redirect_stdout(shown), redirect_stderr(told):
+        assert main(["transfer", *TINY, "--out", str(out), "--json"]) == 0
+    written = (out / "summary.json").read_text()  # which other tests write again
+    return out, SimpleNamespace(stdout=shown.getvalue(), stderr=told.getvalue(), written=written)
 
 
 def test_json_is_all_that_stdout_holds(finished):

@@ -387,7 +387,7 @@ def mixture(active, *, seed, down):
 def test_a_mixture_is_as_a_dense_layer_of_the_width_that_is_active(down, expected):
     """At any share K/E; without K^1/2 in the last matrices' start a mean over K experts shrinks."""
     rows = np.array(
-        [np.mean([np.log2(mixture(k, seed=s, down=down)) for s in range(24)], 0) for k in ACTIVE]
+        [np.mean([np.log2(mixture(k, seed=s, down=down)) for s in range(12)], 0) for k in ACTIVE]
     )
     for measured in rows.T:
         assert nearest(2**measured, ACTIVE)[1] == expected

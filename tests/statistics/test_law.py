@@ -54,9 +54,9 @@ def surfaces(rng, iota, count):
 @pytest.mark.long
 @pytest.mark.parametrize("iota", [0.03, 0.07])
 def test_intervals_hold_interactions_that_walk(iota):
-    """90% of 300 targets, less three standard errors of 1.7%."""
+    """90% of 150 targets, less three standard errors of 2.4%."""
     rng = np.random.default_rng(5)
-    surface = surfaces(rng, iota, 300)
+    surface = surfaces(rng, iota, 150)
     values = np.stack([surface(size) for size in SIZES], -1)
     values += 0.02 * rng.standard_normal(values.shape)
     truths = surface(TARGET)
@@ -64,7 +64,7 @@ def test_intervals_hold_interactions_that_walk(iota):
     for row, truth in zip(values, truths, strict=True):
         interval = predict(law_of(row), TARGET).estimate()
         held += interval.low <= truth <= interval.high
-    assert held / len(truths) >= 0.9 - 3 * 0.017
+    assert held / len(truths) >= 0.9 - 3 * 0.024
 
 
 def test_the_farther_from_the_corner_the_less_is_known():

@@ -340,11 +340,11 @@ class TestTheGentleSide:
 def test_looks_spend_the_error(drift, false):
     """Stopping at the first interval of 95% that decides is wrong more often than 5% where seeds
     have slopes of their own and nothing else errs; the intervals of looks are not."""
-    verdicts, covered = _stopped(_brackets("own slopes", drift, 400), _spent, drift)
-    assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
-    # 2.5% one-sided, and three standard errors of 400 experiments.
+    verdicts, covered = _stopped(_brackets("own slopes", drift, 200), _spent, drift)
+    assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 200)
+    # 2.5% one-sided, and three standard errors of 200 experiments.
     assert np.mean([verdict is false for verdict in verdicts]) <= 0.025 + 3 * math.sqrt(
-        0.025 * 0.975 / 400
+        0.025 * 0.975 / 200
     )
 
 

@@ -57,15 +57,13 @@ def test_initial_standard_deviations(name, std):
 
 def test_streams_are_stable_across_processes_and_machines():
     """Records are compared across machines, so a stream must not depend on hash randomization."""
+    assert stream(0, "branch", 3).initial_seed() == 28637376895423376  # wherever it was
     code = "from depthmup.training import stream; print(stream(0, 'branch', 3).initial_seed())"
-    seeds = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": salt},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for salt in ("1", "2")
-    }
-    assert seeds == {f"{stream(0, 'branch', 3).initial_seed()}\n"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "28637376895423376\n"
