@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +75,7 @@ UNFINISHED = (
 
 PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
 FILES = (PAGE, JSON, EXCLUDED)
-"""What ``save`` writes; the last where rows of a table are left out."""
+"""What ``save`` writes; the last of a table that was fitted."""
 
 # Spreadsheets run a cell that begins with one of these, some of them full-width forms too; and
 # where the decimal sign is a comma, a semicolon begins a cell, quoted or not.
@@ -397,8 +397,9 @@ class Report(Meant):
         Returns:
             Values of strict JSON, as in summary.json.
         """
-        whole = self.sweep is None  # of a table no store is beside it
-        return reports.summary(*self._judged, certificates=self.certificates, whole=whole)
+        return reports.summary(
+            *self._judged, certificates=self.certificates, whole=self.sweep is None
+        )
 
     def figure(
         self,
@@ -562,21 +563,26 @@ class Report(Meant):
             ) from None
         self.to_pandas(name).to_parquet(path, index=False)
 
-    def save(self, folder: str | Path) -> tuple[Path, ...]:
+    def save(self, folder: str | Path, *, formats: Collection[str] = ()) -> tuple[Path, ...]:
         """Write report.html and summary.json into a folder; of a table excluded.csv, too.
 
         Args:
             folder: made where it is not there.
+            formats: of chart files, such as "svg", in its folder charts.
 
         Returns:
-            The paths of the files.
+            The paths of the files, but for those of charts.
         """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        whole = self.sweep is None
-        reports.write_result(self._judged, folder, certificates=self.certificates, whole=whole)
+        reports.write_result(
+            self._judged,
+            folder,
+            certificates=self.certificates,
+            formats=formats,
+            whole=self.sweep is None,  # of a table no store is beside it
+        )
         written = [folder / PAGE, folder / JSON]
-        if self.sweep is None:
+        if self.table_runs:  # a report that was loaded leaves the rows beside it as they are
             reports.write_text(folder / EXCLUDED, self.excluded_csv)
             written.append(folder / EXCLUDED)
         return tuple(written)

@@ -250,6 +250,16 @@ def test_names_of_columns_and_groups_run_nowhere(tmp_path):
     assert "\x1b" not in report.summary()
 
 
+def test_a_loaded_report_keeps_the_rows_that_were_left_out(tmp_path):
+    runs = frame()
+    runs.loc[3, "loss"] = 1e-6
+    fit(runs, axes={"depth": "layers"}, lr="lr", loss="loss", by="optimizer").save(tmp_path)
+    left_out = (tmp_path / "excluded.csv").read_text()
+    assert len(left_out.splitlines()) == 2
+    depthmup.load(tmp_path).save(tmp_path)
+    assert (tmp_path / "excluded.csv").read_text() == left_out
+
+
 @pytest.mark.parametrize(
     "name", ["=cmd()", "  @SUM(1)", "a;=cmd()", "a\t+cmd()", "＝cmd()", "a\n-cmd()"]
 )

@@ -123,15 +123,10 @@ def deliver(
     """
     from rich.console import Console
 
-    from depthmup import reports
     from depthmup.reports.tables import parts
 
-    studies, certificates = report.studies, report.certificates
     if folder is not None and (export or not saved):
-        whole = report.sweep is None  # of a table no store is beside it
-        reports.write_result(
-            studies, folder, certificates=certificates, formats=export, whole=whole
-        )
+        report.save(folder, formats=export)
     if folder is not None and figure is not None:
         _write_figures(report, folder / "figures", figure)
     if json:
@@ -140,7 +135,8 @@ def deliver(
     console = Console()
     terminal = console.is_terminal
     width = min(100, console.width) if terminal else 100
-    for i, part in enumerate(parts(studies, certificates, width=width, coloured=terminal)):
+    shown = parts(report.studies, report.certificates, width=width, coloured=terminal)
+    for i, part in enumerate(shown):
         if i:
             print()
         if isinstance(part, str):
