@@ -150,7 +150,7 @@ def test_usual_rates_follow_the_width_as_the_optimum_does():
         ({"settings": {"betas": [0.9, 1.0]}}, r"betas to be in \[0, 1\)"),
         ({"settings": {"betas": 0.9}}, "betas to be two numbers"),
         ({"settings": {"sharpness": 1.0}}, "settings of the built-in networks among"),
-        ({"activation": "swich"}, "activation to be one of abs, relu"),
+        ({"activation": "swich"}, "activation to be one of identity, abs"),
         ({"nonlinearity": "mid"}, "nonlinearity to be 'post'"),
         ({"optimizer": "lion"}, "optimizer to be one of adam"),
         ({"weight_decays": 0.1}, "use 'adamw'"),

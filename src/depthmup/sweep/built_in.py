@@ -17,13 +17,11 @@ from depthmup.sweep.hyperparameters import (
     ratios_at,
     settings_under,
 )
+from depthmup.training.native.library import ACTIVATIONS, OPTIMIZERS
 from depthmup.training.schedules import schedule
 
 READOUT = Role(kind=Kind.READOUT)
 
-OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
-# Repeated here, so that bad input is refused without importing PyTorch; a test compares them.
-ACTIVATIONS = ("abs", "relu", "identity", "tanh", "gelu", "silu", "softplus", "erf", "sin", "cos")
 # (inputs, classes) of the data sets that networks are sized for.
 DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
 USUAL_RATE = 2.0**-3.5
@@ -118,9 +116,9 @@ def check_design(design: Design) -> None:
     """Refuse a design that these networks cannot be trained by."""
     check_axes(design.base)
     for name in design.optimizers or ():
-        if name not in OPTIMIZER_NAMES:
+        if name not in OPTIMIZERS:
             raise ValueError(
-                f"Expected optimizer to be one of {', '.join(OPTIMIZER_NAMES)} for the "
+                f"Expected optimizer to be one of {', '.join(OPTIMIZERS)} for the "
                 f"built-in networks; got {name!r}."
             )
     decays = any(design.weight_decays) or design.tune.key == "weight_decay"
