@@ -412,7 +412,8 @@ class Report(Meant):
 
         Args:
             name: ``transfer``, the best learning rate against size; ``rates``, the loss against
-                learning rate; ``loss``, the best loss against size; ``drift``, the drifts.
+                learning rate; ``loss``, the best loss against size; ``drift``, the drifts;
+                ``training``, the loss over training; ``search``, how the interval narrowed.
             kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
             axis: by default depth if it was measured.
 

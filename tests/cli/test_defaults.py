@@ -9,8 +9,9 @@ import pytest
 import depthmup
 from depthmup.cli import check, fit, predict, score
 from depthmup.cli import next as next_verb
-from depthmup.cli.spelling import arguments
-from depthmup.cli.transfer import BuiltInNetworks, Options
+from depthmup.cli.spelling import arguments, as_meant
+from depthmup.cli.transfer import BuiltInNetworks, Options, asked
+from depthmup.cli.verbs import parse
 from depthmup.tables import Reading
 
 ON_OFF = {"on": True, "off": False}
@@ -69,3 +70,26 @@ def test_options_that_are_called_as_an_argument(function, options):
 
 def test_axes_beside_the_arguments_are_no_option():
     assert "along" not in arguments(depthmup.check, check.Options(model="mine.py:make", along=()))
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["--beta1", "0.8"], {"betas": [0.8, 0.999]}),
+        (["--beta2=0.99"], {"betas": [0.9, 0.99]}),
+        (["--epsilon", "1e-6"], {"eps": 1e-6}),
+        (["--momentum", "0.9"], {"momentum": 0.9}),
+        (["--schedule", "cosine", "--warmup", "0.1"], {"schedule": "cosine", "warmup": 0.1}),
+        (["--schedule", "constant", "--warmup", "0"], {}),  # as without: runs have the same keys
+    ],
+)
+def test_settings_of_training(words, settings):
+    _, design = asked(parse(["transfer", "--preset", "tiny", *words]))
+    assert design.settings == settings
+
+
+def test_networks_and_what_is_varied():
+    words = "--nonlinearity pre --mean-subtraction off --layer-norm on --multipliers 0.5,2"
+    model, design = asked(parse(["transfer", *as_meant(words.split(), Options)]))
+    assert (model.nonlinearity, model.mean_subtraction, model.layer_norm) == ("pre", False, True)
+    assert design.multipliers == (0.5, 2.0)

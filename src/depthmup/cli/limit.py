@@ -121,19 +121,9 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup import reports
-
     files = None if options.out is None else page_and_data(options.out, "limit")
     if options.optimum:
-        from depthmup.cli import optimum
-
-        _refuse(options, _NO_EFFECT.format("--optimum"), *_NOT_IN_THE_KERNEL)
-        _scaling(options)  # refuses exponents beside a scheme
-        scheme = options.scheme or f"{options.alpha},{options.gamma}"
-        config = asdict(options)
-        return optimum.run(
-            **arguments(optimum.run, options, scheme=scheme, config=config, files=files)
-        )
+        return _optimum(options, files)
     _refuse(
         options,
         "belongs to --optimum; without it, training at one depth is solved. Add --optimum.",
@@ -141,16 +131,45 @@ def run(options: Options) -> int:
     )
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
-        _refuse(options, _BESIDE_CHECK, *_NOT_CHECKED)
-        blocks = {
-            "lr": options.lr,
-            "lr_second": options.lr_second,
-            "block_depth": options.block_depth,
-            "width_ratio": options.width_ratio,
-            **_scaling(options),
-        }
-        checked: int = reproduction("check_command").check(steps, blocks, as_json=options.json)
-        return checked
+        return _compare(options, steps)
+    return _limit(options, steps, depth, files)
+
+
+def _optimum(options: Options, files: tuple[Path, Path] | None) -> int:
+    """How the best learning rate moves with depth, from the kernel."""
+    from depthmup.cli import optimum
+
+    _refuse(options, _NO_EFFECT.format("--optimum"), *_NOT_IN_THE_KERNEL)
+    _scaling(options)  # refuses exponents beside a scheme
+    scheme = options.scheme or f"{options.alpha},{options.gamma}"
+    return optimum.run(
+        **arguments(optimum.run, options, scheme=scheme, config=asdict(options), files=files)
+    )
+
+
+def _compare(options: Options, steps: "list[limits.Step]") -> int:
+    """Networks that are trained with the limit of each."""
+    _refuse(options, _BESIDE_CHECK, *_NOT_CHECKED)
+    blocks = {
+        "lr": options.lr,
+        "lr_second": options.lr_second,
+        "block_depth": options.block_depth,
+        "width_ratio": options.width_ratio,
+        **_scaling(options),
+    }
+    status: int = reproduction("check_command").check(steps, blocks, as_json=options.json)
+    return status
+
+
+def _limit(
+    options: Options,
+    steps: "list[limits.Step]",
+    depth: float,
+    files: tuple[Path, Path] | None,
+) -> int:
+    """Training at infinite width: its numbers, and its page."""
+    from depthmup import reports
+
     solution = _solve(options, steps, depth)
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {
