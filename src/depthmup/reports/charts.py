@@ -1,4 +1,7 @@
-"""The charts of a study as layers: what ``study_charts`` has in its table."""
+"""Losses against what is tuned, and the best values and losses against size: three sections.
+
+Other charts of a study have files of their own; ``study_charts`` has all of them in its table.
+"""
 
 import math
 from dataclasses import replace
@@ -11,6 +14,7 @@ from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
     best_loss_axis,
+    optimum_axis,
     rate_axis,
     size_axis,
     spread,
@@ -27,8 +31,10 @@ from depthmup.reports.chart import (
     band_of,
     known,
 )
-from depthmup.reports.page import Plot
-from depthmup.reports.sentences import folded
+from depthmup.reports.drift_chart import band_words
+from depthmup.reports.page import Plot, Section
+from depthmup.reports.sentences import folded, is_larger_better
+from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import (
     Row,
     base_size,
@@ -72,6 +78,25 @@ def scheme_signs(study: Study) -> list[tuple[str, str, str]]:
     """The legend of schemes: title, sign, colour."""
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     return [(t.title, theme.sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
+
+
+def rates_section(study: Study) -> Section:
+    """Loss against what is tuned, a panel for each scheme."""
+    study = by_slice(study)
+    axis, name = study.axis, study.tuned.name
+    return Section(
+        title=f"Where the minima line up, {study.tuned.the} transfers",
+        lead=(
+            f"Training loss against {name}, one panel per scheme. Diamonds: the best {name} of "
+            f"each {axis}, with its interval. Dashed: the optimum of {axis} "
+            f"{base_size(study):.10g}. Shaded: the interval over seeds. Crosses on top: every "
+            "seed diverged."
+        ),
+        legend=size_signs(study),
+        legend_of=axis,
+        plots=[scheme_plot(study, t.scheme, rate_chart(study, t.scheme)) for t in transfers(study)],
+        layout="panels",
+    )
 
 
 def rate_chart(study: Study, scheme: str) -> Chart:
@@ -195,6 +220,23 @@ def _optimum_tips(study: Study) -> list[Tip]:
     ]
 
 
+def transfer_section(study: Study) -> Section:
+    """The best values against size."""
+    study = by_slice(study)
+    axis, name = study.axis, study.tuned.name
+    return Section(
+        title="Flat lines transfer, slopes drift",
+        lead=(
+            f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
+            f"{band_words(study)} per doubling away from {axis} {base_size(study):.10g}. "
+            "Triangles: on the edge of the grid. Crosses: nothing trains."
+        ),
+        legend=scheme_signs(study),
+        plots=[Plot(chart=optimum_chart(study, optimum_axis(study)))],
+        layout="pair",
+    )
+
+
 def optimum_chart(study: Study, rates: Axis) -> Chart:
     """The best value of what is tuned against size, over an axis that charts may share."""
     axis, base = study.axis, base_size(study)
@@ -222,6 +264,21 @@ def optimum_chart(study: Study, rates: Axis) -> Chart:
         _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
         description=f"Best {study.tuned.name} against {axis}, one line per scheme",
+    )
+
+
+def loss_section(study: Study) -> Section:
+    """The best losses against size."""
+    study = by_slice(study)
+    return Section(
+        title=is_larger_better(study.axis),
+        lead=(
+            f"The loss at each {study.axis}'s own best {study.tuned.name}, with its interval over "
+            "seeds. Crosses: nothing trains."
+        ),
+        legend=scheme_signs(study),
+        plots=[Plot(chart=loss_chart(study))],
+        layout="pair",
     )
 
 

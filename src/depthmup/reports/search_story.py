@@ -25,7 +25,7 @@ SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
 
 
-def search(study: Study) -> Section:
+def search_section(study: Study) -> Section:
     """The interval as it narrowed, over the rounds; nothing of a study without a search."""
     story = study.search
     return Section(

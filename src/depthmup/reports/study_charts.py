@@ -11,85 +11,33 @@ from typing import Any
 
 from depthmup.records import Study
 from depthmup.records.finding import in_percent
-from depthmup.reports.axes import optimum_axis
 from depthmup.reports.charts import (
-    loss_chart,
-    optimum_chart,
+    loss_section,
     rate_chart,
-    scheme_plot,
-    scheme_signs,
-    size_signs,
+    rates_section,
+    transfer_section,
     window_of,
 )
-from depthmup.reports.drift_chart import band_words, drift_section
+from depthmup.reports.drift_chart import drift_section
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Plot, Section
-from depthmup.reports.search_story import search
-from depthmup.reports.sentences import headline, is_larger_better
+from depthmup.reports.search_story import search_section
+from depthmup.reports.sentences import headline
 from depthmup.reports.slices import by_slice
-from depthmup.reports.study_rows import base_size, title_of, transfers
+from depthmup.reports.study_rows import title_of, transfers
 from depthmup.reports.theme import SCREEN, Style
-from depthmup.reports.training_chart import training
+from depthmup.reports.training_chart import training_section
 
 Name = str
 """A key of ``STUDY_CHARTS``."""
 
-
-def _rates(study: Study) -> Section:
-    study = by_slice(study)
-    axis, name = study.axis, study.tuned.name
-    return Section(
-        title=f"Where the minima line up, {study.tuned.the} transfers",
-        lead=(
-            f"Training loss against {name}, one panel per scheme. Diamonds: the best {name} of "
-            f"each {axis}, with its interval. Dashed: the optimum of {axis} "
-            f"{base_size(study):.10g}. Shaded: the interval over seeds. Crosses on top: every "
-            "seed diverged."
-        ),
-        legend=size_signs(study),
-        legend_of=axis,
-        plots=[scheme_plot(study, t.scheme, rate_chart(study, t.scheme)) for t in transfers(study)],
-        layout="panels",
-    )
-
-
-def _transfer(study: Study) -> Section:
-    study = by_slice(study)
-    axis, name = study.axis, study.tuned.name
-    return Section(
-        title="Flat lines transfer, slopes drift",
-        lead=(
-            f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-            f"{band_words(study)} per doubling away from {axis} {base_size(study):.10g}. "
-            "Triangles: on the edge of the grid. Crosses: nothing trains."
-        ),
-        legend=scheme_signs(study),
-        plots=[Plot(chart=optimum_chart(study, optimum_axis(study)))],
-        layout="pair",
-    )
-
-
-def _loss(study: Study) -> Section:
-    study = by_slice(study)
-    return Section(
-        title=is_larger_better(study.axis),
-        lead=(
-            f"The loss at each {study.axis}'s own best {study.tuned.name}, with its interval over "
-            "seeds. Crosses: nothing trains."
-        ),
-        legend=scheme_signs(study),
-        plots=[Plot(chart=loss_chart(study))],
-        layout="pair",
-    )
-
-
 STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
-    "rates": _rates,
-    "transfer": _transfer,
-    "loss": _loss,
-    "training": training,
+    "rates": rates_section,
+    "transfer": transfer_section,
+    "loss": loss_section,
+    "training": training_section,
     "drift": drift_section,
-    "search": search,
+    "search": search_section,
 }
 """Every chart by the name of its figure; one that has nothing to draw has no plots."""
 

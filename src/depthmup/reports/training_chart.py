@@ -12,7 +12,7 @@ from depthmup.reports.page import Section
 from depthmup.reports.study_rows import Row, title_of, transfers
 
 
-def training(study: Study) -> Section:
+def training_section(study: Study) -> Section:
     """A panel for each scheme; none of a table, or of a study of a single window."""
     signs = [sign for sign in size_signs(study) if sign[2]]
     section = Section(
