@@ -238,15 +238,21 @@ def hostile() -> str:
 @pytest.fixture
 def sliced_study(study) -> Study:
     """The first scheme at two widths, each a slice along depth; twice the rates at the wider."""
-    first, *others = study.headline.transfers
-    narrow = [replace(o, size={**o.size, "width": 32}) for o in first.optima]
+
+    def at(width, measured):
+        return replace(measured, size={**measured.size, "width": width})
+
+    window, (first, *others) = study.headline, study.headline.transfers
+    narrow = [at(32, o) for o in first.optima]
     wide = [
-        replace(
-            o, size={**o.size, "width": 64}, log2_lr=replace(o.log2_lr, value=o.log2_lr.value + 1)
-        )
+        at(64, replace(o, log2_lr=replace(o.log2_lr, value=o.log2_lr.value + 1)))
         for o in first.optima
     ]
     count = len(narrow)
     slices = (tuple(range(count)), tuple(range(count, 2 * count)))
     both = replace(first, optima=(*narrow, *wide), slices=slices)
-    return replace(study, windows=(replace(study.headline, transfers=(both, *others)),))
+    others = [replace(t, optima=tuple(at(64, o) for o in t.optima)) for t in others]
+    curves = [at(64, c) for c in window.curves]
+    curves += [at(32, c) for c in window.curves if c.scheme == first.scheme]
+    window = replace(window, transfers=(both, *others), curves=tuple(curves))
+    return replace(study, windows=(window,))

@@ -148,3 +148,10 @@ def test_reports_side_by_side_have_a_row_for_every_slice(study, sliced_study):
     for name, value in (("width 32", narrow), ("width 64", wide)):
         group = text[text.index(f">Depth-muP, {name}</th>") :].partition("</tbody>")[0]
         assert f">{value}</td>" in group
+
+
+def test_a_card_says_whose_the_value_at_the_base_is(study, sliced_study):
+    assert "Best learning rate at depth 8: " in Reader(page(study)).text
+    text = Reader(page(sliced_study)).text
+    first = text[: text.index("Best learning rate at depth 8: ")]  # of the other schemes
+    assert "Best learning rate at depth 8 and width 32: " in first

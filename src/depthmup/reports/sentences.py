@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable
 
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
-from depthmup.records.certificate import Certificate
+from depthmup.records.certificate import Certificate, size_text
 from depthmup.records.finding import in_percent
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
@@ -171,20 +171,27 @@ def advice(study: Study, *more: Study) -> str:
 
 def base_sentence(study: Study, transfer: Transfer) -> str:
     """The best value at the base, in plain numbers; empty where it is unknown."""
-    at = at_base(study, transfer)
-    name, axis = study.tuned.name, study.axis
-    if at is None:
+    optimum = _base_optimum(study, transfer)
+    if optimum is None:
         return ""
+    at, where = optimum.log2_lr, f"{study.axis} {base_size(study):.10g}"
+    if len(transfer.slices) > 1:  # others have values of their own
+        where = size_text(optimum.size)
     best = ranged(at.exp2()) if interval(at) else rate(2.0**at.value)
-    return f"Best {name} at {axis} {base_size(study):.10g}: {best}."
+    return f"Best {study.tuned.name} at {where}: {best}."
 
 
 def at_base(study: Study, transfer: Transfer) -> Estimate | None:
     """The log2 of the best value at the base, unless it is unknown or a bound."""
+    optimum = _base_optimum(study, transfer)
+    return None if optimum is None else optimum.log2_lr
+
+
+def _base_optimum(study: Study, transfer: Transfer) -> Optimum | None:
     base = base_size(study)
     for optimum in transfer.optima:
         if size_of(study, optimum) == base and optimum.place is Place.INTERIOR:
-            return optimum.log2_lr if optimum.log2_lr.known else None
+            return optimum if optimum.log2_lr.known else None
     return None
 
 
