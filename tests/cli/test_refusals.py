@@ -257,19 +257,16 @@ def test_json_alone_in_this_process(own, capsys):
 
 UNGUARDED = """
 import depthmup
-from mine_unguarded import make, batch
 print("started")
 design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), lrs=[2**-6, 2**-5], steps=4,
-                         seeds=2, schemes="depth-mup", settings={"own_init": "fan_in"})
-depthmup.transfer(depthmup.Model(make, batch=batch), design,
-                  on=depthmup.Execution(workers=1, executor="processes"))
+                         seeds=2, schemes="depth-mup")
+depthmup.transfer(depthmup.BuiltIn(), design, on=depthmup.Execution(workers=1, executor="processes"))
 """
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["no guard", "an error of its own"])
 def test_a_script_that_workers_cannot_run_again_is_told_so(tmp_path, how):
-    (tmp_path / "mine_unguarded.py").write_text(SOURCE)
     script = tmp_path / "script.py"
     text = UNGUARDED
     if how != "no guard":

