@@ -260,7 +260,8 @@ import depthmup
 print("started")
 design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), lrs=[2**-6, 2**-5], steps=4,
                          seeds=2, schemes="depth-mup")
-depthmup.transfer(depthmup.BuiltIn(), design, on=depthmup.Execution(workers=1, executor="processes"))
+depthmup.transfer(depthmup.BuiltIn(), design,
+                  on=depthmup.Execution(workers=1, executor="processes"))
 """
 
 

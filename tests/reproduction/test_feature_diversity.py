@@ -125,7 +125,7 @@ def test_distances_are_those_of_the_network_at_its_steps():
 @pytest.mark.long
 def test_small_networks_tell_depth_mup_from_ode(tmp_path):
     """Whether the verdict is reached is a matter of size; in no case is it the other one."""
-    sizes = {"width": 32, "depths": (8, 32, 64, 128), "seeds": 6, "steps": 100, "window": 50}
+    sizes = {"width": 32, "depths": (8, 32, 64, 128), "seeds": 4, "steps": 60, "window": 30}
     (claim,) = named(["fig17"])
     with Store(tmp_path / "results.sqlite") as store:
         for rule, possible in ((None, {YES, OPEN}), (ODE, {NO})):

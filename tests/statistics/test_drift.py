@@ -24,7 +24,7 @@ from depthmup.statistics import (
 from depthmup.statistics.intervals import student
 from depthmup.statistics.regression import OWN_SLOPE
 
-universal = settings(max_examples=40, deadline=None)
+universal = settings(max_examples=20, deadline=None)
 
 DEPTHS = (8, 16, 32, 64, 128)
 X = np.arange(-7.0, 1.0)

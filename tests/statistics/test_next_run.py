@@ -67,7 +67,7 @@ def test_a_region_decides_in_the_place_of_the_tolerance(drift, word):
 SCATTER = st.sampled_from([0.0, 0.009, 0.1, 1.0])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     deviation=SCATTER,
@@ -89,7 +89,7 @@ def test_every_search_ends_and_asks_for_nothing_twice(seed, deviation, divergenc
     assert outcome.why
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 10**6), drift=st.floats(-1, 1))
 def test_the_losses_alone_say_what_comes_next(seed, drift):
     """Two searches over the same answers ask for the same runs in the same order."""
