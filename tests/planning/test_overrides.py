@@ -239,6 +239,7 @@ def test_one_line_a_group():
         ("automodel", {}, r"cannot hold the plan's epsilon: .*Use torchtitan or json.*leave_out"),
         ("megatron", {"lr": 1e-3}, "cannot hold the plan's epsilon"),
         ("axolotl", {"lr": 1e-3, "leave_out": "epsilon"}, "cannot hold the plan's decay"),
+        ("axolotl", {"lr": 1e-3}, "the plan's epsilon: .*; decay: .*--leave-out decay epsilon"),
         ("torchtitan", {}, "Expected the base's learning rate, which torchtitan holds"),
         ("lightning", {}, "Expected a format of json, torchtitan, .*; got 'lightning'"),
         ("json", {"leave_out": "lr"}, "Expected leave_out to name multipliers, .*; got 'lr'"),

@@ -76,13 +76,15 @@ def overrides(
             f"Expected leave_out to name {_MULTIPLIERS}, {_EPSILON}, {_DECAY} or {_BETAS}; got "
             f"{min(unknown)!r}."
         )
-    for what, (where, instead) in losses.items():
-        if what not in left | chosen.holds:
-            raise ValueError(
-                f"{format} cannot hold the plan's {what}: {where}. {instead} Or take "
-                f"plan.rescale(model, optimizer) in code, or accept the difference: "
-                f"leave_out=({what!r},), --leave-out {what}."
-            )
+    if lost := {what: of for what, of in losses.items() if what not in left | chosen.holds}:
+        named = "; ".join(f"{what}: {where}" for what, (where, _) in lost.items())
+        instead = " ".join(dict.fromkeys(way for _, way in lost.values()))
+        without = sorted(left | lost.keys())
+        raise ValueError(
+            f"{format} cannot hold the plan's {named}. {instead} Or take plan.rescale(model, "
+            f"optimizer) in code, or accept the difference: leave_out={tuple(without)!r}, "
+            f"--leave-out {' '.join(without)}."
+        )
     if chosen.absolute and given.lr is None:
         raise ValueError(
             f"Expected the base's learning rate, which {format} holds as a value: "
