@@ -167,6 +167,32 @@ class TestProbes:
             (model(x) - before).square().mean().sqrt().item(), rel=1e-4
         )
 
+    @pytest.mark.parametrize(
+        ("behind", "factor"),
+        [
+            (lambda y, x: 3 * y.flip(0), 3.0),  # a multiplier of the model's own, in another order
+            (lambda y, x: y + 2 * x.mean(-1, keepdim=True), 1.0),  # a forecast's own mean
+        ],
+        ids=["multiplied", "shifted"],
+    )
+    def test_a_readout_counts_as_the_logits_that_are_a_multiple_of_it(self, behind, factor):
+        class Behind(nn.Module):
+            def __init__(self, width, depth):
+                super().__init__()
+                self.inner = make(width, depth)
+
+            def forward(self, x):
+                return behind(self.inner(x), x)
+
+        values = []
+        for build in (make, Behind):
+            torch.manual_seed(0)
+            model, x = build(8, 4), torch.randn(32, 6, generator=torch.Generator().manual_seed(1))
+            made = plan(model, base=build(8, 4), example_inputs=x)
+            found = observe(model, x, locate(model, x), made).values
+            values += [v for k, v in found.items() if k.observable is Observable.READOUT]
+        assert values[1] / values[0] == approx(factor, rel=1e-5)
+
     def test_looking_changes_nothing(self):
         torch.manual_seed(0)
         model = make(8, 4).train()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd
 
-from depthmup.diagnostics.observations import Collector, Key, mean_square
+from depthmup.diagnostics.observations import Collector, Key, mean_square, shape_of
 from depthmup.diagnostics.sharding import whole
 from depthmup.rules import Family, Kind, Observable, Role
 from depthmup.tracing import parameters
@@ -86,7 +86,7 @@ class Effects:
                 by_chance *= mean_square(now[key] - before[key])
             effect /= crowding
             if role.kind is Kind.READOUT:
-                self.collector.readouts.append(mean_square(output))
+                self.collector.readouts.append(shape_of(output))
             observable, of = Observable.UPDATE, size
             if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
                 # The readout starts small: what counts is its part of the logits.
@@ -104,7 +104,7 @@ class Effects:
             return
         matrix = matrices[0]
         if matrix.role.kind is Kind.READOUT:
-            self.collector.readouts.append(mean_square(base))
+            self.collector.readouts.append(shape_of(base))
             x = args[0] if args and isinstance(args[0], Tensor) else None
             if x is not None and x.is_floating_point() and len(matrix.shape) == 2:
                 # The few outputs on the few inputs of a batch scatter; on random inputs of the

@@ -23,6 +23,8 @@ from depthmup.tracing import parameters, plain_name, unwrapped
 from depthmup.tracing.recorder import tensors_of
 
 SAMPLE = 4096
+# Moments that differ by less are those of one distribution, but for a soft cap on the logits.
+_ALIKE = 0.01
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
 
 
@@ -260,8 +262,8 @@ class Collector:
         self.roles: dict[Key, Role] = {}
         self.ratios: dict[Key, list[tuple[float, float]]] = {}
         self.chances: dict[Key, list[float]] = {}
-        self.readouts: list[float] = []  # mean squares of what readouts give
-        self.logits = 0.0
+        self.readouts: list[tuple[float, ...]] = []  # shapes of what readouts give
+        self.logits: tuple[float, ...] = ()
 
     def attach(self, stack: ExitStack, module: nn.Module, point: MeasuringPoint) -> None:
         """Collect a point at every call of its module, until the stack is left."""
@@ -296,6 +298,17 @@ class Collector:
         self.ratios.setdefault(key, []).append((part, of))
         self.roles[key] = role
 
+    def _factor(self, readout: tuple[float, ...]) -> float:
+        """The factor on the logits, if the model's own code or a hook has one.
+
+        Where logits are something else than a multiple of what the readout gives, in any order,
+        there is none: forecasts get the mean of the inputs added to them, for one.
+        """
+        (size, *moments), (whole, *others) = readout, self.logits
+        pairs = zip(moments, others, strict=True)
+        multiple = size > 0 and all(math.isclose(a, b, abs_tol=_ALIKE) for a, b in pairs)
+        return whole / size if multiple else 1.0
+
     def finish(self) -> Observation:
         changed = {
             Observable.STREAM: Observable.STREAM_CHANGE,
@@ -310,14 +323,20 @@ class Collector:
         for key, pairs in self.ratios.items():
             total = sum(of for _, of in pairs)
             values[key] = math.sqrt(sum(p for p, _ in pairs) / total) if total else math.nan
-            if key.observable in _AT_THE_END and len(self.readouts) == 1 and self.readouts[0]:
-                # A factor on the logits, if the model's own code or a hook has one.
-                values[key] *= math.sqrt(self.logits / self.readouts[0])
+            if key.observable in _AT_THE_END and len(self.readouts) == 1:
+                values[key] *= self._factor(*self.readouts)
         finite = all(math.isfinite(sum(squares)) for squares in self.squares.values())
         chances = {key: sum(parts) / len(parts) for key, parts in self.chances.items()}
         return Observation(
             values=values, samples=self.samples, roles=self.roles, chances=chances, finite=finite
         )
+
+
+def shape_of(value: Tensor) -> tuple[float, ...]:
+    """The root mean square of a tensor's entries, and other moments in its units."""
+    entries = value.detach().double()
+    size = entries.square().mean().sqrt()
+    return (float(size), *(float((entries / size).pow(k).mean()) for k in (1, 3, 4)))
 
 
 def sample(value: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from depthmup.diagnostics.observations import (
     Points,
     labels_by,
     mean_square,
+    shape_of,
 )
 from depthmup.diagnostics.sharding import forward
 from depthmup.planning import Plan
@@ -105,7 +106,7 @@ def observe(
         if points.attention and initial is None:
             stack.enter_context(_attention_logits(modules, points, collector))
         logits = logits_of(forward(inner, inputs))
-    collector.logits = mean_square(logits)
+    collector.logits = shape_of(logits)
     collector.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
         compare_weights(collector, inner, weights)
