@@ -27,7 +27,7 @@ from depthmup.model import Model
 from depthmup.records import Check
 from studies.plain import not_passed
 from studies.zoo import REFUSALS, built, first_tensor
-from tests.zoo.architectures import PACKAGES, VOCABULARY, architectures
+from tests.zoo.architectures import PACKAGES, architectures
 from tests.zoo.case import Case
 
 WIDTHS, DEPTHS = (32, 64, 128), (2, 4, 8)
@@ -57,12 +57,13 @@ def subject(architecture: Case) -> Model:
     (*places, classes), grows = shapes[0][1:], shapes[0] != shapes[1]
 
     def drawn(given: Any, generator: torch.Generator) -> Any:
-        if not isinstance(given, Tensor):
+        if not isinstance(given, Tensor) or given.dtype is torch.bool:
             return given
         shape = (EXAMPLES, *given.shape[1:])
         if given.is_floating_point():
             return torch.randn(shape, generator=generator)
-        return torch.randint(3, VOCABULARY, shape, generator=generator)
+        least, most = int(given.min()), int(given.max())
+        return torch.randint(least, most + 1, shape, generator=generator)
 
     def batch(generator: torch.Generator) -> tuple[Any, Tensor]:
         inputs = tree_map(lambda given: drawn(given, generator), architecture.inputs)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_by
-from depthmup.diagnostics.points import points_of
+from depthmup.diagnostics.points import deepest, growing_stage, points_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored, network_at
@@ -18,7 +18,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Axis, NonFinite
 from depthmup.rules import Family, Kind, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import parameters, pattern_of, read
+from depthmup.tracing import Facts, parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
 from depthmup.training.backend import generators
 from depthmup.training.loop import called, moved
@@ -143,14 +143,15 @@ def planned_sizes(
     inputs, _ = own.batch(generator_of(0))
     _check_finite(inputs)
     plans: list[Plan] = []
-    points: list[Points] = []
+    networks: list[tuple[Facts, nn.Module]] = []
     for size in grid:
         network, draws = recorded(partial(fresh, own, size, 0))
         facts = read(network, inputs)
-        points.append(points_of(facts, network))
+        networks.append((facts, network))
         if not plans:
             base, base_draws, base_facts = network, draws, facts
-        if branched and not points[0].branches:
+        branches = deepest(facts)
+        if branched and not branches:
             raise ValueError(
                 "No residual branch was found in the model's forward pass, so there is no depth to "
                 "check. Check a model whose blocks compute x + f(x), or the width alone of a model "
@@ -159,8 +160,8 @@ def planned_sizes(
         varied = [axis for axis in size if size[axis] != grid[0][axis]]
         if varied == ["width"] and _shapes(network) == _shapes(base):
             raise ignored("width", grid[0], size, "every parameter has the same shape")
-        if varied == ["depth"] and points[-1].branches == points[0].branches:
-            same = f"the residual stream has {points[0].branches} branches"
+        if varied == ["depth"] and branches == deepest(base_facts):
+            same = f"the residual stream has {branches} branches"
             raise ignored("depth", grid[0], size, same)
         # What has no weights of its own (the number of active experts) shows in no shape.
         if len(varied) == 1 and facts.graph.nodes == base_facts.graph.nodes and plans:
@@ -179,7 +180,8 @@ def planned_sizes(
         )
         # The default of the scheme follows the depth of blocks, which is that of every size.
         scheme = scheme or scheme_named(plans[0].scheme)
-    return _of_one_role(plans), points
+    stage = growing_stage([facts for facts, _ in networks])
+    return _of_one_role(plans), [points_of(*of, stage) for of in networks]
 
 
 def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:
