@@ -108,14 +108,53 @@ def parse(arguments: Sequence[str]) -> Any:
     )
 
 
+def read(verb: str, words: Sequence[str]) -> Any:
+    """The options of a verb; what is wrong with them is printed with what to type instead."""
+    options = module_of(verb).Options
+    meant = as_meant(words, options)
+    told = io.StringIO()
+    try:
+        with redirect_stderr(told):
+            return parse([verb, *meant])
+    except SystemExit:
+        error, hint = mistake(meant, verb, options)
+        if error:
+            say_error(f"{error} {hint}")
+        else:  # in the parser's own words
+            print(told.getvalue(), end="", file=sys.stderr)
+        raise
+
+
+def _completion(words: Sequence[str]) -> int:
+    """Print the completion script of the shell that is named."""
+    if {"-h", "--help"} & {*words}:
+        print(COMPLETION, flush=True)
+        return 0
+    if words[1:] or not {*words} <= SHELLS:
+        say_error(
+            f"there is no completion for {' '.join(words)!r}. Name one of {', '.join(SHELLS)}."
+        )
+        return REFUSED
+    return explained(lambda: _complete(*words))
+
+
 def _complete(shell: str = "bash") -> int:
-    """Print the completion script of a shell."""
     if shell == "tcsh":
         need("Completion for tcsh", "shtab")
     script = io.StringIO()
     with redirect_stdout(script), suppress(SystemExit):
         parse(["--tyro-print-completion", shell])
     print(with_names(script.getvalue()), end="", flush=True)
+    return 0
+
+
+def _help(verb: str, words: Sequence[str]) -> int:
+    """Print the options that most people need, or all of them."""
+    module = module_of(verb)
+    everyday: frozenset[str] = getattr(module, "EVERYDAY", frozenset())
+    only = frozenset() if "--help-all" in words else everyday
+    more = f"depthmup {verb} --help-all"
+    print(help_of(verb, module.Options, only=only, more=more), flush=True)
     return 0
 
 
@@ -131,36 +170,12 @@ def run(words: list[str]) -> int:
         print(f"depthmup {__version__}", flush=True)
         return 0
     if verb == "completion":
-        if {"-h", "--help"} & set(rest):
-            print(COMPLETION, flush=True)
-            return 0
-        if rest[1:] or not set(rest) <= SHELLS:
-            say_error(
-                f"there is no completion for {' '.join(rest)!r}. Name one of {', '.join(SHELLS)}."
-            )
-            return REFUSED
-        return explained(lambda: _complete(*rest))
+        return _completion(rest)
     if verb not in VERBS:
         say_error(unknown_command(verb, (*VERBS, "completion")))
         return REFUSED
-    if {"-h", "--help", "--help-all"} & set(rest):
-        everyday: frozenset[str] = getattr(module_of(verb), "EVERYDAY", frozenset())
-        only = frozenset() if "--help-all" in rest else everyday
-        more = f"depthmup {verb} --help-all"
-        print(help_of(verb, module_of(verb).Options, only=only, more=more), flush=True)
-        return 0
-    options = module_of(verb).Options
-    rest = as_meant(rest, options)
-    told = io.StringIO()
-    try:
-        with redirect_stderr(told):
-            chosen = parse([verb, *rest])
-    except SystemExit:
-        error, hint = mistake(rest, verb, options)
-        if error:
-            say_error(f"{error} {hint}")
-        else:  # in the parser's own words
-            print(told.getvalue(), end="", file=sys.stderr)
-        raise
-    with json_alone(getattr(chosen, "json", False)):
-        return explained(lambda: int(module_of(verb).run(chosen)))
+    if {"-h", "--help", "--help-all"} & {*rest}:
+        return _help(verb, rest)
+    options = read(verb, rest)
+    with json_alone(getattr(options, "json", False)):
+        return explained(lambda: int(module_of(verb).run(options)))
