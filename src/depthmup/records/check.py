@@ -272,12 +272,13 @@ class Check(Meant):
         """
         need("A chart", "altair", "vl_convert")
         from depthmup.reports import save_chart  # which imports this package
+        from depthmup.reports.chart import draw
         from depthmup.reports.check_page import deviations
 
         predicted = [e for e in self.ordered if e.expected]
         if not predicted:
             raise ValueError(f"Expected a check with exponents to draw; got: {self.headline}")
-        chart = deviations(self, predicted)
+        chart = draw(deviations(self, predicted))
         if path is not None:
             save_chart(chart, Path(path))
         return chart

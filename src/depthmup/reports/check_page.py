@@ -11,13 +11,13 @@ from typing import Any
 from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.records.codec import strict
 from depthmup.reports.axes import Axis, size_axis
-from depthmup.reports.chart import Chart, Layer, draw
+from depthmup.reports.chart import Chart, Layer
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.files import write_text
 from depthmup.reports.next_steps import lines_to_paste
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, folded
-from depthmup.reports.theme import BAND, INK, PAGE, tone
+from depthmup.reports.theme import BAND, INK, tone
 
 
 def write_check(check: Check, page: Path, data: Path) -> None:
@@ -205,7 +205,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
 _ROW = 34  # pixels: two lines of a name
 
 
-def deviations(check: Check, exponents: list[Exponent]) -> Any:
+def deviations(check: Check, exponents: list[Exponent]) -> Chart:
     """Dots with intervals, around the margin."""
     rows = []
     for order, e in enumerate(exponents):
@@ -224,7 +224,7 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
     band = [{"least": -check.margin, "most": check.margin}]
     row: dict[str, Any] = {"rows": rows, "y": "name", "tone": "tone", "tips": tips}
     # A long interval must not squash the rest: it leaves the panel instead, which the text says.
-    chart = Chart(
+    return Chart(
         layers=[
             Layer(mark="rect", rows=band, x="least", x2="most",
                   look={"color": BAND, "opacity": 0.6, "clip": True}),
@@ -236,7 +236,6 @@ def deviations(check: Check, exponents: list[Exponent]) -> Any:
         description="Measured minus expected exponents",
         height=_ROW * len(rows),
     )  # fmt: skip
-    return draw(chart, PAGE)
 
 
 def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
