@@ -438,7 +438,7 @@ class Report(Meant):
         Raises:
             ValueError: another suffix.
         """
-        chart = self.figure("transfer", axis=axis).chart
+        chart = reports.optimum_against_size(self.study(axis))
         if path is not None:
             reports.save_chart(chart, Path(path))
         return chart

@@ -267,9 +267,10 @@ class Certificate(Meant):
             ValueError: another suffix.
         """
         need("A chart", "altair", "vl_convert")
-        from depthmup.reports import certificate_figure, save_chart
+        from depthmup.reports import save_chart
+        from depthmup.reports.certificate import certificate_picture
 
-        chart = certificate_figure(self).chart
+        chart = certificate_picture(self)
         if path is not None:
             save_chart(chart, Path(path))
         return chart

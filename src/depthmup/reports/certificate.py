@@ -205,6 +205,12 @@ def certificate_figure(
     return Figure(chart=picture([plot], figure_style(kind)), caption=caption)
 
 
+def certificate_picture(certificate: Certificate) -> Any:
+    """The law up to the target as a picture of its own, with its words."""
+    plot = CERTIFICATE_CHARTS["law"](certificate)
+    return picture([plot], title=plot.title, lead=wrap.wrap(plot.lead, 100))
+
+
 def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
     """The three transfer metrics as pairs of a label and a text; none if nothing was certified."""
     metrics = certificate.metrics
