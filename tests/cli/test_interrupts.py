@@ -103,17 +103,16 @@ class Interrupting:
             signal.raise_signal(signal.%s)
 sys.meta_path.insert(0, Interrupting())
 from depthmup.cli.interrupts import interruptible
+loaded = False
 with interruptible():
     try:
         import torch
+        loaded = True
+        __import__("time").sleep(60)
     except BaseException as error:
-        print("INTERRUPTED" if isinstance(error, KeyboardInterrupt) else repr(error))
-    else:
-        print(torch.from_numpy(__import__("numpy").ones(2)).sum().item())
-        try:
-            __import__("time").sleep(60)
-        except KeyboardInterrupt as error:
-            print(type(error).__name__)
+        if loaded:
+            print(torch.from_numpy(__import__("numpy").ones(2)).sum().item())
+        print(type(error).__name__)
 """
 
 

@@ -87,7 +87,7 @@ class TestCoverage:
     def test_it_does_not_fall_with_the_number_of_seeds(self, name, spacing, noise):
         """What the fit misses is the same for all seeds: with none of it, six hold 22 to 95%."""
         world = {"shape": name, "noise": noise, "spacing": spacing}
-        for seeds in (2, 3, 6):
+        for seeds in (2, 6):
             assert held(intervals(experiments=200, seeds=seeds, **world), 0.1) >= 0.9
 
     @pytest.mark.long(of="coverage")
