@@ -79,6 +79,34 @@ def test_a_tower_that_is_scaled_by_the_depth_of_the_rest_fails():
     assert of_tower(found)["tower.*.down", "branch output"].outcome is Outcome.FAIL
 
 
+class Group(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        return x + self.out(self.blocks(x))
+
+
+class Grouped(nn.Module):
+    """Four groups, each a branch in which there are as many blocks as the depth (SwinIR)."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.head = nn.Linear(6, width, bias=False), nn.Linear(width, 8, bias=False)
+        self.groups = nn.Sequential(*(Group(width, depth) for _ in range(4)))
+
+    def forward(self, x):
+        return self.head(self.groups(self.inp(x)))
+
+
+def test_layers_inside_of_branches_are_a_depth():
+    """The stream on which their groups lie has four branches at every depth."""
+    found = depth_alone(Grouped)
+    assert found.outcome is Outcome.PASS
+
+
 class Attention(nn.Module):
     def __init__(self, width, head):
         super().__init__()

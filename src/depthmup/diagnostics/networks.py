@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_by
-from depthmup.diagnostics.points import deepest, growing_stage, points_of
+from depthmup.diagnostics.points import growing_stage, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored, network_at
@@ -150,8 +150,8 @@ def planned_sizes(
         networks.append((facts, network))
         if not plans:
             base, base_draws, base_facts = network, draws, facts
-        branches = deepest(facts)
-        if branched and not branches:
+        depths, base_depths = ([s.depth for s in stages_of(of)] for of in (facts, base_facts))
+        if branched and not depths:
             raise ValueError(
                 "No residual branch was found in the model's forward pass, so there is no depth to "
                 "check. Check a model whose blocks compute x + f(x), or the width alone of a model "
@@ -160,8 +160,8 @@ def planned_sizes(
         varied = [axis for axis in size if size[axis] != grid[0][axis]]
         if varied == ["width"] and _shapes(network) == _shapes(base):
             raise ignored("width", grid[0], size, "every parameter has the same shape")
-        if varied == ["depth"] and branches == deepest(base_facts):
-            same = f"the residual stream has {branches} branches"
+        if varied == ["depth"] and depths == base_depths:
+            same = f"the residual stream has {max(depths, default=0)} branches"
             raise ignored("depth", grid[0], size, same)
         # What has no weights of its own (the number of active experts) shows in no shape.
         if len(varied) == 1 and facts.graph.nodes == base_facts.graph.nodes and plans:

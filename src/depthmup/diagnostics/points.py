@@ -14,6 +14,7 @@ from depthmup.tracing import (
     Product,
     Ref,
     ResidualBranch,
+    Stream,
     onto_modules,
     parameters,
     read,
@@ -50,19 +51,18 @@ def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
     return points_of(read(unwrapped(model), inputs), model)
 
 
-def deepest(traced: Facts) -> int:
-    """The number of additions of the deepest stream."""
-    return max((stream.depth for stream in traced.residuals.streams), default=0)
+def stages_of(traced: Facts) -> list[Stream]:
+    """The stages of all streams, in order."""
+    return [stage for stream in traced.residuals.streams for stage in stream.stages or (stream,)]
 
 
 def growing_stage(sizes: Sequence[Facts]) -> int | None:
-    """Which part of the deepest stream grows most, where its parts do not all grow alike.
+    """Which of the stages of all streams grows most, where they do not all grow alike.
 
     A tower of fixed depth below layers that grow is half of a shallow network, and little of a deep
     one: at half of the depth of both there are different things.
     """
-    mains = [max(of.residuals.streams, key=lambda s: s.depth, default=None) for of in sizes]
-    depths = [[stage.depth for stage in main.stages] if main else [] for main in mains]
+    depths = [[stage.depth for stage in stages_of(of)] for of in sizes]
     if len({*map(len, depths)}) > 1 or not depths[0]:
         return None
     growth = [max(of) / min(of) for of in zip(*depths, strict=True)]
@@ -70,7 +70,7 @@ def growing_stage(sizes: Sequence[Facts]) -> int | None:
 
 
 def points_of(traced: Facts, model: nn.Module, stage: int | None = None) -> Points:
-    """The same, from a model's dataflow that was read before; of one stage of the stream alone."""
+    """The same, from a model's dataflow that was read before; of one of its stages alone."""
     labels = labels_of(model, branches=(b.label for b in traced.residuals.branches))
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
@@ -82,8 +82,8 @@ def points_of(traced: Facts, model: nn.Module, stage: int | None = None) -> Poin
         else:
             points.append(replace(point, branch=branch.label))
     main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
-    if main is not None and stage is not None:
-        main = main.stages[stage]
+    if stage is not None:
+        main = stages_of(traced)[stage]
     depth = main.depth if main is not None else 0
     if main is not None:
         additions = [traced.residuals.branches[i].addition for i in main.branches]
