@@ -128,7 +128,7 @@ def test_the_table_and_the_page_are_announced(finished, capsys):
     [
         (["--schemes", "nope"], "Expected a scheme (sp, mup, depth-mup"),
         (["--schemes", "x,1/2"], "Expected alpha to be a rational number"),
-        (["--activation", "swich"], "Expected activation to be one of abs"),
+        (["--activation", "swich"], "Expected activation to be one of identity"),
         (["--depths", "0", "8"], "Expected depth to be whole numbers of at least 1"),
         (["--depths", "16", "32"], "contain the base's, 8"),
         (["--depths", "16", "8"], "strictly increasing"),
