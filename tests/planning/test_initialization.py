@@ -305,6 +305,21 @@ def test_a_parameter_without_entries_has_nothing_to_compare(device):
         torch.testing.assert_close(p, model.get_parameter(name))
 
 
+def test_a_start_that_is_not_finite_is_named():
+    """As torch.empty may leave it (Whisper's positions, before a checkpoint is loaded)."""
+
+    def make(width):
+        model = nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 4))
+        with torch.no_grad():
+            model[0].weight[0, 0] = math.nan
+        return model
+
+    model = make(64)
+    plan = depthmup.plan(model, base=make(16), scheme="mup", example_inputs=vectors())
+    with pytest.raises(UnrecognizedInit, match=r"0\.weight starts with numbers that are not fin"):
+        plan.initialize(model)
+
+
 def test_a_base_on_meta_needs_to_be_told():
     torch.manual_seed(0)
     with torch.device("meta"):

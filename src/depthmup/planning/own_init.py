@@ -165,6 +165,12 @@ def _nearest(
     fixed = p.shape == p.base_shape
     if fixed and len(laws) == 1:  # nothing grows, so that nothing can depend on it
         return OwnLaw(law=next(iter(laws)), ratio=1.0), False
+    if not (math.isfinite(size.rms) and math.isfinite(base.rms)):
+        raise UnrecognizedInit(
+            f"{p.name} starts with numbers that are not finite, as torch.empty leaves them. Start "
+            "it in the model's own code, as nn.init.normal_ does, or load a checkpoint and use "
+            "plan.attach(model)."
+        )
     away = math.log(size.rms / base.rms)
     error = math.hypot(size.error, base.error, 1e-6)
     off = {law: abs(away - math.log(ratio)) / error for law, ratio in laws.items()}
