@@ -3,6 +3,7 @@
     python -m studies.coverage                # the tables of docs/studies/statistics.md; minutes
     python -m studies.coverage --experiments 1000   # sharper
     python -m studies.coverage --only drifts --experiments 40 --part 0.1   # a tenth of the cells
+    python -m studies.coverage --only edges       # drifts of sizes whose optimum lies beyond a grid
 
 Five shapes of valley x twelve noises x 1 to 6 seeds x 4 to 6 sizes x grids of half an octave and
 of one octave at random phase x drifts of 0, 0.1 and 0.2 octaves per doubling; and, with the noise
@@ -13,6 +14,9 @@ oracle decides with it.
 Certificates: sizes along one axis, and along two with a corner, under laws that are straight, that
 die out, and with sizes that scatter about their law; the truth is the true minimum of the target's
 valley.
+
+Edges: four to six sizes on one grid that ends short of the optimum of the farthest one or two,
+fitted with these sizes and without.
 """
 
 import argparse
@@ -20,14 +24,16 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-from depthmup.records import Verdict
+from depthmup.records import LEARNING_RATE, Verdict
 from depthmup.statistics import TOLERANCE, Curves, calibrate, drifts, optima
+from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.intervals import Array
+from depthmup.statistics.runs import Runs
 
 SHAPES: dict[str, Callable[[Array], Array]] = {
     "parabola": lambda u: 0.07 * u**2,
@@ -278,6 +284,64 @@ def report_drifts(
         print(f"\nFalse verdicts: {'; '.join(told)}.")
 
 
+def cut_short(world: World, rng: np.random.Generator, drift: float) -> Along | None:
+    """Sizes along an axis, the optima of the farthest beyond the grid; None unless they count."""
+    sizes = int(rng.choice([4, 5, 6]))
+    beyond = int(rng.choice([1, 2])) if sizes > 4 else 1
+    optimum = drift * np.arange(sizes)
+    curves = world.curves(rng, optimum[None])
+    rates = curves.log2_lrs[0][0]
+    end = float(optimum[-1 - beyond]) + math.copysign(rng.uniform(0.1, 0.6), drift)
+    kept = rates <= end if drift > 0 else rates >= end
+    cut = Curves(log2_lrs=curves.log2_lrs[0][:, kept], losses=curves.losses[0][:, kept])
+    grown = tuple({"width": 2.0**i} for i in range(sizes))
+    along = along_axis(Runs(name="", title="", sizes=grown, curves=cut), "width")
+    if along is None or along.told.sum() == along.inside.sum():
+        return None
+    return along
+
+
+def report_edges(experiments: int) -> None:
+    """What optima at an edge of their grid do to drifts, as Markdown."""
+    print(f"\n### Optima at an edge, {experiments} tables of each shape and noise\n")
+    print(
+        "| shape | tables | r.m.s. error | half-width | held | without: error | half-width | held |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    every: list[tuple[list[Array], list[Array]]] = []
+    for shape in [*SHAPES, *WALLS, *OTHERS, *CHANGING, *UNSEEN]:
+        rng = np.random.default_rng(zlib.crc32(shape.encode()))
+        told: tuple[list[Array], list[Array]] = [], []
+        for noise, spacing, seeds, _ in product(
+            ("like real", "as on tables", "sizes scatter by 0.1", "own slopes"),
+            (0.5, 1.0),
+            (1, 3),
+            range(experiments),
+        ):
+            world = World(shape=shape, noise=noise, spacing=spacing, seeds=seeds)
+            drift = float(rng.choice([-1.0, -0.5, -0.3, 0.1, 0.3]))
+            along = cut_short(world, rng, drift)
+            if along is None:
+                continue
+            both = [a.drift(LEARNING_RATE) for a in (along, replace(along, edges=False))]
+            if all(found.known for found in both):
+                for some, found in zip(told, both, strict=True):
+                    held = found.low <= drift <= found.high
+                    some.append(np.array([found.value - drift, found.high - found.value, held]))
+        every.append(told)
+        print(f"| {shape} | {len(told[0])} | {_told(told[0])} | {_told(told[1])} |")
+    whole = [[row for told in every for row in told[i]] for i in (0, 1)]
+    print(f"| all | {len(whole[0])} | {_told(whole[0])} | {_told(whole[1])} |")
+
+
+def _told(rows: Sequence[Array]) -> str:
+    """Error, half-width and coverage of drifts, as cells of a table."""
+    if not rows:
+        return " | | "
+    away, half, held = np.array(rows).T
+    return f"{math.sqrt((away**2).mean()):.3f} | {np.median(half):.3f} | {held.mean():.1%}"
+
+
 LAWS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
     "straight": lambda x, rng: rng.choice([0.0, 0.1, -0.3, -0.5]) * x,
     "dies out": lambda x, rng: rng.choice([0.3, -0.3, -0.6]) * (1 - 0.6**x) / 0.4,
@@ -402,19 +466,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiments", type=int, default=200, help="per cell of drifts")
     parser.add_argument("--certificates", type=int, default=10, help="per cell of certificates")
-    parser.add_argument("--only", choices=["drifts", "certificates"])
+    parser.add_argument("--edges", type=int, default=8, help="tables per cell of edges")
+    parser.add_argument("--only", choices=["drifts", "edges", "certificates"])
     parser.add_argument("--part", type=float, default=1.0, help="of the cells of drifts")
     parser.add_argument("--shape", default="", help="one shape of valley alone")
     parser.add_argument("--without-unseen", action="store_true")
     options = parser.parse_args()
-    if options.only != "certificates":
+    asked = [options.only] if options.only else ["drifts", "edges", "certificates"]
+    if "drifts" in asked:
         report_drifts(
             options.experiments,
             options.part,
             unseen=not options.without_unseen,
             shape=options.shape,
         )
-    if options.only != "drifts":
+    if "edges" in asked:
+        report_edges(options.edges)
+    if "certificates" in asked:
         report_certificates(options.certificates)
 
 
