@@ -28,7 +28,7 @@ import numpy as np
 from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
-from depthmup.statistics import Curves, Optima, calibrate, optima
+from depthmup.statistics import Curves, Minima, calibrate, minima, optima
 from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import TrainMissing, probe_target
 from depthmup.sweep.cost import work
@@ -352,7 +352,7 @@ class Outcome:
 
     configuration: Configuration
     certificate: Certificate
-    truth: Optima
+    truth: Minima
     regret: float  # of the base's learning rate, as a fraction of the loss
     penalty: float  # of the predicted learning rate
 
@@ -361,11 +361,11 @@ def outcome(store: Store, each: Configuration) -> Outcome:
     certificate = each.certificate(store)
     rates = np.array(target_rates(each, certificate))
     losses = each.losses(store, each.target, rates=rates)
-    truth = optima(Curves.of(rates, [losses]), chance=each.chance)
+    truth = minima(optima(Curves.of(rates, [losses]), chance=each.chance))
 
     def price(rate: float) -> float:
         """Above the measured best; a rate between points of the grid by interpolation."""
-        if truth.places()[0] is not Place.INTERIOR or not math.isfinite(rate):
+        if truth.fitted.places()[0] is not Place.INTERIOR or not math.isfinite(rate):
             return math.nan
         return float(np.expm1(truth.excess(0, rate - truth.at[0])))
 
@@ -397,7 +397,7 @@ def main() -> None:
 def held(r: Outcome) -> bool:
     """Whether the interval of the predicted optimum holds the one measured at the target."""
     p = r.certificate.predicted
-    return r.truth.places()[0] is Place.INTERIOR and p.low <= float(r.truth.at[0]) <= p.high
+    return r.truth.fitted.places()[0] is Place.INTERIOR and p.low <= float(r.truth.at[0]) <= p.high
 
 
 def falsely_confident(r: Outcome) -> bool:
@@ -465,7 +465,7 @@ def line(r: Outcome) -> str:
         axis = 0 if e.kind == "width" else 1
         sizes, target = ", ".join(str(size[axis]) for size in e.sizes), str(e.target[axis])
     start = f"| {e.name}, {e.kind.split(',')[0]} | {sizes} | {target} | "
-    failed = r.truth.places()[0] is Place.FAILED
+    failed = r.truth.fitted.places()[0] is Place.FAILED
     truth = "nothing trains" if failed else f"{float(r.truth.at[0]):.2f}"
     if not c.issued:
         return f"{start}refused: {c.refusals[0].lack} | | {truth} | | | {percent(r.regret)} |"

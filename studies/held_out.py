@@ -17,7 +17,7 @@ They differ by what noise and the fit leave open, and by nothing that sizes or l
 import argparse
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,8 @@ import pandas as pd
 
 from depthmup.records import Place
 from depthmup.statistics import Curves, calibrate, optima
-from depthmup.statistics.law import Law, predict
-from depthmup.statistics.laws import laws_of
+from depthmup.statistics.law import Size, predict
+from depthmup.statistics.laws import CertificateLaws, laws_of
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import line_of
 
@@ -76,9 +76,9 @@ def _fitted(curves: Sequence[pd.Series]) -> Optima:
     return optima(Curves.of(rates, [curve.to_numpy(float)[:, None] for curve in curves]))
 
 
-def law_of(fitted: Optima, sizes: Sequence[Mapping[str, float]]) -> Law:
-    """The law of the minima of some sizes, as a certificate has it."""
-    return laws_of(fitted, sizes, sizes[0]).optimum
+def laws(fitted: Optima, sizes: Sequence[Size]) -> CertificateLaws:
+    """The laws of some sizes, as a certificate has them."""
+    return laws_of(fitted, sizes, sizes[0])
 
 
 def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
@@ -87,10 +87,11 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
         return
     lengths, sizes = list(arm), [{axis: size} for size in arm]
     fitted = _fitted(list(arm.values()))
-    whole = law_of(fitted, sizes)
+    of_all = laws(fitted, sizes)
+    whole = of_all.optimum
     for count in range(FEWEST_SIZES, len(arm)):
         part = _fitted([arm[size] for size in lengths[:count]])
-        law = law_of(part, sizes[:count])
+        law = laws(part, sizes[:count]).optimum
         for i in range(count, len(arm)):
             ahead = math.log2(lengths[i] / lengths[count - 1])
             if ahead > FARTHEST:
@@ -109,7 +110,7 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
                 half=interval.high - interval.value,
                 nearest=float(law.values[-1]) - truth,
                 line=float(law.weights(size) @ law.values) - truth,
-                excess=math.expm1(float(fitted.excess(i, np.array([away]))[0])),
+                excess=math.expm1(float(of_all.found.excess(i, np.array([away]))[0])),
                 bound=certificate.penalty.high if certificate.issued else math.nan,
             )
 

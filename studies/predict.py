@@ -28,8 +28,7 @@ from depthmup.data import digits
 from depthmup.diagnostics import GaussNewton, sharpness
 from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
-from depthmup.statistics import Curves, optima
-from depthmup.statistics.drift import rate_estimate
+from depthmup.statistics import Curves, minima, optima, rate_estimate
 from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import batches as batches_of
 from depthmup.training import build, dataset
@@ -288,8 +287,7 @@ def optimum(rates: Sequence[float], losses: np.ndarray) -> Estimate:
 
     The one place that knows how the library finds optima.
     """
-    fitted = optima(Curves.of(rates, [losses]))
-    return rate_estimate(fitted, 0, confidence=0.9)
+    return rate_estimate(minima(optima(Curves.of(rates, [losses]))), 0, confidence=0.9)
 
 
 def difference(one: Estimate, base: Estimate) -> Estimate:

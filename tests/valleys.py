@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from depthmup.statistics import Curves, drifts, optima
+from depthmup.statistics import Curves, drifts, minima, optima
 from studies.coverage import SHAPES, WALLS, World
 
 NAMES, STEEP = tuple(SHAPES), tuple(WALLS)
@@ -11,6 +11,11 @@ NAMES, STEEP = tuple(SHAPES), tuple(WALLS)
 def fitted(rates, *log_losses, **options):
     """The optima of curves without noise, of one seed."""
     return optima(Curves.of(rates, [np.exp(y)[:, None] for y in log_losses]), **options)
+
+
+def found(rates, *log_losses, **options):
+    """The minima of the valley that such curves share."""
+    return minima(fitted(rates, *log_losses, **options))
 
 
 def intervals(*, experiments, sizes=5, drift=0.1, seed=0, **world):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate
-from depthmup.statistics import Array, Curves, around, jackknife_error, optima, student
+from depthmup.statistics import Array, Curves, around, jackknife_error, minima, optima, student
 
 Numbers = Sequence[float] | Array
 
@@ -21,7 +21,7 @@ def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
         >>> abs(round(best_log_loss([-2, -1, 0, 1], losses), 6))
         0.0
     """
-    level = float(optima(Curves.of(log2_lrs, [losses])).log_loss[0])
+    level = float(minima(optima(Curves.of(log2_lrs, [losses]))).log_loss[0])
     return level if math.isfinite(level) else math.nan
 
 
@@ -33,7 +33,7 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
 
     *Source:* Miller (1974), Biometrika 61:1-15.
     """
-    fits = [optima(Curves.of(rates, [losses])) for rates, losses in (above, below)]
+    fits = [minima(optima(Curves.of(rates, [losses]))) for rates, losses in (above, below)]
     levels = [float(fit.log_loss[0]) for fit in fits]
     if not all(map(math.isfinite, levels)):
         return UNKNOWN

@@ -157,24 +157,33 @@ def shifts_more(
     """
     import numpy as np
 
-    from depthmup.statistics import Curves, around, drift_unit, jackknife_error, optima, student
-    from reproduction.intervals import slope_weights
+    from depthmup.statistics import (
+        Curves,
+        around,
+        drift_unit,
+        jackknife_error,
+        line_of,
+        optima,
+        student,
+    )
 
     inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
     depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]
     less = replace(UNKNOWN, unit=drift_unit("depth"))
     if len(depths) > 1:
-        weights = slope_weights(np.log2(depths))
-        fits = [
-            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, rule, depths=depths)))
+        lines = [
+            line_of(
+                np.log2(depths),
+                optima(Curves.of(rates_of(sweep), losses_of(sweep, store, rule, depths=depths))),
+            )
             for rule in (scheme, other)
         ]
-        gap = fits[0].centre - fits[1].centre
-        without = weights @ (fits[0].centre_without - fits[1].centre_without)
-        error, freedom = jackknife_error(without)
-        misfit = np.sqrt(weights**2 @ (fits[0].misfit ** 2 + fits[1].misfit ** 2))
-        half = np.hypot(student(freedom) * error, student(np.inf) * misfit)
-        less = around(float(weights @ gap), float(half), less.unit)
+        row = lines[0].rows[1]
+        first, second = (line.valley for line in lines)
+        error, freedom = jackknife_error(row @ (first.without - second.without))
+        left = np.hypot(*(line.misfit_part(row) for line in lines))
+        half = np.hypot(student(freedom) * error, left)
+        less = around(float(row @ (first.minimum - second.minimum)), float(half), less.unit)
     return Comparison(
         what=f"{scheme.title}: drift of the best learning rate minus that of {other.title}, "
         f"{_depths(depths)}",

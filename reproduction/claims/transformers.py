@@ -73,7 +73,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
     import numpy as np
 
     from depthmup.records import Place
-    from depthmup.statistics import Curves, optima
+    from depthmup.statistics import Curves, minima, optima
     from reproduction.intervals import jackknife
 
     ends = np.cumsum([len(values) for values in losses])[:-1]
@@ -81,10 +81,10 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
     def statistic(together: "Array") -> float:
         fits = [
-            optima(Curves.of(sweep, [values]))
+            minima(optima(Curves.of(sweep, [values])))
             for sweep, values in zip(rates, np.split(together, ends), strict=True)
         ]
-        if fits[middle].places()[0] is not Place.INTERIOR:
+        if fits[middle].fitted.places()[0] is not Place.INTERIOR:
             return math.nan
         best = [float(fit.log_loss[0]) for fit in fits]
         # Two octaves to each side of the best rate: the factor of 16 that multipliers span.

@@ -12,7 +12,7 @@ from pytest import approx
 
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
-from depthmup.statistics import Curves, calibrate, check_asked, optima
+from depthmup.statistics import Curves, calibrate, check_asked, minima, optima
 from depthmup.statistics.law import (
     MEMORY,
     SCATTER,
@@ -235,7 +235,7 @@ class TestPrediction:
         losses = np.exp(np.stack([curves - 0.01 * i for i in range(4)]))[..., None] * np.ones(3)
         rates = np.arange(-7.0, 0.0)
         certificate = of(losses, log2_lrs=rates)
-        levels = np.exp(optima(Curves.of(rates, losses)).log_loss)
+        levels = np.exp(minima(optima(Curves.of(rates, losses)), SIZES).log_loss)
         assert [o.loss.value for o in certificate.optima] == approx(levels)
 
     def test_the_order_of_sizes_does_not_matter(self):

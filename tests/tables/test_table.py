@@ -331,6 +331,22 @@ class TestCleaning:
         [refusal] = report.certificates[0].refusals
         assert refusal.reason.startswith("At depth 4 most learning rates around the optimum")
 
+    def test_an_edge_that_one_seed_alone_reaches_predicts_nothing(self):
+        """Without that seed nothing is left there: the prediction rests on the other sizes."""
+        sizes = [(d,) for d in (1, 2, 4, 8, 16)]
+        runs = table(exponents={"depth": -0.5}, sizes=sizes, seeds=range(3))
+        last, lowest = runs.depth == 16, runs.lr == runs.lr[runs.depth == 16].min()
+        asked = {"seed": "seed", "target": {"depth": 32}}
+        one = runs[~last | (((runs.seed == 0) | lowest) & (np.log2(runs.lr) < -8.1))]
+        [certificate] = fitted(one, ["depth"], **asked).certificates
+        assert certificate.issued
+        assert [optimum.size["depth"] for optimum in certificate.optima] == [1, 2, 4, 8]
+        # Where the others have no run there at all, every size counts as of one seed.
+        [certificate] = fitted(
+            one[(one.depth < 16) | (one.seed == 0)], ["depth"], **asked
+        ).certificates
+        assert certificate.seeds == 1
+
     def test_optima_at_edges_are_no_want_of_rates(self):
         """Five rates a size are enough; most of their optima are bounds."""
         runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])

@@ -4,18 +4,15 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 """
 
 from depthmup.statistics.certificate import calibrate, check_asked
-from depthmup.statistics.cost import centre_error, cost
+from depthmup.statistics.cost import cost
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import (
     TOLERANCE,
     drift,
     drift_unit,
     drifts,
-    excess_loss,
     judge,
-    loss_estimate,
     measured,
-    rate_estimate,
 )
 from depthmup.statistics.exponents import (
     Slope,
@@ -36,11 +33,12 @@ from depthmup.statistics.intervals import (
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.looks import LOOKS, looked_at
+from depthmup.statistics.minima import Minima, loss_estimate, minima, rate_estimate
 from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
-from depthmup.statistics.regression import Regression
+from depthmup.statistics.regression import Regression, line_of
 from depthmup.statistics.search import Ask, Round, Search, curves_of
 
 __all__ = [
@@ -51,6 +49,7 @@ __all__ = [
     "Array",
     "Ask",
     "Curves",
+    "Minima",
     "Optima",
     "Pooled",
     "Regression",
@@ -61,24 +60,24 @@ __all__ = [
     "across_groups",
     "around",
     "calibrate",
-    "centre_error",
     "check_asked",
     "cost",
     "curves_of",
     "drift",
     "drift_unit",
     "drifts",
-    "excess_loss",
     "geometric_mean",
     "holm",
     "jackknife_error",
     "judge",
+    "line_of",
     "local_slopes",
     "log_slopes",
     "looked_at",
     "loss_estimate",
     "mean",
     "measured",
+    "minima",
     "moderated",
     "next_round",
     "noisy_sizes",

@@ -11,10 +11,11 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
-from depthmup.statistics.cost import centre_error, cost
-from depthmup.statistics.drift import drift_unit, excess_loss, measured
+from depthmup.statistics.cost import cost
+from depthmup.statistics.drift import drift_unit, measured
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
+from depthmup.statistics.minima import Minima, minima
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.runs import Runs, slices_of
@@ -31,7 +32,7 @@ class Along:
         runs: the sizes of all slices, one slice after the other.
         members: indices of the sizes of each slice.
         together: axes that change with this one.
-        fitted: the optima of the sizes that train, ``trains`` their indices.
+        found: the minima of the sizes that train, ``trains`` their indices.
         edges: whether optima at an edge of their grid count.
     """
 
@@ -39,7 +40,7 @@ class Along:
     runs: Runs
     members: tuple[Index, ...]
     together: tuple[Axis, ...]
-    fitted: Optima
+    found: Minima
     trains: tuple[int, ...]
     optima: tuple[Optimum, ...]
     edges: bool = True
@@ -60,7 +61,7 @@ class Along:
         others = replace(self, edges=False)
         agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
         told = self.inside.copy()
-        told[[i for i in agree if self.fitted.told_at_edge[self.trains.index(i)]]] = True
+        told[[i for i in agree if self.found.fitted.told_at_edge[self.trains.index(i)]]] = True
         return told
 
     @cached_property
@@ -159,16 +160,13 @@ class Along:
             ends = (at_base[0], target) if at_base else None
         if ends is None or not all(self.inside[i] for i in ends):
             return UNKNOWN
-        if self.fitted.curves.fewest_seeds < 2:
-            return self.cost(*ends, 0.0)
-        base, largest = (self.trains.index(i) for i in ends)
-        return excess_loss(self.fitted, base, largest)
+        return self.cost(*ends, 0.0)
 
     def cost(self, base: int, target: int, octaves: float) -> Estimate:
         """What one size's best value, times ``2**octaves``, costs at another, in nats."""
-        fitted, i, j = self.fitted, self.trains.index(base), self.trains.index(target)
-        error = math.hypot(centre_error(fitted, i), centre_error(fitted, j))
-        return cost(fitted, j, float(fitted.centre[i] - fitted.centre[j]) + octaves, error)
+        found, i, j = self.found, self.trains.index(base), self.trains.index(target)
+        away = float(found.at[i] - found.at[j]) + octaves
+        return cost(found, j, away, found.error(i, j) if i != j else found.error(j))
 
     def bounds(self, drift: Estimate, tolerance: float) -> set[int]:
         """The optima at an edge of their grid that the drift puts there, or beyond.
@@ -182,14 +180,14 @@ class Along:
             known = member[self.inside[member]]
             if not len(known):
                 continue
-            centres = [float(self.fitted.centre[self.trains.index(int(i))]) for i in known]
-            level, middle = float(np.mean(centres)), float(x[known].mean())
+            best = [float(self.found.at[self.trains.index(int(i))]) for i in known]
+            level, middle = float(np.mean(best)), float(x[known].mean())
             for i in map(int, member):
                 place = self.optima[i].place
                 if not place.at_edge or i not in self.trains:
                     continue
                 ends = [level + slope * (x[i] - middle) for slope in (drift.low, drift.high)]
-                if self.fitted.reaches_edge(self.trains.index(i), min(ends), max(ends)):
+                if self.found.fitted.reaches_edge(self.trains.index(i), min(ends), max(ends)):
                     agree.add(i)
                 upwards = (place is Place.HIGH_EDGE) == bool(x[i] > middle)
                 if drift.low > tolerance if upwards else drift.high < -tolerance:
@@ -207,24 +205,23 @@ def along_axis(runs: Runs, axis: Axis) -> Along | None:
     part = runs.at(np.concatenate(members))
     ends = np.cumsum([len(member) for member in members])
     own = tuple(np.arange(end - len(m), end) for m, end in zip(members, ends, strict=True))
-    whole = part.optima
-    found = list(measured(whole, part.sizes))
+    found = minima(part.optima, part.sizes)
+    best = list(measured(found, part.sizes))
     # Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
-    trains = [k for k, optimum in enumerate(found) if optimum.place is not Place.FAILED]
-    fitted = whole
-    if 0 < len(trains) < len(found):
-        fitted = optima(whole.curves[trains], chance=runs.chance)
-        again = measured(fitted, [part.sizes[k] for k in trains])
-        for k, optimum in zip(trains, again, strict=True):
-            found[k] = optimum
+    trains = [k for k, optimum in enumerate(best) if optimum.place is not Place.FAILED]
+    if 0 < len(trains) < len(best):
+        sizes = [part.sizes[k] for k in trains]
+        found = minima(optima(part.optima.curves[trains], chance=runs.chance), sizes)
+        for k, optimum in zip(trains, measured(found, sizes), strict=True):
+            best[k] = optimum
     elif not trains:
-        trains = list(range(len(found)))
+        trains = list(range(len(best)))
     return Along(
         axis=axis,
         runs=part,
         members=own,
         together=together,
-        fitted=fitted,
+        found=found,
         trains=tuple(trains),
-        optima=tuple(found),
+        optima=tuple(best),
     )

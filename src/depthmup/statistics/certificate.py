@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import LEARNING_RATE, NUMERICS, UNKNOWN, Optimum, Place, Tuned
+from depthmup.records import LEARNING_RATE, NUMERICS, Tuned
 from depthmup.records.certificate import (
     Certificate,
     Refusal,
@@ -24,11 +24,11 @@ from depthmup.records.codec import digest
 from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.design_refusals import refuse_design
-from depthmup.statistics.drift import TOLERANCE, loss_estimate, rate_estimate
-from depthmup.statistics.intervals import around, student
+from depthmup.statistics.drift import TOLERANCE, measured
 from depthmup.statistics.law import CONFIDENCE, Size
 from depthmup.statistics.laws import laws_of, volume
-from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.minima import minima
+from depthmup.statistics.optimum import optima
 from depthmup.statistics.refusals import (
     refuse_breakdown,
     refuse_excess_loss,
@@ -37,7 +37,7 @@ from depthmup.statistics.refusals import (
     refuse_probe,
 )
 
-VERSION = 7
+VERSION = 8
 """Of the statistics: raised when the same losses would give another certificate."""
 
 
@@ -81,11 +81,8 @@ def calibrate(
     sizes = [sizes[i] for i in order]
     curves = curves[order]
     fitted = optima(curves, chance=chance)
-    measured = tuple(
-        size_optimum(size, fitted, i, location)
-        for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
-    )
-    lacks = [*refuse_measurements(measured, fitted, given=given, tuned=tuned)]
+    best = measured(minima(fitted, sizes), sizes, confidence=CONFIDENCE)
+    lacks = [*refuse_measurements(best, fitted, given=given, tuned=tuned)]
     # Where a size has no optimum there is no law to judge.
     laws = laws_of(fitted, sizes, base) if not lacks else None
     lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
@@ -97,13 +94,13 @@ def calibrate(
     common = {
         "target": dict(target),
         "base": dict(base),
-        "optima": measured,
+        "optima": best,
         "probe": probe,
         **_provenance(sizes, curves, about or {}),
     }
     if laws is None or lacks:
         return Certificate(**common, refusals=(*refusals, *lacks))
-    conclusion = conclude(laws, fitted, sizes, base, target, tolerance, tuned)
+    conclusion = conclude(laws, sizes, base, target, tolerance, tuned)
     if lacks := [*refusals, *refuse_excess_loss(conclusion["penalty"], tuned)]:
         return Certificate(**common, refusals=tuple(lacks))
     return Certificate(**common, **conclusion)
@@ -137,17 +134,6 @@ def _digest(sizes: Sequence[Size], curves: Curves) -> str:
         if not (np.isnan(k) or np.isnan(loss))
     ]
     return digest(json.dumps(sorted(rows)))
-
-
-def size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimum:
-    """One size's optimum with 90% intervals, open outwards at an edge of the grid."""
-    at = curvature = loss = UNKNOWN
-    if location is not Place.FAILED:
-        at = rate_estimate(fitted, i, CONFIDENCE)
-        loss = loss_estimate(fitted, i, CONFIDENCE)
-        error, freedom = fitted.seed_error(fitted.curvature_without[i])
-        curvature = around(fitted.curvature[i], student(freedom, CONFIDENCE) * error)
-    return Optimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
 
 
 def check_asked(log2_lrs: Sequence[float], target: Size, tuned: Tuned = LEARNING_RATE) -> None:

@@ -12,12 +12,10 @@ from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
 from depthmup.statistics.laws import CertificateLaws, volume
-from depthmup.statistics.optimum import Optima
 
 
 def conclude(
     laws: CertificateLaws,
-    fitted: Optima,
     sizes: Sequence[Size],
     base: Size,
     target: Size,
@@ -26,7 +24,7 @@ def conclude(
 ) -> dict[str, Any]:
     """Everything that an issued certificate says."""
     # Of the place of all minima alike, powers of two sides miss a part.
-    alike = float(fitted.sides.asymmetry_error)
+    alike = float(laws.found.valley.alike)
 
     def optimum(size: Size) -> Predicted:
         return predict(laws.optimum, size).shifted(0.0, alike, stream=3)
@@ -39,7 +37,7 @@ def conclude(
         stretch = predict(laws.curvature, size, minus=sizes[largest])
         best = optimum(size)
         return lambda log2_lr: _excess_loss(
-            stretch.draws, fitted.excess(largest, log2_lr - best.draws)
+            stretch.draws, laws.found.excess(largest, log2_lr - best.draws)
         )
 
     slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)

@@ -118,7 +118,7 @@ def _unreachable(
             ),
             advice=f"Vary {' and '.join(varied)} apart from each other, or aim at their line.",
         )
-    elif not np.isfinite(laws.curvature.without).all():
+    elif not all(np.isfinite(law.without).all() for law in (laws.optimum, laws.curvature)):
         yield Refusal(
             lack=Lack.NOISE,
             reason="Leaving out one seed leaves no valley at some size.",

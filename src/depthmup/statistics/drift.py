@@ -1,11 +1,11 @@
-"""How the optimum moves with size, what that costs, and the verdict.
+"""How the optimum moves with size, and the verdict.
 
 The drift is the least-squares slope of the best log2 learning rate against log2 size: 0 means
 transfer. Its interval, from several seeds or from one, is that of ``statistics.regression``.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +24,13 @@ from depthmup.records.finding import change, change_span
 from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
+from depthmup.statistics.law import Size
+from depthmup.statistics.minima import Minima, loss_estimate, rate_estimate
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.regression import PRIOR_FREEDOM, line_of
 
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
-
-EXCESS_UNIT = "nats of training loss"
 
 LARGEST_TOLERANCE = 100.0
 """Octaves per doubling, which no optimum moves; as a factor it must be a number."""
@@ -77,104 +77,31 @@ def drift(
 
 
 def measured(
-    fitted: Optima,
-    sizes: Sequence[Mapping[str, float]],
-    *,
-    confidence: float = CONFIDENCE,
+    found: Minima, sizes: Sequence[Size], *, confidence: float = CONFIDENCE
 ) -> tuple[Optimum, ...]:
     """Every size's best learning rate, loss and curvature, with intervals.
 
     At an edge of the grid the interval is open towards the outside. With one seed, the interval of
     the loss is from the scatter of points.
     """
-    return tuple(_optimum(fitted, i, size, confidence) for i, size in enumerate(sizes))
+    return tuple(_optimum(found, i, size, confidence) for i, size in enumerate(sizes))
 
 
-def _optimum(fitted: Optima, i: int, size: Mapping[str, float], confidence: float) -> Optimum:
+def _optimum(found: Minima, i: int, size: Size, confidence: float) -> Optimum:
+    fitted = found.fitted
     location = fitted.places()[i]
     if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
         return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
-    loss = loss_estimate(fitted, i, confidence)
     error, freedom = fitted.curvature_scatter[i], np.asarray(float(PRIOR_FREEDOM))
-    if fitted.curves.fewest_seeds < 2:
-        # The level of one curve scatters by no more than its points do.
-        half = float(student(4, confidence)) * math.sqrt(float(fitted.point_variance))
-        if half > 0:  # else no curve has points to spare, and nothing is known
-            low, high = (loss.value * math.exp(sign * half) for sign in (-1, 1))
-            loss = Estimate(value=loss.value, low=low, high=high)
-    else:
+    if fitted.curves.fewest_seeds > 1:
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
     return Optimum(
         size=dict(size),
-        log2_lr=rate_estimate(fitted, i, confidence),
-        loss=loss,
+        log2_lr=rate_estimate(found, i, confidence),
+        loss=loss_estimate(found, i, confidence),
         place=location,
         curvature=around(fitted.curvature[i], student(freedom, confidence) * error),
     )
-
-
-def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
-    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry."""
-    value = float(fitted.at[size])
-    if fitted.lowest[size] in (fitted.first[size], fitted.last[size]):
-        low_edge = fitted.lowest[size] == fitted.first[size]
-        return Estimate(
-            value=value,
-            low=-math.inf if low_edge else value,
-            high=value if low_edge else math.inf,
-        )
-    sides = fitted.sides
-    # ``scatter`` is that of one more size about the mean; this size is one of those averaged.
-    own = sides.scatter / math.sqrt(2)
-    systematic = math.hypot(fitted.misfit[size], own, sides.asymmetry_error)
-    if fitted.curves.fewest_seeds < 2:
-        error = math.hypot(systematic, fitted.scatter[size])
-        return around(value, float(student(PRIOR_FREEDOM, confidence)) * error)
-    scatter, freedom = fitted.seed_error(fitted.centre_without[size])
-    half = math.hypot(
-        float(student(freedom, confidence) * scatter),
-        float(student(math.inf, confidence)) * systematic,
-    )
-    return around(value, half)
-
-
-def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
-    """One size's best loss; the interval is that of its logarithm."""
-    error, freedom = fitted.seed_error(fitted.log_loss_without[size])
-    half = float(student(freedom, confidence) * error)
-    log = float(fitted.log_loss[size])
-    with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))
-    return Estimate(value=value, low=low, high=high)
-
-
-def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
-    """Loss at a size with another's best learning rate, minus its own best loss."""
-
-    def of(gap: float, log_losses: Array, level: float) -> float:
-        """Excess loss in nats, from the target's averages: all seeds', or those without one."""
-        above = fitted.excess(target, gap, log_losses=log_losses, level=level)
-        return float(np.exp(level) * np.expm1(above))
-
-    gap = float(fitted.centre[base] - fitted.centre[target])
-    value = of(gap, fitted.log_losses[target], float(fitted.log_loss[target]))
-    if not math.isfinite(value):
-        return Estimate(value=value, low=value, high=value, unit=EXCESS_UNIT)
-    if np.isnan(fitted.averages_without[target]).any():  # a seed that stands almost alone
-        return around(value, math.inf, EXCESS_UNIT)
-    gaps = fitted.centre_without[base] - fitted.centre_without[target]
-    tried = np.where(np.isfinite(fitted.log_losses[target]), 0.0, fitted.log_losses[target])
-    without = np.array(
-        [
-            of(float(gaps[s]), averages + tried, float(level))
-            for s, (averages, level) in enumerate(
-                zip(fitted.averages_without[target], fitted.log_loss_without[target], strict=True)
-            )
-        ]
-    )
-    error, freedom = fitted.seed_error(without)
-    half = float(error) * float(student(freedom)) if math.isfinite(float(error)) else math.inf
-    return around(value, half, EXCESS_UNIT)
 
 
 def judge(
@@ -259,16 +186,16 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def change_of_shape(
-    trend: Estimate, drift: Estimate, middle: float, *, tolerance: float, axis: Axis
+    turn: Estimate, drift: Estimate, middle: float, *, tolerance: float, axis: Axis
 ) -> str:
     """A sentence where the middle of the valley drifts otherwise than its minimum, else nothing.
 
-    Said where valleys certainly grow more or less lopsided with size, by enough to matter: a third
-    of the tolerance per doubling. ``trend`` is that of the distance from centre to minimum, as
-    ``asymmetry_trend`` measures it, ``drift`` that of the minima, ``middle`` that of the centres.
+    Said where valleys certainly grow more or less lopsided with size (``turn``, that of
+    ``statistics.valley``), and the drift ``middle`` of their centres is another by enough to
+    matter: a third of the tolerance per doubling.
     """
-    certain = trend.known and trend.outside(0.0, 0.0)
-    if not certain or not drift.known or abs(trend.value) < tolerance / 3:
+    certain = turn.known and turn.outside(0.0, 0.0)
+    if not certain or not drift.known or abs(drift.value - middle) < tolerance / 3:
         return ""
     return (
         f" The valley changes its shape with {axis}. The drift is that of its lowest point; its "

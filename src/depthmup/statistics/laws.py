@@ -9,8 +9,8 @@ import numpy as np
 from depthmup.records import Place
 from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.law import Law, Size
+from depthmup.statistics.minima import Minima, minima
 from depthmup.statistics.optimum import Optima
-from depthmup.statistics.valley import valley_of
 
 CURVATURE_SCALE = 3.0
 """Scale of the residuals of log2 curvature, over that of the optimum's: a curvature is a second
@@ -22,6 +22,7 @@ class CertificateLaws:
     """The laws of the minimum, of log2 curvature and of the log of the best loss.
 
     Attributes:
+        found: the minima.
         clear: indices of the sizes whose optima lie inside their grids; the others, at an edge,
             have a minimum by the valley of all, and no part in the other two laws.
     """
@@ -29,6 +30,7 @@ class CertificateLaws:
     optimum: Law
     curvature: Law
     loss: Law
+    found: Minima
     clear: Index
 
 
@@ -57,15 +59,15 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
             sizes=tuple(sizes[i] for i in at),
             values=values[at],
             without=np.zeros((0, len(at))) if alone else np.moveaxis(without[at], -1, 0),
-            groups=fitted.curves.groups,
+            groups=[] if alone else fitted.curves.groups,
             known=known[np.ix_(at, at)],
             scale=scale,
             stream=stream,
         )
 
     nothing = np.zeros((len(sizes), len(sizes)))
-    x = np.log2([[size[axis] / base[axis] for axis in base] for size in sizes])
-    valley = valley_of(fitted, x[:, np.ptp(x, axis=0) > 0])
+    found = minima(fitted, sizes)
+    valley = found.valley
     with np.errstate(invalid="ignore", divide="ignore"):
         # Of log2 c the standard error is that of c over c ln 2.
         blurred = fitted.curvature_scatter / fitted.curvature / math.log(2)
@@ -78,6 +80,7 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
             valley.minimum, valley.without, valley.left + alone * valley.noise, 0, at=everywhere
         ),
         curvature=law(*bends, bend, 1, CURVATURE_SCALE),
-        loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
+        loss=law(found.log_loss, found.log_loss_without, level, 2),
+        found=found,
         clear=clear,
     )

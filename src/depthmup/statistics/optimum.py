@@ -1,11 +1,9 @@
-"""The one optimum of a curve of loss against learning rate, and how uncertain it is.
+"""Every curve of loss against learning rate by itself: where it is lowest, and its parabola.
 
-The optimum is near the centre of the *tapered parabola* (``statistics.parabola``), a weighted
-least-squares fit of the seed-averaged log losses. Valleys whose two sides differ have their minimum
-beside that centre, by nearly the same distance, the *asymmetry*, at all sizes of a scheme
-(``statistics.asymmetry``). Centre plus asymmetry is the optimum. A drift does not see the
-asymmetry; the learning rate that is handed out does. What seeds cannot show of the centre's error
-is its ``misfit`` (``statistics.misfit``).
+Near its lowest point lies the centre of the *tapered parabola* (``statistics.parabola``), a
+weighted least-squares fit of the seed-averaged log losses. From there starts the fit of the valley
+that all sizes share, whose minima are the optima (``statistics.minima``). What one curve alone
+misses of its optimum is its ``misfit`` (``statistics.misfit``).
 """
 
 import math
@@ -13,10 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from depthmup.records import Place
-from depthmup.statistics.asymmetry import Sides, sides_of
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index, jackknife_error
 from depthmup.statistics.misfit import at_index, misfit_of, rise_errors, steep_of
@@ -25,7 +21,6 @@ from depthmup.statistics.parabola import (
     SPACINGS,
     centre_of,
     tricube,
-    vertex,
     weights_of,
 )
 
@@ -36,7 +31,7 @@ edge then tells how far beyond it its own optimum lies."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optima:
-    """The optima of curves, each attribute an array over (..., sizes).
+    """Curves one by one, each attribute an array over (..., sizes).
 
     Attributes:
         centre: of the tapered parabola, log2 learning rate.
@@ -49,7 +44,7 @@ class Optima:
         before, after: indices of the lowest point's neighbours.
         wall: whether one of them diverged.
         failed: whether no learning rate ends below the loss of guessing.
-        slope_row, bend_row: weights (..., sizes, rates) of log losses in slope and curvature.
+        bend_row: weights (..., sizes, rates) of log losses in the curvature.
     """
 
     curves: Curves
@@ -67,32 +62,7 @@ class Optima:
     after: Index
     wall: Flags
     failed: Flags
-    slope_row: Array
     bend_row: Array
-
-    @cached_property
-    def sides(self) -> Sides:
-        """The two sides of every valley, and its minimum."""
-        return sides_of(
-            log2_lrs=self.curves.log2_lrs,
-            log_losses=self.log_losses,
-            centre=self.centre,
-            bandwidth=self.bandwidth,
-            spacing=self.spacing,
-            neighbours=(self.before, self.after),
-            lowest=self.lowest,
-            alone=np.isnan(self.curvature),
-        )
-
-    @property
-    def at(self) -> Array:
-        """The optima: log2 learning rates."""
-        return np.asarray(self.centre + self.sides.asymmetry[..., None])
-
-    @property
-    def log_loss(self) -> Array:
-        """Log losses at the optima; infinite where nothing is finite."""
-        return self.sides.level
 
     @cached_property
     def averages_without(self) -> Array:
@@ -115,32 +85,6 @@ class Optima:
     def curvature_without(self) -> Array:
         """Curvatures without each seed, (..., sizes, seeds)."""
         return np.asarray((self.bend_row[..., None, :] * self.averages_without).sum(-1))
-
-    @cached_property
-    def centre_without(self) -> Array:
-        """Centres without each seed, (..., sizes, seeds)."""
-        slopes = (self.slope_row[..., None, :] * self.averages_without).sum(-1)
-        shift = vertex(slopes, self.curvature_without, np.maximum(self.spacing, 1.0)[..., None])
-        alone = np.isnan(self.curvature)[..., None]
-        return np.asarray(self.centre[..., None] + np.where(alone, 0.0, shift))
-
-    @cached_property
-    def log_loss_without(self) -> Array:
-        """Log losses at the optima without each seed, (..., sizes, seeds)."""
-        return np.asarray((self.sides.row[..., None, :] * self.averages_without).sum(-1))
-
-    @cached_property
-    def scatter(self) -> Array:
-        """Standard errors of the centres from the scatter of points about their parabolas.
-
-        To first order a centre moves by -slope / (2 curvature). The points' variance is pooled
-        over sizes; what the parabola misses of the valley is in it, which makes it no smaller.
-        """
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.sqrt((self.slope_row**2).sum(-1)) / (2 * self.curvature)
-        # Where there is no parabola the centre is a point of the grid, whose error is the misfit.
-        gain = np.where(np.isfinite(gain), gain, 0.0)
-        return np.asarray(gain * np.sqrt(self.point_variance)[..., None])
 
     @cached_property
     def curvature_scatter(self) -> Array:
@@ -170,61 +114,14 @@ class Optima:
         """Standard error and freedom of a statistic given without each seed, (..., seeds)."""
         return jackknife_error(without, self.curves.groups)
 
-    def excess(
-        self,
-        size: int,
-        octaves: ArrayLike,
-        *,
-        log_losses: Array | None = None,
-        level: float | None = None,
-    ) -> Array:
-        """Log loss above one size's minimum, that far from its optimum: what a wrong rate costs.
-
-        The valley's two sides between the neighbours of the lowest point, straight lines between
-        the other points, on beyond the grid's ends; infinite from the last rate before a
-        divergence.
-
-        Example:
-            >>> rates = np.arange(-3.0, 4.0)
-            >>> fitted = optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]]))
-            >>> fitted.excess(0, [0.0, 0.5, 2.0]).round(3).tolist()
-            [0.0, 0.025, 0.4]
-        """
-        count = len(self.centre)
-        if not -count <= size < count:
-            raise ValueError(f"Expected one of {count} sizes; got another index.")
-        y = self.log_losses[size] if log_losses is None else log_losses
-        level = float(self.sides.level[size] if level is None else level)
-        tried = np.flatnonzero(~np.isnan(y))
-        x, y = self.curves.log2_lrs[size][tried] - float(self.at[size]), y[tried]
-        i = int(np.searchsorted(tried, self.lowest[size]))
-        if not 0 < i < len(tried) - 1:
-            raise ValueError("Expected a curve with its optimum inside the grid; got one without.")
-        diverged = np.flatnonzero(~np.isfinite(y[i:]))
-        last = i + int(diverged[0]) - 1 if len(diverged) else len(y) - 1
-        inner = np.flatnonzero(np.isfinite(y[: last + 1]))
-        inner_x, inner_y = x[inner], np.maximum(y[inner] - level, 0.0)
-        u = np.asarray(octaves, float)
-        if len(inner) < 2:
-            return np.where(u == 0, 0.0, math.inf)
-        start = (inner_y[1] - inner_y[0]) / (inner_x[1] - inner_x[0])
-        end = (inner_y[-1] - inner_y[-2]) / (inner_x[-1] - inner_x[-2])
-        value = np.interp(u, inner_x, inner_y)
-        value = np.where(u < inner_x[0], inner_y[0] + start * (u - inner_x[0]), value)
-        beyond = inner_y[-1] + end * (u - inner_x[-1]) if last == len(y) - 1 else math.inf
-        value = np.where(u > inner_x[-1], beyond, value)
-        left, right = self.sides.left[size], self.sides.right[size]
-        if math.isfinite(left):
-            near = (u >= min(x[i - 1], 0.0)) & (u <= max(x[i + 1], 0.0))
-            rise = np.where(u < 0, left, right) * np.abs(u) ** self.sides.power[size]
-            value = np.where(near, rise, value)
-        return np.asarray(np.maximum(value, 0.0), float)
-
     @cached_property
     def told_at_edge(self) -> Flags:
         """Whether the sizes of one experiment lie at an edge, with rates enough to lead beyond."""
         edge = np.array([place.at_edge for place in self.places()])
-        return np.asarray(edge & (np.isfinite(self.log_losses).sum(-1) >= FEWEST_AT_EDGE))
+        told = edge & (np.isfinite(self.log_losses).sum(-1) >= FEWEST_AT_EDGE)
+        if self.curves.fewest_seeds > 1:  # nor does one that a single seed makes
+            told &= np.isfinite(self.averages_without).all((-2, -1))
+        return np.asarray(told)
 
     def reaches_edge(self, size: int, low: float, high: float) -> bool:
         """Whether an interval of one size's optimum reaches the edge at which its lowest rate lies.
@@ -259,7 +156,7 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     spacing = np.where(high > low, (high - low) / steps, 1.0)
     bandwidth = np.maximum(BANDWIDTH, SPACINGS * spacing)
     centre = centre_of(x, y, here, spacing, bandwidth)
-    slope_row, bend_row = weights_of(x, finite, centre, bandwidth)
+    _, bend_row = weights_of(x, finite, centre, bandwidth)
     curvature = (bend_row * np.where(finite, y, 0.0)).sum(-1)
     wall = ~(np.isfinite(at_index(y, before)) & np.isfinite(at_index(y, after))) & finite.any(-1)
     # At an end of the grid, or beside a divergence, no parabola knows both sides of the valley.
@@ -289,7 +186,6 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         after=after,
         wall=wall,
         failed=failed,
-        slope_row=slope_row,
         bend_row=bend_row,
     )
 

@@ -187,7 +187,7 @@ class Regression:
         """What data leave open of the valleys' shape, of a half-width, (...,)."""
         left = np.maximum(_of(weights, self.valley.left), 0.0)
         # Of the place of all minima alike, powers of two sides miss a part.
-        alike = abs(float(weights.sum())) * self.fitted.sides.asymmetry_error
+        alike = abs(float(weights.sum())) * self.valley.alike
         return np.asarray(student(math.inf, confidence) * np.hypot(np.sqrt(left), alike))
 
     @cached_property

@@ -17,6 +17,7 @@ from depthmup.statistics.bracket import REACH
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.law import Size
+from depthmup.statistics.minima import Minima, minima
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.search import curves_of
 from depthmup.statistics.table import confounded, slices
@@ -86,6 +87,11 @@ class Runs:
     def optima(self) -> Optima:
         """The optima of all sizes at once."""
         return optima(self.fitted, chance=self.chance)
+
+    @cached_property
+    def minima(self) -> Minima:
+        """The minima of the valley of all sizes."""
+        return minima(self.optima, self.sizes)
 
     @cached_property
     def inside(self) -> Flags:

@@ -4,6 +4,7 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, SupportsFloat
@@ -24,10 +25,9 @@ from depthmup.records import (
 )
 from depthmup.records.judgement import Answer, Defect, Judgement, Note
 from depthmup.statistics.along import Along, along_axis
-from depthmup.statistics.asymmetry import asymmetry_trend
-from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit, judge
+from depthmup.statistics.drift import change_of_shape, drift_unit, judge
 from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
-from depthmup.statistics.intervals import Array, geometric_mean
+from depthmup.statistics.intervals import Array, around, geometric_mean, student
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.statistics.slips import slipped_rates, trained
 
@@ -116,17 +116,18 @@ def transfer_of(
     verdict, why = judge(
         along.optima,
         drift,
-        seeds=along.fitted.curves.fewest_seeds,
+        seeds=along.found.fitted.curves.fewest_seeds,
         tolerance=tolerance,
         axis=axis,
         tuned=tuned,
         bounds=along.bounds(drift, tolerance),
     )
     if along.line is not None and drift.known:
-        fitted = along.line.fitted
-        trend = asymmetry_trend(along.positions, fitted.sides.offset)
-        middle = float(along.line.rows[1] @ fitted.centre)
-        why += change_of_shape(trend, drift, middle, tolerance=tolerance, axis=axis)
+        line = along.line
+        half = float(student(math.inf) * line.valley.turn_error[0])
+        turn = around(float(line.valley.turn[0]), half)
+        middle = float(line.rows[along.levels.shape[1]] @ line.fitted.centre)
+        why += change_of_shape(turn, drift, middle, tolerance=tolerance, axis=axis)
     if len(along.optima) < len(planned):
         why += (
             f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
@@ -137,7 +138,7 @@ def transfer_of(
         empty,
         optima=along.optima,
         drift=drift,
-        regret=replace(along.excess(), unit=EXCESS_UNIT),
+        regret=replace(along.excess(), unit="nats of training loss"),
         verdict=verdict,
         why=why,
         interactions=changes,

@@ -17,7 +17,9 @@ Least squares with weights of one over the variance of a point at height h above
 v that of noise, g how far the gentler side rises: a power law misses a part of what it describes,
 and what rises above the gentle side, as a wall does, counts little. So steep valleys are fitted
 near their minima and shallow ones far out, where alone a flat side shows. Where a fit of the near
-points alone drifts otherwise, the difference is an error.
+points alone drifts otherwise, or has its minima elsewhere, the difference is an error. Of the place
+of all minima alike, powers of two sides miss a part: ``LOPSIDED`` times their distance from the
+centres of the parabolas.
 
 Priors are observations among the others: each minimum lies near the lowest rate, to ``NEAR``
 spacings; the shape is that of common valleys. The covariance of the minima is that of noise, of the
@@ -60,6 +62,9 @@ KEEPS, TURNS, TURNING = 0.02, 0.2, 0.2
 """Change per doubling of the logarithm of how steep a side is, where valleys keep their shape and
 where they turn, and the share of valleys that turn."""
 
+LOPSIDED = 0.3
+"""Standard error of the place of all minima alike, over their mean distance from the centres."""
+
 WALLED = 0.5
 """Of what one curve misses beside a wall, this is left to a fit of all."""
 
@@ -72,6 +77,9 @@ the noise far from the minimum alone; and of a second fit, which no far point ca
 
 HIGH = 5.0
 """Rises of the gentler side above which a point is none of the valley."""
+
+STEEPEST = 3.0
+"""Of a parabola's bend, over that of the gentler side: beyond it, a wall bends it."""
 
 MISSED = 0.1
 """Of a point's rise above the minimum, what a power law of it misses."""
@@ -93,19 +101,37 @@ class Valley:
     Attributes:
         minimum: log2 rates.
         without: the same without each seed, (..., sizes, seeds).
+        level: log losses there; infinite where nothing is finite.
+        level_without: the same without each seed, (..., sizes, seeds).
         noise: their covariance as points scatter about the valleys, (..., sizes, sizes).
         left: that of what data do not tell of the shapes, (..., sizes, sizes).
         freedom: degrees of freedom of the scatter, (...,).
         turn: t of each axis and its standard error, (..., axes).
+        alike: standard error of the place of all minima alike, (...,).
+        steep, powers: l and r of every size, (..., sizes, 2); the powers of both sides, (..., 2).
+        round: e, in octaves.
     """
 
     minimum: Array
     without: Array
+    level: Array
+    level_without: Array
     noise: Array
     left: Array
     freedom: Array
     turn: Array
     turn_error: Array
+    alike: Array
+    steep: Array
+    powers: Array
+    round: Array
+
+    def rise(self, size: int, octaves: Array) -> Array:
+        """Log loss above the minimum of one size of one experiment, so far from it."""
+        right = (octaves > 0).astype(int)
+        power, e = self.powers[right], self.round[size]
+        above = (octaves**2 + e**2) ** (power / 2) - e**power
+        return np.asarray(np.exp(np.clip(self.steep[size][right], -40, 15)) * above)
 
 
 def valley_of(fitted: Optima, doublings: Array) -> Valley:
@@ -139,23 +165,43 @@ def valley_of(fitted: Optima, doublings: Array) -> Valley:
         part.linear(part.solved()).valley(batch, moved)
         for part in (problem, replace(problem, reach=NARROW))
     )
-    return replace(wide, left=wide.left + _apart(wide, narrow, problem.s))
+    return replace(
+        wide,
+        left=wide.left + _apart(wide, narrow, problem.s),
+        alike=_alike(fitted, wide, narrow),
+    )
 
 
 def _apart(wide: Valley, narrow: Valley, s: Array) -> Array:
-    """Covariance of minima that drift otherwise near the minimum, (..., sizes, sizes).
+    """Covariance of minima that drift otherwise near the minimum, (..., sizes, sizes)."""
+    slopes = np.asarray(np.linalg.pinv(s), float)
+    apart = _unexplained(wide, narrow, slopes)
+    return np.asarray(np.einsum("...a,sa,ta->...st", apart, s, s))
 
-    A drift is their slope along each axis. Of the square of a difference, what the smaller number
-    of points explains is taken off.
+
+def _alike(fitted: Optima, wide: Valley, narrow: Valley) -> Array:
+    """Standard error of the place of all minima alike, (...,)."""
+    inside = (fitted.lowest != fitted.first) & (fitted.lowest != fitted.last)
+    inside = inside & np.isfinite(wide.minimum)
+    mean = (inside / np.maximum(inside.sum(-1, keepdims=True), 1)).astype(float)
+    aside = (mean * np.nan_to_num(wide.minimum - fitted.centre)).sum(-1)
+    apart = _unexplained(wide, narrow, mean[..., None, :])[..., 0]
+    return np.asarray(np.hypot(np.sqrt(apart), LOPSIDED * aside))
+
+
+def _unexplained(wide: Valley, narrow: Valley, weights: Array) -> Array:
+    """Square by which combinations, (..., number, sizes), of both fits' minima differ.
+
+    Less what the smaller number of points explains.
     """
-    slopes = np.linalg.pinv(s)
-    apart = np.nan_to_num(narrow.minimum - wide.minimum) @ slopes.T
+    difference = np.nan_to_num(narrow.minimum - wide.minimum)
+    apart = (weights * difference[..., None, :]).sum(-1)
     of_wide, of_narrow = (
-        np.einsum("as,...st,at->...a", slopes, part.noise + part.left, slopes)
+        np.einsum("...as,...st,...at->...a", weights, part.noise + part.left, weights)
         for part in (wide, narrow)
     )
     explained = np.maximum(of_narrow - of_wide, of_narrow / 4)
-    return np.asarray(np.einsum("...a,sa,ta->...st", np.maximum(apart**2 - explained, 0), s, s))
+    return np.asarray(np.maximum(apart**2 - explained, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,13 +273,22 @@ class _Problem:
         return np.where(self.taper > 0, self.values - self.low[..., None], 0.0)
 
     @cached_property
-    def gentle(self) -> Array:
-        """How far the gentler side rises, the median over the sizes, (batch,)."""
+    def gentler(self) -> tuple[Array, Array]:
+        """How far the gentler side rises, and at what distance, the medians over the sizes."""
         away = self.x - self.lowest[..., None]
-        sides = [np.where(side * away > 0, self.rise, 0.0).max(-1) for side in (-1, 1)]
-        gentle = np.minimum(*sides)
-        gentle = np.median(np.where(gentle > 0, gentle, np.maximum(*sides)), -1)
-        return np.where(gentle > 0, gentle, 1.0)
+        rises, distances = [], []
+        for side in (-1, 1):
+            rise = np.where(side * away > 0, self.rise, 0.0)
+            rises.append(rise.max(-1))
+            distances.append(np.abs(at_index(away, rise.argmax(-1))))
+        left = ((rises[0] > 0) & (rises[0] < rises[1])) | (rises[1] <= 0)
+        rise, distance = (np.median(np.where(left, *of), -1) for of in (rises, distances))
+        there = (rise > 0) & (distance > 0)
+        return np.where(there, rise, 1.0), np.where(there, distance, np.median(self.bandwidth, -1))
+
+    @property
+    def gentle(self) -> Array:
+        return self.gentler[0]
 
     @cached_property
     def blur(self) -> Array:
@@ -250,11 +305,12 @@ class _Problem:
 
     @cached_property
     def bend(self) -> Array:
-        """Of the parabolas, the median over the sizes, (batch,)."""
+        """Of the parabolas, the median over the sizes, no wall among their sides, (batch,)."""
         bends = np.where(self.curvature > 0, self.curvature, math.nan)
         known = np.isfinite(bends).any(-1)
-        bend = self.gentle / np.median(self.bandwidth, -1) ** 2
-        bend[known] = np.nanmedian(bends[known], -1)
+        rise, distance = self.gentler
+        bend = rise / distance**2
+        bend[known] = np.minimum(np.nanmedian(bends[known], -1), STEEPEST * bend[known])
         return np.asarray(bend)
 
     @cached_property
@@ -278,20 +334,19 @@ class _Problem:
         spread = np.where(self.edge == 0, NEAR * self.spacing, BEYOND * self.bandwidth)
         return np.asarray(1 / spread**2)
 
+    def steepness(self, shape: Array) -> Array:
+        """l and r of every size, (batch, sizes, 2)."""
+        axes = self.s.shape[1]
+        grows, turns = (shape[:, i : i + axes] @ self.s.T for i in (SHARED, SHARED + axes))
+        return np.asarray(shape[:, None, :2] + np.stack([grows - turns, grows + turns], -1))
+
     def parts(self, state: _State, *, slopes: bool = True) -> tuple[Array, Array, Array]:
         """Residuals, and derivatives of the valleys by k and by the shape."""
         axes = self.s.shape[1]
         u = self.x - state.minimum[..., None]
         square, right = u**2 + self.round**2, u > 0
         sign = np.where(right, 1.0, -1.0)
-        left_right = state.shape[:, None, :2] + np.stack(
-            [
-                state.shape[:, SHARED : SHARED + axes] @ self.s.T
-                + way * (state.shape[:, SHARED + axes :] @ self.s.T)
-                for way in (-1, 1)
-            ],
-            -1,
-        )
+        left_right = self.steepness(state.shape)
         steep = np.where(right, left_right[..., 1, None], left_right[..., 0, None])
         power = np.where(right, state.shape[:, None, None, 3], state.shape[:, None, None, 2])
         scale = np.exp(np.clip(steep, -40, 15))
@@ -514,6 +569,11 @@ class _Linear:
         without = without + np.einsum("bia,bas->bis", back, shape_moved[:, SHARED + axes :])
         known = problem.finite.any(-1)
         minimum = np.where(known, minimum, math.nan)
+        level = np.where(known, state.level, math.inf)
+        of_level = np.einsum("bir,bisr->bis", self.gain[..., 0, :], moved)
+        of_level = of_level - np.einsum("biq,bqs->bis", self.carried[..., 0, :], shape_moved)
+        shape = state.shape.copy()
+        shape[:, SHARED + axes :] = mean
 
         def shaped(a: Array) -> Array:
             return np.asarray(a.reshape((*batch, *a.shape[1:])))
@@ -521,11 +581,17 @@ class _Linear:
         return Valley(
             minimum=shaped(minimum),
             without=shaped(minimum[..., None] + without),
+            level=shaped(level),
+            level_without=shaped(level[..., None] + of_level),
             noise=shaped(own),
             left=shaped(own_left),
             freedom=shaped(freedom),
             turn=shaped(mean),
             turn_error=shaped(np.sqrt(kept)),
+            alike=np.zeros(batch),
+            steep=shaped(problem.steepness(shape)),
+            powers=shaped(shape[:, 2:SHARED]),
+            round=shaped(problem.round[..., 0]),
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
-from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
+from depthmup.statistics import Optima, Regression, cost, optima, pooled_law
 from depthmup.statistics.along import UNEVEN
 from depthmup.statistics.drift import drift_unit, judge
 from depthmup.statistics.intervals import Array
@@ -146,8 +146,8 @@ def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
     good = np.flatnonzero(runs.inside)
     if not len(good):
         return UNKNOWN, UNKNOWN
-    fitted = runs.optima
+    found = runs.minima
     largest = int(good[np.argmax(np.log2(runs.array[good]).sum(-1))])
-    error = centre_error(fitted, largest)
-    half, twice = (cost(fitted, largest, octaves, error) for octaves in (-1.0, 1.0))
+    error = found.error(largest)
+    half, twice = (cost(found, largest, octaves, error) for octaves in (-1.0, 1.0))
     return half, twice

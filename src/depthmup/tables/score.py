@@ -7,8 +7,8 @@ import numpy as np
 from depthmup.records import UNKNOWN, Certificate, Estimate, Fate, Place, Score
 from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
-from depthmup.statistics.certificate import size_optimum
-from depthmup.statistics.cost import centre_error, cost
+from depthmup.statistics.cost import cost
+from depthmup.statistics.drift import measured
 from depthmup.statistics.runs import Runs
 
 
@@ -24,17 +24,16 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
             f"the table has none. Its largest sizes: {printable(there)}."
         )
     i = runs.sizes.index(certificate.target)
-    fitted, curves = runs.optima, runs.fitted
-    place = fitted.places()[i]
-    best = size_optimum(runs.sizes[i], fitted, i, place)
-    if place is Place.FAILED:
+    found, curves = runs.minima, runs.fitted
+    best = measured(found, runs.sizes, confidence=certificate.confidence)[i]
+    if best.place is Place.FAILED:
         raise ValueError(
             f"Expected runs that train at {printable(size_text(certificate.target))}; none does."
         )
     excess, bound = UNKNOWN, Fate.UNDECIDED
-    if place is Place.INTERIOR:
-        away = math.log2(certificate.value.value) - float(fitted.at[i])
-        nats = cost(fitted, i, away, centre_error(fitted, i), certificate.confidence)
+    if best.place is Place.INTERIOR:
+        away = math.log2(certificate.value.value) - float(found.at[i])
+        nats = cost(found, i, away, found.error(i), certificate.confidence)
         level = best.loss.value
         excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
         if excess.inside(0.0, certificate.penalty.high):

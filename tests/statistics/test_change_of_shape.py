@@ -4,16 +4,10 @@ import math
 import re
 
 import numpy as np
-import pytest
 
-from depthmup import fit
-from depthmup.records import UNKNOWN
-from depthmup.records.finding import change
-from depthmup.statistics import Curves, drifts, optima
-from depthmup.statistics.asymmetry import asymmetry_trend
+from depthmup.statistics import Curves, drifts, line_of, optima
 from depthmup.statistics.drift import change_of_shape
 from depthmup.statistics.intervals import around
-from depthmup.tables import example
 
 RATES = np.arange(-4.0, 3.5, 0.5)
 SIZES = np.arange(6)
@@ -30,15 +24,15 @@ def valleys(right, *, shift=0.0, noise=0.0, seeds=4, rng=None, power=1.5):
 def said(losses):
     fitted = optima(Curves.of(RATES, losses))
     drift = around(*drifts(SIZES, fitted))
-    trend = asymmetry_trend(SIZES, fitted.sides.offset)
+    valley = line_of(SIZES, fitted).valley
+    turn = around(valley.turn[0], 2 * valley.turn_error[0])
     middle = np.polyfit(SIZES, fitted.centre, 1)[0]
-    return change_of_shape(trend, drift, middle, tolerance=0.15, axis="depth"), drift, trend
+    return change_of_shape(turn, drift, middle, tolerance=0.15, axis="depth"), drift
 
 
 def test_the_lowest_point_of_a_valley_that_becomes_symmetric():
     """Minima stay, and the drift is theirs; the middles move by what the steep side gives up."""
-    text, drift, _ = said(valleys(0.05 * 2.0 ** np.linspace(4, 0, 6)))
-    # The trial minima are a twentieth of the spacing apart.
+    text, drift = said(valleys(0.05 * 2.0 ** np.linspace(4, 0, 6)))
     assert abs(drift.value) < 0.05
     assert drift.low <= 0.0 <= drift.high
     percent = re.search(r"middle moves by (\S+)% per doubling", text)[1].replace("−", "-")
@@ -55,31 +49,9 @@ def test_valleys_of_one_shape_say_nothing():
     assert said(valleys([0.4] * 6))[0] == ""
 
 
-def test_too_few_sizes_have_no_trend():
-    assert asymmetry_trend([0, 1, 2], np.array([0.0, 0.1, 0.2])) == UNKNOWN
-    holes = np.array([0.0, np.nan, 0.2, 0.3])
-    assert asymmetry_trend([0, 1, 2, 3], holes) == UNKNOWN
-    assert asymmetry_trend(SIZES, 0.1 * SIZES - 0.3).value == pytest.approx(0.1)
-
-
 def test_a_small_change_is_not_worth_a_sentence():
-    drift = around(0.02, 0.01)
-    assert change_of_shape(around(0.04, 0.01), drift, -0.02, tolerance=0.15, axis="depth") == ""
-    said = change_of_shape(around(0.06, 0.01), drift, -0.04, tolerance=0.15, axis="depth")
+    drift, turns = around(0.02, 0.01), around(0.2, 0.1)
+    assert change_of_shape(turns, drift, -0.02, tolerance=0.15, axis="depth") == ""
+    assert change_of_shape(around(0.2, 0.3), drift, -0.04, tolerance=0.15, axis="depth") == ""
+    said = change_of_shape(turns, drift, -0.04, tolerance=0.15, axis="depth")
     assert "middle moves by −3% per doubling" in said
-
-
-def test_the_middle_of_a_study_is_that_of_its_centres():
-    """The drift is of one valley for all sizes, a centre of a parabola each: the middle is no sum.
-
-    The best rates of single sizes lie a common distance beside their centres.
-    """
-    report = fit(example(), axes={"depth": "n_layers", "width": "d_model"}, lr="lr",
-                 loss="final_loss", seed="seed", by="scheme")  # fmt: skip
-    transfer = report.finding("scheme depth-mup", "depth")
-    slope = np.polyfit(
-        [math.log2(o.size["depth"]) for o in transfer.optima],
-        [o.log2_lr.value for o in transfer.optima],
-        1,
-    )[0]
-    assert f"middle moves by {change(slope)} per doubling" in transfer.why
