@@ -36,7 +36,7 @@ Huber (1967), Fifth Berkeley Symposium 1:221-233, for the covariance of weighted
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -137,33 +137,38 @@ class Valley:
 def valley_of(fitted: Optima, doublings: Array) -> Valley:
     """Fit one valley to curves whose sizes lie at ``doublings``, (sizes, axes)."""
     batch = fitted.centre.shape[:-1]
-    sizes, rates = fitted.log_losses.shape[-2:]
     s = np.asarray(doublings, float)
     x = np.nan_to_num(fitted.curves.log2_lrs)
-    problem = _Problem(
-        x=np.broadcast_to(x, fitted.log_losses.shape).reshape(-1, sizes, rates),
-        y=fitted.log_losses.reshape(-1, sizes, rates),
-        centre=fitted.centre.reshape(-1, sizes),
-        curvature=fitted.curvature.reshape(-1, sizes),
-        lowest=at_index(x, fitted.lowest).reshape(-1, sizes),
-        edge=((fitted.lowest == fitted.last) * 1.0 - (fitted.lowest == fitted.first)).reshape(
-            -1, sizes
-        ),
-        spacing=fitted.spacing.reshape(-1, sizes),
-        bandwidth=fitted.bandwidth.reshape(-1, sizes),
-        steep=(fitted.steep * fitted.spacing).reshape(-1, sizes),
-        s=s - s.mean(0),
-        scatter=_scatter(fitted),
-        seeds=max(fitted.curves.fewest_seeds, 1),
-    )
     moved = (
         fitted.averages_without
         - np.where(np.isfinite(fitted.log_losses), fitted.log_losses, 0.0)[..., None, :]
     )
-    moved = moved.reshape(-1, *moved.shape[-3:])
+
+    def twice(a: Array) -> Array:
+        """For both fits, (2 x batch, ...): solved at once, they take little longer than one."""
+        each = a.reshape(-1, *a.shape[len(batch) :])
+        return np.concatenate([each, each])
+
+    own, weight = _scatter(fitted)
+    problem = _Problem(
+        x=twice(np.broadcast_to(x, fitted.log_losses.shape)),
+        y=twice(fitted.log_losses),
+        centre=twice(fitted.centre),
+        curvature=twice(fitted.curvature),
+        lowest=twice(at_index(x, fitted.lowest)),
+        edge=twice((fitted.lowest == fitted.last) * 1.0 - (fitted.lowest == fitted.first)),
+        spacing=twice(fitted.spacing),
+        bandwidth=twice(fitted.bandwidth),
+        steep=twice(fitted.steep * fitted.spacing),
+        s=s - s.mean(0),
+        scatter=(twice(own), twice(weight)),
+        seeds=max(fitted.curves.fewest_seeds, 1),
+        reach=np.repeat([REACH, NARROW], math.prod(batch)),
+    )
+    both = problem.linear(problem.solved()).valley((2, *batch), twice(moved))
     wide, narrow = (
-        part.linear(part.solved()).valley(batch, moved)
-        for part in (problem, replace(problem, reach=NARROW))
+        Valley(**{field.name: getattr(both, field.name)[i] for field in fields(Valley)})
+        for i in (0, 1)
     )
     return replace(
         wide,
@@ -230,7 +235,7 @@ class _Problem:
     s: Array
     scatter: tuple[Array, Array]
     seeds: int
-    reach: float = REACH
+    reach: Array
 
     @cached_property
     def known(self) -> tuple[Array, Array]:
@@ -264,7 +269,7 @@ class _Problem:
 
     @cached_property
     def taper(self) -> Array:
-        reach = self.reach * self.bandwidth[..., None]
+        reach = (self.reach[:, None] * self.bandwidth)[..., None]
         return np.asarray(tricube((self.x - self.start[..., None]) / reach) * self.finite)
 
     @cached_property
@@ -609,7 +614,7 @@ def _flat(columns: Array) -> Array:
 
 
 def _scatter(fitted: Optima) -> tuple[Array, Array]:
-    """Variance of runs less the means of their rates and seeds, and its weight, (batch,)."""
+    """Variance of runs less the means of their rates and seeds, and its weight, (...,)."""
     y = fitted.curves.log_losses
     near = np.abs(np.nan_to_num(fitted.curves.log2_lrs) - fitted.centre[..., None])
     there = (
@@ -621,8 +626,8 @@ def _scatter(fitted: Optima) -> tuple[Array, Array]:
         count = there.sum(axis, keepdims=True)
         values = np.where(there, values - values.sum(axis, keepdims=True) / np.maximum(count, 1), 0)
     seeds, rates = there.any(-2).sum(-1), there.any(-1).sum(-1)
-    freedom = np.maximum((there.sum((-1, -2)) - seeds - rates + 1), 0).sum(-1).reshape(-1)
-    square = (values**2).sum((-3, -2, -1)).reshape(-1)
+    freedom = np.maximum((there.sum((-1, -2)) - seeds - rates + 1), 0).sum(-1)
+    square = (values**2).sum((-3, -2, -1))
     weight = np.minimum(freedom, SEEDS_FREEDOM)
     return square / np.maximum(freedom, 1), weight
 
