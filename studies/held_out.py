@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from depthmup.records import Place
-from depthmup.statistics import Curves, calibrate, optima
+from depthmup.statistics import Curves, calibrate, minima, optima
 from depthmup.statistics.law import Size, predict
 from depthmup.statistics.laws import CertificateLaws, laws_of
 from depthmup.statistics.optimum import Optima
@@ -78,7 +78,7 @@ def _fitted(curves: Sequence[pd.Series]) -> Optima:
 
 def laws(fitted: Optima, sizes: Sequence[Size]) -> CertificateLaws:
     """The laws of some sizes, as a certificate has them."""
-    return laws_of(fitted, sizes, sizes[0])
+    return laws_of(minima(fitted, sizes), sizes, sizes[0])
 
 
 def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:

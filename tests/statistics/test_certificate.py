@@ -114,7 +114,7 @@ def departing(rng, depths, sigma, ell, tau):
 
 def predicted(losses, sizes, target):
     """The law's prediction alone, whatever would be refused."""
-    law = laws_of(optima(Curves.of(RATES, losses)), sizes, sizes[0]).optimum
+    law = laws_of(minima(optima(Curves.of(RATES, losses)), sizes), sizes, sizes[0]).optimum
     return predict(law, target)
 
 

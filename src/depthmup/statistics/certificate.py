@@ -80,14 +80,16 @@ def calibrate(
     order = sorted(range(len(sizes)), key=lambda i: (volume(sizes[i]), list(sizes[i].values())))
     sizes = [sizes[i] for i in order]
     curves = curves[order]
-    fitted = optima(curves, chance=chance)
-    best = measured(minima(fitted, sizes), sizes, confidence=CONFIDENCE)
-    lacks = [*refuse_measurements(best, fitted, given=given, tuned=tuned)]
+    found = minima(optima(curves, chance=chance), sizes)
+    best = measured(found, sizes, confidence=CONFIDENCE)
+    lacks = [*refuse_measurements(best, found.fitted, given=given, tuned=tuned)]
     # Where a size has no optimum there is no law to judge.
-    laws = laws_of(fitted, sizes, base) if not lacks else None
+    laws = laws_of(found, sizes, base) if not lacks else None
     lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
     if laws is not None and laws.optimum.freedom > 0:
-        before = None if early is None else laws_of(optima(early[order]), sizes, base)
+        before = (
+            None if early is None else laws_of(minima(optima(early[order]), sizes), sizes, base)
+        )
         lacks += [*refuse_law(laws, before), *refuse_breakdown(laws, tuned)]
     if probe is not None:
         lacks += refuse_probe(probe, target)

@@ -9,8 +9,7 @@ import numpy as np
 from depthmup.records import Place
 from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.law import Law, Size
-from depthmup.statistics.minima import Minima, minima
-from depthmup.statistics.optimum import Optima
+from depthmup.statistics.minima import Minima
 
 CURVATURE_SCALE = 3.0
 """Scale of the residuals of log2 curvature, over that of the optimum's: a curvature is a second
@@ -39,8 +38,9 @@ def volume(size: Size) -> float:
     return math.prod(size.values())
 
 
-def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaws:
+def laws_of(found: Minima, sizes: Sequence[Size], base: Size) -> CertificateLaws:
     """The laws of the minimum, of log2 curvature and of the log of the best loss."""
+    fitted, valley = found.fitted, found.valley
     alone = fitted.curves.fewest_seeds < 2
     everywhere = np.arange(len(sizes))
     clear = np.flatnonzero([place is Place.INTERIOR for place in fitted.places()])
@@ -66,8 +66,6 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> CertificateLaw
         )
 
     nothing = np.zeros((len(sizes), len(sizes)))
-    found = minima(fitted, sizes)
-    valley = found.valley
     with np.errstate(invalid="ignore", divide="ignore"):
         # Of log2 c the standard error is that of c over c ln 2.
         blurred = fitted.curvature_scatter / fitted.curvature / math.log(2)

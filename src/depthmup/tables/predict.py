@@ -13,7 +13,7 @@ from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
-from depthmup.statistics import calibrate, noisy_sizes, optima
+from depthmup.statistics import calibrate, minima, noisy_sizes, optima
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.law import predict as predict_law
 from depthmup.statistics.laws import laws_of, volume
@@ -124,7 +124,7 @@ def with_edges(runs: Runs, good: Index) -> Index:
     fitted, sizes = runs.optima, [runs.sizes[i] for i in good]
     if len(good) < FEWEST_INSIDE or not fitted.told_at_edge.any():
         return good
-    law = laws_of(optima(runs.fitted[good]), sizes, min(sizes, key=volume)).optimum
+    law = laws_of(minima(optima(runs.fitted[good]), sizes), sizes, min(sizes, key=volume)).optimum
     if not (np.isfinite(law.without).all() and np.isfinite(law.values).all()):
         return good
     found = list(good)
