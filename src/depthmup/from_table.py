@@ -141,7 +141,7 @@ def score(
         >>> import numpy as np, pandas as pd
         >>> runs = pd.DataFrame(
         ...     [(d, 2.0**k, s, 2 + 0.1 * (k + 4.1 + 0.01 * s) ** 2 + 0.001 * s)
-        ...      for d in (4, 8, 16, 32, 64) for s in range(3) for k in range(-9, 0)],
+        ...      for d in (4, 8, 16, 32, 64) for s in range(3) for k in np.arange(-9, 0, 0.5)],
         ...     columns=["depth", "lr", "seed", "loss"])
         >>> columns = dict(axes=["depth"], lr="lr", loss="loss", seed="seed")
         >>> forecast = fit(runs[runs.depth < 64], **columns, target={"depth": 64}).certificates[0]

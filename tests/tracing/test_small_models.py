@@ -62,7 +62,7 @@ LOOKS = {
     "tolist": lambda h: h.tolist(),
     "numpy": lambda h: h.numpy(),
     "asarray": np.asarray,
-    "sqrt of numpy": np.sqrt,
+    "tanh of numpy": np.tanh,
     "from_dlpack": np.from_dlpack,
     "data_ptr": lambda h: h.data_ptr(),
     "storage": lambda h: h.untyped_storage()[0],

@@ -15,7 +15,7 @@ from depthmup.statistics.cost import cost
 from depthmup.statistics.drift import drift_unit, measured
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
-from depthmup.statistics.minima import Minima, minima
+from depthmup.statistics.minimum import Minima, minima
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.runs import Runs, slices_of

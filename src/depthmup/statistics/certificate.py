@@ -27,7 +27,7 @@ from depthmup.statistics.design_refusals import refuse_design
 from depthmup.statistics.drift import TOLERANCE, measured
 from depthmup.statistics.law import CONFIDENCE, Size
 from depthmup.statistics.laws import laws_of, volume
-from depthmup.statistics.minima import minima
+from depthmup.statistics.minimum import minima
 from depthmup.statistics.optimum import optima
 from depthmup.statistics.refusals import (
     refuse_breakdown,

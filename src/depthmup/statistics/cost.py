@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from depthmup.records import Estimate
 from depthmup.statistics.intervals import CONFIDENCE
-from depthmup.statistics.minima import Minima
+from depthmup.statistics.minimum import Minima
 
 NODES = 201
 """Quantiles of the optimum's error at which the valley is read; enough for two digits."""

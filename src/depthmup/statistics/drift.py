@@ -25,7 +25,7 @@ from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.law import Size
-from depthmup.statistics.minima import Minima, loss_estimate, rate_estimate
+from depthmup.statistics.minimum import Minima, loss_estimate, rate_estimate
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.regression import PRIOR_FREEDOM, line_of
 

@@ -9,7 +9,7 @@ import numpy as np
 from depthmup.records import Place
 from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.law import Law, Size
-from depthmup.statistics.minima import Minima
+from depthmup.statistics.minimum import Minima
 
 CURVATURE_SCALE = 3.0
 """Scale of the residuals of log2 curvature, over that of the optimum's: a curvature is a second

