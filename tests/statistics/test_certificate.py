@@ -348,6 +348,19 @@ STAR = [*(size(16, d) for d in (4, 8, 16, 32)), size(32, 4), size(64, 4)]
 CORNER = size(32, 32)
 
 
+def test_seeds_that_agree_by_chance_show_no_bend():
+    """Of a script, four rates two octaves apart: points scatter by more than its two seeds."""
+    log_losses = [
+        [0.187, -0.533, -0.7, -0.301],
+        [0.056, -0.447, -0.534, -0.328],
+        [-0.199, -0.581, -0.526, -0.273],
+    ]
+    losses = np.exp(np.array(log_losses)[..., None] + np.array([0.0, 0.01]))
+    rates, sizes = np.array([-11.0, -9.0, -7.0, -5.0]), [size(16, d) for d in (2, 4, 8)]
+    certificate = of(losses, log2_lrs=rates, sizes=sizes, target=size(16, 16))
+    assert Lack.SMALL not in {refusal.lack for refusal in certificate.refusals}
+
+
 class TestAsymmetry:
     """Valleys whose sides differ, and differ less at larger sizes."""
 

@@ -137,6 +137,10 @@ def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterato
         # Sizes that scatter about one law look like a bend, too.
         scatter = SCATTER * float(np.linalg.norm(weights))
         half = _half(law, weights, law.without @ weights, scatter)
+        # Few seeds may agree by chance: their scatter is no less than that of points.
+        valley = laws.found.valley
+        noise = math.sqrt(float(weights @ valley.noise @ weights))
+        half = max(half, float(student(valley.freedom, 1 - SIGNIFICANCE / len(law.axes))) * noise)
         if abs(bend) - half > TOLERANCE:
             yield Refusal(
                 lack=Lack.SMALL,
