@@ -12,7 +12,6 @@ from depthmup.statistics.drift import (
     drift_unit,
     drifts,
     judge,
-    measured,
 )
 from depthmup.statistics.exponents import (
     Slope,
@@ -33,7 +32,7 @@ from depthmup.statistics.intervals import (
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.looks import LOOKS, looked_at
-from depthmup.statistics.minimum import Minima, loss_estimate, minima, rate_estimate
+from depthmup.statistics.minimum import Minima, loss_estimate, measured, minima, rate_estimate
 from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law

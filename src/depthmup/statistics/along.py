@@ -12,10 +12,10 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
 from depthmup.statistics.cost import cost
-from depthmup.statistics.drift import drift_unit, measured
+from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
-from depthmup.statistics.minimum import Minima, minima
+from depthmup.statistics.minimum import Minima, measured, minima
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.runs import Runs, slices_of

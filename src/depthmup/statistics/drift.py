@@ -23,11 +23,9 @@ from depthmup.records import (
 from depthmup.records.finding import change, change_span
 from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
-from depthmup.statistics.law import Size
-from depthmup.statistics.minimum import Minima, loss_estimate, rate_estimate
+from depthmup.statistics.intervals import Array, Numbers, around
 from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.regression import PRIOR_FREEDOM, line_of
+from depthmup.statistics.regression import line_of
 
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
@@ -74,34 +72,6 @@ def drift(
         return replace(UNKNOWN, unit=unit)
     fitted = optima(Curves.of(log2_lrs, losses))
     return around(*drifts(np.log2(np.asarray(sizes, float)), fitted), unit)
-
-
-def measured(
-    found: Minima, sizes: Sequence[Size], *, confidence: float = CONFIDENCE
-) -> tuple[Optimum, ...]:
-    """Every size's best learning rate, loss and curvature, with intervals.
-
-    At an edge of the grid the interval is open towards the outside. With one seed, the interval of
-    the loss is from the scatter of points.
-    """
-    return tuple(_optimum(found, i, size, confidence) for i, size in enumerate(sizes))
-
-
-def _optimum(found: Minima, i: int, size: Size, confidence: float) -> Optimum:
-    fitted = found.fitted
-    location = fitted.places()[i]
-    if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
-        return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
-    error, freedom = fitted.curvature_scatter[i], np.asarray(float(PRIOR_FREEDOM))
-    if fitted.curves.fewest_seeds > 1:
-        error, freedom = fitted.seed_error(fitted.curvature_without[i])
-    return Optimum(
-        size=dict(size),
-        log2_lr=rate_estimate(found, i, confidence),
-        loss=loss_estimate(found, i, confidence),
-        place=location,
-        curvature=around(fitted.curvature[i], student(freedom, confidence) * error),
-    )
 
 
 def judge(

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from depthmup.records import Estimate
+from depthmup.records import UNKNOWN, Estimate, Optimum, Place
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
@@ -68,14 +68,7 @@ class Minima:
             weights[size] += sign
         return float(self.half(weights)) / float(student(math.inf))
 
-    def excess(
-        self,
-        size: int,
-        octaves: ArrayLike,
-        *,
-        log_losses: Array | None = None,
-        level: float | None = None,
-    ) -> Array:
+    def excess(self, size: int, octaves: ArrayLike) -> Array:
         """Log loss above one size's minimum, that far from it: what a wrong rate costs.
 
         The valley between the neighbours of the lowest point, straight lines between the other
@@ -91,8 +84,7 @@ class Minima:
         fitted, count = self.fitted, len(self.doublings)
         if not -count <= size < count:
             raise ValueError(f"Expected one of {count} sizes; got another index.")
-        y = fitted.log_losses[size] if log_losses is None else log_losses
-        level = float(self.log_loss[size] if level is None else level)
+        y, level = fitted.log_losses[size], float(self.log_loss[size])
         tried = np.flatnonzero(~np.isnan(y))
         x, y = fitted.curves.log2_lrs[size][tried] - float(self.at[size]), y[tried]
         i = int(np.searchsorted(tried, fitted.lowest[size]))
@@ -157,3 +149,31 @@ def loss_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> E
     with np.errstate(over="ignore"):
         low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))
     return Estimate(value=value, low=low, high=high)
+
+
+def measured(
+    found: Minima, sizes: Sequence[Size], *, confidence: float = CONFIDENCE
+) -> tuple[Optimum, ...]:
+    """Every size's best learning rate, loss and curvature, with intervals.
+
+    At an edge of the grid the interval is open towards the outside. With one seed, the interval of
+    the loss is from the scatter of points.
+    """
+    return tuple(_optimum(found, i, size, confidence) for i, size in enumerate(sizes))
+
+
+def _optimum(found: Minima, i: int, size: Size, confidence: float) -> Optimum:
+    fitted = found.fitted
+    location = fitted.places()[i]
+    if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
+        return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+    error, freedom = fitted.curvature_scatter[i], np.asarray(float(PRIOR_FREEDOM))
+    if fitted.curves.fewest_seeds > 1:
+        error, freedom = fitted.seed_error(fitted.curvature_without[i])
+    return Optimum(
+        size=dict(size),
+        log2_lr=rate_estimate(found, i, confidence),
+        loss=loss_estimate(found, i, confidence),
+        place=location,
+        curvature=around(fitted.curvature[i], student(freedom, confidence) * error),
+    )

@@ -8,7 +8,7 @@ from depthmup.records import UNKNOWN, Certificate, Estimate, Fate, Place, Score
 from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
 from depthmup.statistics.cost import cost
-from depthmup.statistics.drift import measured
+from depthmup.statistics.minimum import measured
 from depthmup.statistics.runs import Runs
 
 
