@@ -55,7 +55,7 @@ class Options:
     written next to it."""
 
     all: bool = False
-    """Print every exponent, including the passed ones."""
+    """Print every exponent: the passed ones too, and those that are shown without a verdict."""
 
     json: bool = False
 

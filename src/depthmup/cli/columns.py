@@ -32,8 +32,16 @@ class RunColumns:
         return {"axes": axes, **{what: name or usual.get(what, "") for what, name in given.items()}}
 
 
-def table_named(path: Path) -> Path:
-    """A table's path; of the word "example" that of the table that ships with this package."""
+EXAMPLE_COLUMNS = RunColumns(
+    axes=("depth=n_layers", "width=d_model"), lr="lr", loss="final_loss", seed="seed"
+)
+"""The columns of the table that ships with this package."""
+
+
+def table_named(path: Path, columns: RunColumns) -> tuple[Path, RunColumns]:
+    """A table's path and columns; the word "example" is the table that ships, and has its own."""
     from depthmup.tables.formats import EXAMPLE, example
 
-    return example() if str(path) == EXAMPLE else path
+    if str(path) != EXAMPLE:
+        return path, columns
+    return example(), EXAMPLE_COLUMNS if columns == RunColumns() else columns

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from depthmup.cli.columns import RunColumns, table_named
+from depthmup.cli.columns import EXAMPLE_COLUMNS, RunColumns, table_named
 from depthmup.cli.folders import prepare_file, prepare_folder
 from depthmup.cli.output import print_json, show
 from depthmup.cli.sizes import parse_pairs
@@ -70,13 +70,13 @@ def run(options: Options) -> int:
 
     if options.plot is not None:
         prepare_file(options.plot, option="--plot", ends=CHART_FORMATS)
-    table, named = table_named(options.table), options.columns
-    if table != options.table and not (named.axes or named.lr or named.loss):
-        options = replace(options, columns=_EXAMPLE, by=("scheme",))
+    table, columns = table_named(options.table, options.columns)
+    if columns is EXAMPLE_COLUMNS and not options.by:
+        options = replace(options, by=("scheme",))
     asked = arguments(
         fit,
         options,
-        **options.columns.named(),
+        **columns.named(),
         table=table,
         target=_target(options.target),
         reading=Reading(**arguments(Reading, options)),
@@ -111,10 +111,5 @@ def _target(words: tuple[str, ...]) -> Mapping[str, float] | str | None:
         return " ".join(words) or None
     return parse_pairs(words, option="--target", value="NUMBER")
 
-
-_EXAMPLE = RunColumns(
-    axes=("depth=n_layers", "width=d_model"), lr="lr", loss="final_loss", seed="seed"
-)
-"""The columns of the table that ships with this package."""
 
 _NAMES = {"report.html": "The page", "summary.json": "The result", "excluded.csv": "Rows left out"}

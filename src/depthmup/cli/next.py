@@ -49,8 +49,8 @@ class Options:
     """Of a table: the first value to try; 2^-8 for learning rates."""
 
     cost: tuple[str, ...] = ()
-    """Of a table: powers of the axes that a run costs: AXIS=POWER; by default 2 for width, 1 for
-    others."""
+    """Of a table: powers of the axes that a run costs: AXIS=POWER; 2 for width and 1 for others,
+    unless named."""
 
     seeds: int = 8
     """Of a table: most seeds of a rate."""
@@ -73,8 +73,8 @@ class Options:
 
 
 def run(options: Options) -> int:
-    source = table_named(options.source)
-    rows, why = _of_table(source, options) if source.is_file() else _of_folder(source)
+    source, columns = table_named(options.source, options.columns)
+    rows, why = _of_table(source, columns, options) if source.is_file() else _of_folder(source)
     if options.json:
         print_json({"runs": list(rows), "why": why})
         return 0
@@ -91,7 +91,9 @@ def run(options: Options) -> int:
     return 0
 
 
-def _of_table(source: Path, options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
+def _of_table(
+    source: Path, columns: RunColumns, options: Options
+) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.tables import next_runs
 
     base = parse_values(options.base, option="--base", example="depth=4")
@@ -99,7 +101,7 @@ def _of_table(source: Path, options: Options) -> tuple[Sequence[Mapping[str, Any
     asked = arguments(
         next_runs,
         options,
-        **options.columns.named(lr="lr", loss="loss"),
+        **columns.named(lr="lr", loss="loss"),
         table=source,
         sizes=parse_values(options.sizes, option="--sizes"),
         base={axis: _one(axis, values) for axis, values in base.items()} or None,

@@ -100,6 +100,7 @@ def run(options: Options) -> int:
     from depthmup.planning import PlanOptions, plan, recorded
     from depthmup.reports import write_text
 
+    _check_format(options)
     files = None if options.out is None else page_and_data(options.out, "plan")
     base, target = _sizes(options)
     own = resolved(Model.load(options.model, batch=options.batch))
@@ -135,6 +136,22 @@ def run(options: Options) -> int:
         write_text(page, _page(prescribed, model=options.model, sizes=sizes, data=data.name))
         say_page(page)
     return 0
+
+
+def _check_format(options: Options) -> None:
+    """Refuse values that only a configuration holds, where none is printed."""
+    given = {
+        "--lr": options.lr is not None,
+        "--weight-decay": options.weight_decay != 0,
+        "--eps": options.eps is not None,
+        "--leave-out": bool(options.leave_out),
+    }
+    if any(given.values()) and not options.format:
+        named = next(name for name, there in given.items() if there)
+        raise ValueError(
+            f"Expected --format with {named}: a plan holds factors, and no values. Add e.g. "
+            "--format torchtitan, or leave it out."
+        )
 
 
 def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:

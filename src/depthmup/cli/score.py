@@ -50,8 +50,8 @@ def run(options: Options) -> int:
 
     if options.out is not None:
         prepare_file(options.out, option="--out", ends=(".html",))
-    table = table_named(options.table)
-    result = score(**arguments(score, options, **options.columns.named(), table=table))
+    table, columns = table_named(options.table, options.columns)
+    result = score(**arguments(score, options, **columns.named(), table=table))
     answer(result.to_dict(), result.summary(), json=options.json)
     if options.out is not None:
         write_text(options.out, score_page(result, command=["depthmup", *sys.argv[1:]]))

@@ -1,6 +1,7 @@
 """Values along axes on the command line: ``depth=n_layers``, ``depth=4,8,16``."""
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,12 @@ from depthmup.records.printable import printable
 def parse_pairs(
     words: Sequence[str], *, option: str, value: str, alone: bool = False
 ) -> dict[str, Any]:
-    """``AXIS=VALUE`` words as a mapping, values as they were written."""
+    """``AXIS=VALUE`` words as a mapping, values as they were written.
+
+    Pairs may stand apart or with commas between them: ``width=2,depth=1``.
+    """
     pairs: dict[str, Any] = {}
-    for word in words:
+    for word in (part for said in words for part in re.split(r",(?=[A-Za-z_]\w*=)", said)):
         name, sign, text = word.partition("=")
         if alone and not sign:
             text = name

@@ -84,8 +84,8 @@ def next_runs(
         tolerance: largest drift, in octaves per doubling, that still counts as staying.
         tuned: the hyperparameter in the column ``lr``, in words, if not the learning rate.
         start: first value to try; by default a usual one.
-        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
-            unless given, 2 for width.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; of an axis
+            that is not named 1, of width 2.
         seeds: most seeds of a rate.
         precision: stop when every drift is known to within this many octaves per doubling,
             instead of a verdict.
@@ -181,9 +181,12 @@ def _sizes(
     """Every size to decide about, and the base."""
     along = {axis: _amounts(values) for axis, values in given.items()}
     if set(along) != set(axes) or not all(along.values()):
+        first, *others = axes
+        python = [f"{first!r}: (4, 8, 16)", *(f"{axis!r}: (64,)" for axis in others)]
+        words = [f"{first}=4,8,16", *(f"{axis}=64" for axis in others)]
         raise ValueError(
             f"Expected sizes with positive numbers for {', '.join(axes)}, such as "
-            f"sizes={{{next(iter(axes))!r}: (4, 8, 16)}} or --sizes {next(iter(axes))}=4,8,16; got "
+            f"sizes={{{', '.join(python)}}} or --sizes {' '.join(words)}; got "
             f"{printable(reprlib.repr(dict(given))) if given else 'none'}."
         )
     smallest = {axis: min(along[axis]) for axis in along}
@@ -208,13 +211,13 @@ def _amounts(values: Any) -> tuple[int, ...]:
 
 
 def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
-    """What a run costs: parameters of a network times the other axes, unless powers are given."""
+    """What a run costs: parameters of a network times the other axes, but for powers given."""
     if unknown := set(powers or ()) - set(size):
         raise ValueError(
             f"Expected cost for the axes {', '.join(size)}; got {printable(', '.join(unknown))}."
         )
-    given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
-    return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
+    usual = {axis: 2.0 if axis == "width" else 1.0 for axis in size} | dict(powers or {})
+    return float(math.prod(float(n) ** usual[axis] for axis, n in size.items()))
 
 
 ADVICE = (
