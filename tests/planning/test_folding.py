@@ -5,6 +5,7 @@ leaves the forward pass alone. Both must follow one trajectory, for every family
 """
 
 import copy
+import dataclasses
 import math
 
 import pytest
@@ -32,7 +33,7 @@ from planning_zoo import (
 from pytest import approx
 
 import depthmup
-from depthmup.planning import Where
+from depthmup.planning import Hook, Multiplier, Where
 from depthmup.planning.hooks import attached
 
 # Depth ratio 4 and alpha in {1/2, 1}, width ratio 4: multipliers are powers of two, so that Muon's
@@ -280,4 +281,86 @@ def test_an_export_says_what_it_cannot_carry():
     model = Tower(OneDropoutBlock, 16, 4)
     plan.initialize(model)
     with pytest.raises(ValueError, match=r"Dropout has no weight.*plan\.attach"):
+        plan.export(model)
+
+
+def test_a_hook_of_several_branches_is_carried_once():
+    """By an export, and in a trainer's configuration."""
+    hook = Hook(module="hidden", side="output")
+    branches = [Multiplier(where=Where.BRANCH, label=label, value=0.5, hooks=(hook,))
+                for label in ("first", "second")]  # fmt: skip
+
+    class Hidden(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.hidden, self.head = torch.nn.Linear(6, width), torch.nn.Linear(width, 2)
+
+        def forward(self, x):
+            return self.head(torch.tanh(self.hidden(x)))
+
+    model, x = Hidden(16), torch.randn(4, 6)
+    plan = depthmup.plan(model, Hidden(8), scheme="mup", example_inputs=x, own_init="fan_in")
+    plan = dataclasses.replace(plan, multipliers=tuple(branches))
+    plan.attach(model)
+    torch.testing.assert_close(plan.export(model)(x), model(x))
+    assert plan.overrides("json").count('"module": "hidden"') == 1
+
+
+class Bent(torch.nn.Linear):
+    def forward(self, x):
+        return torch.tanh(super().forward(x))
+
+
+class BentBlock(torch.nn.Linear):
+    def forward(self, x):
+        return x + torch.tanh(super().forward(x))
+
+
+class OfBent(torch.nn.Module):
+    def __init__(self, layer, width, depth):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(layer(width, width) for _ in range(depth))
+        self.first, self.head = torch.nn.Linear(6, width), torch.nn.Linear(width, 2)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = x + block(x) if isinstance(block, Bent) else block(x)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("layer", [Bent, BentBlock])
+def test_an_export_puts_no_factor_before_a_nonlinearity(layer):
+    """A subclass of a linear layer need not be linear."""
+    model, x = OfBent(layer, 16, 4), vectors().float()
+    plan = depthmup.plan(model, OfBent(layer, 16, 2), scheme="ode", example_inputs=x)
+    plan.initialize(model)
+    with pytest.raises(ValueError, match=r"has no weight that could carry it.*plan\.attach"):
+        plan.export(model)
+
+
+class OneTable(torch.nn.Module):
+    """Tied without a module for the readout: the embedding's own scale is a hook's."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.tokens, self.norm = torch.nn.Embedding(32, width), torch.nn.LayerNorm(width)
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(depth))
+        self.scale = width**0.5
+
+    def forward(self, ids):
+        x = self.tokens(ids) * self.scale
+        for block in self.blocks:
+            x = x + torch.relu(block(x))
+        return torch.nn.functional.linear(self.norm(x), self.tokens.weight)
+
+
+def test_an_export_leaves_a_table_alone_that_is_read_in_two_ways():
+    model = OneTable(64, 2)
+    plan = depthmup.plan(
+        model, OneTable(16, 2), scheme="mup", example_inputs=torch.zeros(1, 4, dtype=torch.long),
+        own_init="fixed",
+    )  # fmt: skip
+    assert [m.hooks for m in plan.multipliers if m.where is Where.INPUT] != [()]
+    with pytest.raises(ValueError, match=r"the readout reads tokens\.weight as well"):
         plan.export(model)

@@ -5,7 +5,7 @@ import copy
 from torch import nn
 
 from depthmup.planning import hooks
-from depthmup.planning.sites import Multiplier
+from depthmup.planning.content import PlanContent
 from depthmup.tracing import Hook, named_modules, unwrapped
 
 # Modules whose output is proportional to weight and bias together.
@@ -29,7 +29,7 @@ _PROPORTIONAL = (
 _LINEAR = _PROPORTIONAL[:7]
 
 
-def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
+def export(plan: PlanContent, model: nn.Module) -> nn.Module:
     """A copy of ``model`` whose explicit multipliers went into weights of their own.
 
     What is tied comes apart: an output layer that shares the embedding's table gets A times it,
@@ -42,9 +42,17 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
     exported = copy.deepcopy(unwrapped(model))
     hooks.detach(exported)
     modules = named_modules(exported)
-    for multiplier in multipliers:
-        for hook in multiplier.hooks:
-            _carry(hooks.holder_of(hook, modules), hook, multiplier.value)
+    # A table that is read in two ways under one name cannot come apart.
+    whole = {p.name for p in plan.prescriptions if p.role.tied and len(p.names) == 1}
+    for hook, factor in hooks.by_hook(plan.multipliers).items():
+        if hook.side != "parameter" and f"{hook.module}.weight" in whole:
+            raise ValueError(
+                f"The {hook.side} of {hook.module} is multiplied by {factor:.6g}, and the readout "
+                f"reads {hook.module}.weight as well, which the factor must leave alone. The plain "
+                "class needs the hook: call plan.attach(model) after building it, or give the "
+                "readout a module of its own (head.weight = tokens.weight)."
+            )
+        _carry(hooks.holder_of(hook, modules), hook, factor)
     config = getattr(exported, "config", None)
     if config is not None and getattr(config, "tie_word_embeddings", False):
         config.tie_word_embeddings = False  # transformers would tie them again on loading
@@ -65,10 +73,11 @@ def _carry(module: nn.Module, hook: Hook, factor: float) -> None:
         return
     onto_input = hook.side == "input"
     weight = getattr(module, "weight", None)
-    fits = isinstance(module, _LINEAR if onto_input else _PROPORTIONAL)
+    fits = _computes_as(module, _LINEAR if onto_input else _PROPORTIONAL)
     if hook.part and not isinstance(module, nn.Linear):
         fits = False
-    if not fits or hook.index or not isinstance(weight, nn.Parameter):
+    whole_block = hook.side == "addition"
+    if not fits or whole_block or hook.index or not isinstance(weight, nn.Parameter):
         raise ValueError(
             f"The {hook.side} of {hook.module} is multiplied by {factor:.6g}, and its "
             f"{type(module).__name__} has no weight that could carry it. The plain class needs "
@@ -82,3 +91,13 @@ def _carry(module: nn.Module, hook: Hook, factor: float) -> None:
             for start, stop in hook.part or ((0, len(values)),):
                 values[start:stop] *= factor
             setattr(module, name, nn.Parameter(values, parameter.requires_grad))
+
+
+def _computes_as(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+    """Whether a module is of one of these kinds, and computes what that kind does."""
+    return any(
+        isinstance(module, kind)
+        # Tables of transformers shift positions or scale rows: proportional to the weight still.
+        and (kind is nn.Embedding or type(module).forward is kind.forward)
+        for kind in kinds
+    )

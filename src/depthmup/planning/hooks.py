@@ -91,6 +91,18 @@ def _multiplied(tree: Any, index: int, factors: Callable[[Tensor], Tensor | floa
     return tree_unflatten(leaves, spec)
 
 
+def by_hook(multipliers: Iterable[Multiplier]) -> dict[Hook, float]:
+    """The factor of every hook.
+
+    A module that runs in several branches (one dropout for two) has one hook for them all.
+    """
+    values: dict[Hook, dict[Where, float]] = {}
+    for multiplier in multipliers:
+        for hook in multiplier.hooks:
+            values.setdefault(hook, {})[multiplier.where] = multiplier.value
+    return {hook: math.prod(by_kind.values()) for hook, by_kind in values.items()}
+
+
 def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
     """Install the explicit multipliers; those of an earlier plan are removed first.
 
@@ -99,18 +111,15 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
     """
     detach(model)
     modules = named_modules(model)
-    # A module that runs in several branches (one dropout for two) has one hook for them all.
-    values: dict[Hook, dict[Where, float]] = {}
-    for multiplier in multipliers:
-        for hook in multiplier.hooks:
-            if hook.module not in modules:
-                raise ValueError(
-                    f"The plan multiplies the {hook.side} of module {hook.module!r}, which this "
-                    "model does not have. Apply a plan to the model it was made for."
-                )
-            values.setdefault(hook, {})[multiplier.where] = multiplier.value
-    for hook, by_kind in values.items():
-        module, factor = modules[hook.module], math.prod(by_kind.values())
+    factors = by_hook(multipliers)
+    for hook in factors:
+        if hook.module not in modules:
+            raise ValueError(
+                f"The plan multiplies the {hook.side} of module {hook.module!r}, which this "
+                "model does not have. Apply a plan to the model it was made for."
+            )
+    for hook, factor in factors.items():
+        module = modules[hook.module]
         multiply = Multiply(factor=factor, hook=hook, holder=holder_of(hook, modules))
         if hook.side == "output":
             module.register_forward_hook(multiply.output)
@@ -122,7 +131,7 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
             module.register_forward_hook(multiply.restore, always_call=True)
         else:
             module.register_forward_pre_hook(multiply.input, with_kwargs=True)
-    if values:
+    if factors:
         torch.compiler.reset()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
+from depthmup.planning.hooks import by_hook
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import alike, betas_at, factor, scaled
 from depthmup.planning.show import WITH_EPSILON
@@ -187,14 +188,13 @@ def _json(plan: PlanContent, settings: Settings) -> str:
             {
                 "module": hook.module,
                 "side": hook.side,
-                "value": m.value,
+                "value": value,
                 **({"parameter": hook.parameter} if hook.parameter else {}),
                 **({"part": [*map(list, hook.part)], "dim": hook.dim} if hook.part else {}),
                 **({"index": hook.index} if hook.index else {}),
             }
         )
-        for m in plan.multipliers
-        for hook in m.hooks
+        for hook, value in by_hook(plan.multipliers).items()
     ]
     head = {
         "scheme": plan.scheme,

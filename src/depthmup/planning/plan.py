@@ -211,7 +211,7 @@ class Plan(Meant, PlanContent):
             PlanMismatch: this is not the model of the plan.
         """
         initialize.check(self, model)
-        return export.export(model, self.multipliers)
+        return export.export(self, model)
 
     def overrides(self, format: str, **options: Any) -> str:
         """The plan as a trainer's configuration: a pattern of names a group, and its factors.

@@ -212,7 +212,7 @@ def _of_defaults(plan: PlanContent, optimizer: torch.optim.Optimizer) -> Iterato
 
 
 def _of_model(plan: PlanContent, model: nn.Module, by_plan: bool, strict: bool) -> Iterator[str]:
-    wanted = len({hook for m in plan.multipliers for hook in m.hooks})
+    wanted = len(hooks.by_hook(plan.multipliers))
     attached = hooks.attached(model)
     if attached != wanted and (strict or attached > wanted):
         yield (
