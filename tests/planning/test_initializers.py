@@ -152,6 +152,25 @@ def test_an_unknown_source_is_not_guessed():
     assert drawn == {}
 
 
+UNKNOWN = {
+    "a mean for each entry": lambda *s: torch.normal(torch.zeros(*s), 0.02),
+    "a deviation for each entry": lambda *s: torch.normal(0.0, torch.full(s, 0.02)),
+    "several at once": lambda *s: scaled_at_once(torch.randn(*s)),
+}
+
+
+def scaled_at_once(tensor):
+    torch._foreach_mul_([tensor], 0.02)
+    return tensor
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_law_of_other_arguments_is_not_taken(name):
+    """Entries of size 0.02 were recorded as of size 1."""
+    _, drawn = recorded(parameter(UNKNOWN[name], 600, 400))
+    assert drawn == {}
+
+
 def test_nothing_is_left_behind():
     before = nn.init._no_grad_trunc_normal_
     with pytest.raises(RuntimeError, match="broken"), InitRecorder():

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from depthmup.planning import trace
+from depthmup.tracing import Ref
 
 
 class Diamond(nn.Module):
@@ -149,3 +150,73 @@ def test_a_module_of_two_names_keeps_its_parameters(reads):
     trace(model, torch.ones(2, 3))
     assert model.one.weight is model.two.weight is weight
     assert isinstance(weight, nn.Parameter)
+
+
+def test_a_call_that_fails_and_is_caught_ends():
+    """Its name stayed as that of whatever ran behind it, and calls ended under their insides'."""
+
+    class Fast(nn.Module):
+        def forward(self, x):
+            raise NotImplementedError("no kernel here")
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fast, self.plain = Fast(), nn.Linear(3, 3)
+
+        def forward(self, x):
+            try:
+                return x + self.fast(x)
+            except NotImplementedError:
+                return x + self.plain(x)
+
+    graph = trace(nn.Sequential(Block(), nn.ReLU()), torch.zeros(2, 3))
+    (call, _), _ = graph.returned[graph.outputs[0]]
+    assert call.name == "1"
+    sums = [node for node in graph.nodes if node.op == "add"]
+    assert [node.module for node in sums] == ["0"]
+    assert [call.name for call, _ in graph.returned[Ref(sums[0].index)]] == ["0"]
+
+
+def test_what_is_written_into_a_part_of_a_buffer_is_read_from_there():
+    """``out=`` writes as an operation in place does."""
+
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3, 3))
+
+        def forward(self, x):
+            room = torch.empty(2, 6)
+            torch.mm(x, self.weight, out=room[:, :3])
+            return room[:, :3].relu()
+
+    graph = trace(Writes(), torch.zeros(2, 3))
+    assert at(graph, "mm") in graph.upstream([at(graph, "relu")])
+
+
+@torch.library.custom_op("depthmup_tests::looks", mutates_args=())
+def looks(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone().mul_(2)
+    return y if y.sum().item() > 0 else x.clone()
+
+
+@looks.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_a_definition_that_cannot_be_followed_leaves_nothing_behind():
+    """Nodes behind it have the numbers of those that were taken back."""
+
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.up(torch.ops.depthmup_tests.looks(x)).relu().exp()
+
+    graph = trace(Looks(), torch.ones(2, 3))
+    assert "mul" not in names(graph.nodes)
+    assert not graph.overwriting

@@ -18,11 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    is_traceable_wrapper_subclass,
-)
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten
 
 from depthmup.planning.distributions import (
@@ -43,6 +39,7 @@ from depthmup.planning.distributions import (
     uniform,
 )
 from depthmup.planning.pieces import Piece, place_of, shares_of
+from depthmup.tracing.dispatch import Watching, written
 
 _Model = TypeVar("_Model", bound=nn.Module)
 _MODES = ("torch.utils._device", "torch.overrides")  # between an initializer and what sees it
@@ -203,27 +200,18 @@ class _Skipped(TorchFunctionMode):
             self._recorder.write(tensor, None)
 
 
-class _Operations(TorchDispatchMode):
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation loads the compiler, to be left out of it
-
+class _Operations(Watching):
     def __init__(self, recorder: InitRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
         name = func._schema.name.removeprefix("aten::")
-        written = [
-            args[i] if i < len(args) else kwargs.get(argument.name)
-            for i, argument in enumerate(func._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        ]
-        outputs = [tensor for tensor in written if isinstance(tensor, Tensor)]
-        law = self._result(name.removesuffix("_"), args, kwargs)
+        outputs = written(func, args, kwargs)
+        law = self._result(name, args, kwargs)
         changed = self._changed(name, args, kwargs)
         result = func(*args, **kwargs)
         if changed is not None:
@@ -243,6 +231,9 @@ class _Operations(TorchDispatchMode):
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Distribution | None:
         """The law of what an operation gives or writes."""
+        if name == "normal" and any(isinstance(a, Tensor) for a in args):
+            return None  # a mean or a deviation for each entry
+        name = name.removesuffix("_")
         known = self._recorder.law
         rest = [a for a in args if not isinstance(a, Tensor | list | tuple)]
         if name in ("zeros", "zero", "zeros_like", "new_zeros"):

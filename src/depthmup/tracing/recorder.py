@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,13 +10,10 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    is_traceable_wrapper_subclass,
-)
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten
 
+from depthmup.tracing.dispatch import Watching, operands, written
 from depthmup.tracing.graph import ModuleCall, Node, Ref
 from depthmup.tracing.operations import RANDOM, RESHAPES, SAME, SCALAR_MAPS
 
@@ -39,7 +36,7 @@ class NothingRead(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(Watching):
     """Writes down every operation that reaches the dispatcher.
 
     ``flex_attention`` is followed through the plain operations that define it, so that a person's
@@ -48,10 +45,6 @@ class Recorder(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operation loads the compiler, to be left out of it
 
     def __init__(self, *, blind: bool = False) -> None:
         super().__init__()
@@ -165,15 +158,14 @@ class Recorder(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        inputs = tuple(self.ref(tensor) for tensor in _operands((args, kwargs)))
+        inputs = tuple(self.ref(tensor) for tensor in operands((args, kwargs)))
         as_refs = self._as_refs((args, kwargs))
         if self.blind and self._changes_more_than_copies(func, args, kwargs):
             raise ValuesRead(f"{func} changes what the model holds beside its buffers")
         result = _without_values(func, args, kwargs)
-        outputs = list(_operands(result))
+        outputs = list(operands(result))
         if not outputs:
             return result
-        schema = func._schema
         name = func.overloadpacket.__name__
         op = name.rstrip("_") or name
         if (parts := self._taken_out(op, as_refs[0], outputs)) is not None:
@@ -205,12 +197,10 @@ class Recorder(TorchDispatchMode):
                 self.leaf(tensor, "constant", value=value)
         if op == "stack":
             self._stacked[index] = args[0]
-        if schema.is_mutable:
+        if func._schema.is_mutable:
             self.overwriting.add(index)
-            for argument, value in zip(schema.arguments, args, strict=False):
-                if argument.alias_info is not None and argument.alias_info.is_write:
-                    for tensor in _operands(value):
-                        self._mutated[_storage(tensor)] = index
+            for tensor in written(func, args, kwargs):
+                self._mutated[_storage(tensor)] = index
         return result
 
     def _changes_more_than_copies(
@@ -219,12 +209,7 @@ class Recorder(TorchDispatchMode):
         """Whether an operation draws from a generator, or writes into a tensor, of the model's."""
         if any(isinstance(value, torch.Generator) for value in kwargs.values()):
             return True
-        written = (
-            args[i] if i < len(args) else kwargs.get(argument.name)
-            for i, argument in enumerate(func._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        )
-        return any(_storage(t) in self._outside for value in written for t in _operands(value))
+        return any(_storage(t) in self._outside for t in written(func, args, kwargs))
 
     def _taken_out(
         self, op: str, args: tuple[Any, ...], outputs: Sequence[Tensor]
@@ -267,6 +252,9 @@ class Recorder(TorchDispatchMode):
         self._stacked = {n: parts for n, parts in self._stacked.items() if n < first}
         self._mutated = {key: n for key, n in self._mutated.items() if n < first}
         self._varying = {n for n in self._varying if n < first}
+        self.absent = {n for n in self.absent if n < first}
+        self.overwriting = {n for n in self.overwriting if n < first}
+        self.calls = [call for call in self.calls if call.end <= first]
 
     def _written_out(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -438,17 +426,6 @@ def _finite(tensor: Tensor) -> float | None:
 
 def tensors_of(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
-
-
-def _operands(value: Any) -> Iterator[Tensor]:
-    """The tensors among what an ATen operation takes or gives, which nests in plain types alone."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _operands(item)
-    elif isinstance(value, dict):
-        yield from _operands(list(value.values()))
 
 
 def _storage(tensor: Tensor) -> int:

@@ -69,7 +69,8 @@ def _module_calls(recorder: Recorder, names: Mapping[nn.Module, str]) -> Iterato
 
     handles = [
         nn.modules.module.register_module_forward_pre_hook(enter),
-        nn.modules.module.register_module_forward_hook(leave),
+        # Also where a call fails, and the model's own code goes another way.
+        nn.modules.module.register_module_forward_hook(leave, always_call=True),
     ]
     try:
         yield
