@@ -9,6 +9,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import index
 from statistics import fmean
 from typing import Any
@@ -137,6 +138,7 @@ def check(
     losses: dict[str, list[tuple[float, ...]]] = {}
     roles: dict[Key, Role] = {}
     own_depths: dict[int, Mapping[str, float]] = {}
+    unmoved: set[str] = set()
     nonfinite: NonFinite | None = None
     runs = [(i, seed) for i in range(len(grid)) for seed in range(seeds)]
     for done, (i, seed) in enumerate(runs, start=1):
@@ -147,6 +149,7 @@ def check(
         if i not in own_depths:
             own_depths[i] = depths_of(run.model, plans[i], points[i])
         losses.setdefault(_named(grid[i]), []).append(run.losses)
+        unmoved |= run.unmoved
         for observation in (run.first, run.second):
             roles.update(observation.roles)
             for key, value in observation.values.items():
@@ -155,6 +158,7 @@ def check(
                 chances.setdefault(key, {})[i, seed] = share
         each(run)
         progress(done, len(runs))
+    points = [replace(at, undone=at.undone | unmoved) for at in points]
     exponents, doubts = judge(
         values, chances, grid, points, expected, family, roles, modules, own_depths
     )

@@ -8,7 +8,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_by
+from depthmup.diagnostics.observations import (
+    Key,
+    Observation,
+    Paths,
+    Points,
+    labels_by,
+    of_several_depths,
+)
 from depthmup.diagnostics.points import growing_stage, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
@@ -38,6 +45,7 @@ class TrainedNetwork:
         seed: of its weights and its batch.
         first, second: what was observed before and after.
         losses: before each step.
+        unmoved: patterns of gains and biases whose gradients were rounding alone.
     """
 
     model: nn.Module
@@ -47,6 +55,7 @@ class TrainedNetwork:
     first: Observation
     second: Observation
     losses: tuple[float, ...] = ()
+    unmoved: frozenset[str] = frozenset()
 
     @property
     def width(self) -> int:
@@ -80,7 +89,7 @@ def train(
     if not first.finite and (module := first_nonfinite(model, inputs)):
         return broken(module=module, step=0)
     # Before training: a schedule of its own may move the rates.
-    labels = labels_by(model, plan)
+    labels = labels_by(model, plan, points.apart)
     for name, decay in decays(model, optimizers).items():
         key = Key(observable=Observable.DECAY, module=labels(name))
         first.values[key], first.roles[key] = decay, plan[name].role
@@ -117,6 +126,8 @@ def train(
         first=first,
         second=second,
         losses=tuple(losses),
+        unmoved=frozenset(map(labels, paths.unmoved))
+        - {*map(labels, paths.lengths.keys() - paths.unmoved)},
     )
 
 
@@ -181,7 +192,8 @@ def planned_sizes(
         # The default of the scheme follows the depth of blocks, which is that of every size.
         scheme = scheme or scheme_named(plans[0].scheme)
     stage = growing_stage([facts for facts, _ in networks])
-    return _of_one_role(plans), [points_of(*of, stage) for of in networks]
+    apart = of_several_depths(plans)
+    return _of_one_role(plans), [points_of(*of, stage, apart) for of in networks]
 
 
 def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:
@@ -195,7 +207,7 @@ def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:
 
     def as_grown(p: Prescription) -> Prescription:
         found = roles.get(p.name) or roles.get(pattern_of(p.name)) or set()
-        if not found and roles and p.role.kind is Kind.HIDDEN:
+        if not found and roles and p.role.kind in (Kind.HIDDEN, Kind.READOUT):
             found = {(Kind.INPUT, False)}  # it reads as many numbers at every size
         if len(found) != 1:
             return p

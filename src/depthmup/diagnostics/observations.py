@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, TypeAlias
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from depthmup.diagnostics.sharding import whole
 from depthmup.planning import Plan, Prescription
-from depthmup.rules import Observable, Part, Role
+from depthmup.rules import Kind, Observable, Part, Role
 from depthmup.tracing import parameters, plain_name, unwrapped
 from depthmup.tracing.recorder import tensors_of
 
@@ -60,7 +60,10 @@ def expert_containers(roles: Mapping[str, Role]) -> frozenset[str]:
 
 
 def labels_of(
-    model: nn.Module, roles: Mapping[str, Role] | None = None, branches: Iterable[str] = ()
+    model: nn.Module,
+    roles: Mapping[str, Role] | None = None,
+    branches: Iterable[str] = (),
+    apart: Set[str] = frozenset(),
 ) -> Labels:
     """The labels of a model's modules.
 
@@ -68,7 +71,8 @@ def labels_of(
     its class, are the repeated layers; a run of one child of another class is named by its place
     among the runs, from the nearer end, which no depth changes: in ``Sequential(Linear, Block, ...,
     Block, Linear)`` the ends are ``0`` and ``-1``. Where no run is longer than one (layers between
-    activations), all children are taken for layers, unless they are three.
+    activations), all children are taken for layers, unless they are three. Children of the
+    containers ``apart`` keep their numbers (``of_several_depths``).
     """
     children: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in unwrapped(model).named_modules():
@@ -90,19 +94,45 @@ def labels_of(
     # Experts of a mixture are alike at any number, as are the layers of each stage.
     alike = expert_containers(roles or {})
     alike |= {c for c, members in children.items() if _are_layers(c, members, at)}
-    return partial(_label, single, alike)
+    return partial(_label, single, alike - apart, apart)
 
 
-def labels_by(model: nn.Module, plan: Plan) -> Labels:
+def labels_by(model: nn.Module, plan: Plan, apart: Set[str] = frozenset()) -> Labels:
     """The labels of a model's modules, with its roles and residual branches by its plan."""
     roles = {name: p.role for p in plan.prescriptions for name in p.names}
-    return labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
+    return labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches), apart)
 
 
-def _label(single: Mapping[tuple[str, str], str], alike: Set[str], name: str) -> str:
+def of_several_depths(plans: Sequence[Plan]) -> frozenset[str]:
+    """The containers whose numbered children are as many at every size, of several depth ratios.
+
+    One name for all of them would average what grows with depth and what does not.
+    """
+    ratios: dict[str, dict[str, set[tuple[int, float]]]] = {}
+    members: dict[str, list[set[str]]] = {}
+    for i, plan in enumerate(plans):
+        for p in plan.prescriptions:
+            segments = p.branches[-1].split(".") if p.branches else ()
+            for j, number in enumerate(segments):
+                if number.isdecimal() and j:
+                    container = ".".join(segments[:j])
+                    of = ratios.setdefault(container, {})
+                    of.setdefault(number, set()).add((i, p.ratios.depth))
+                    members.setdefault(container, [set() for _ in plans])[i].add(number)
+    return frozenset(
+        container
+        for container, of in ratios.items()
+        if len({*map(frozenset, of.values())}) > 1
+        and len({*map(frozenset, members[container])}) == 1
+    )
+
+
+def _label(
+    single: Mapping[tuple[str, str], str], alike: Set[str], apart: Set[str], name: str
+) -> str:
     """``name`` with the number of its layer replaced; later numbers tell parts apart.
 
-    >>> _label({}, set(), "layers.3.mlp.0.weight"), _label({}, set(), "stages.0.1.up")
+    >>> _label({}, set(), set(), "layers.3.mlp.0.weight"), _label({}, set(), set(), "stages.0.1.up")
     ('layers.*.mlp.0.weight', 'stages.*.*.up')
     """
     segments = name.split(".")
@@ -111,7 +141,8 @@ def _label(single: Mapping[tuple[str, str], str], alike: Set[str], name: str) ->
     for i in range(start, len(segments)):
         if not segments[i].isdecimal():
             break
-        segments[i] = single.get((containers[i], segments[i]), "*")
+        if containers[i] not in apart:
+            segments[i] = single.get((containers[i], segments[i]), "*")
     for i in range(start, len(segments)):
         if containers[i] in alike:
             segments[i] = "*"
@@ -154,7 +185,8 @@ class MeasuringPoint:
     """A tensor of a module's call, times a constant, and the observable that it shows.
 
     ``side`` is input, output, or difference: the output ``index`` less the input ``subtracted``.
-    ``branch`` is the label of the branch that it shows, if it is one.
+    ``call`` tells which call of the module in a forward pass; ``branch`` is the label of the branch
+    that the point shows, if it is one.
     """
 
     key: Key
@@ -163,6 +195,7 @@ class MeasuringPoint:
     index: int
     scale: float = 1.0
     subtracted: int = 0
+    call: int = 0
     branch: str = ""
 
 
@@ -174,7 +207,7 @@ class Points:
     make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike,
     ``undone`` of biases that batch norms take away, ``keys`` of those that a softmax reads as they
     are, ``centered`` of matrices that batch norms alone read: what all places have in common drops
-    out behind both.
+    out behind both. ``apart`` are containers whose children keep their numbers in patterns.
 
     Attributes:
         points: modules and parameters to observe.
@@ -193,6 +226,7 @@ class Points:
     undone: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
     centered: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True)
@@ -215,7 +249,11 @@ class Observation:
 
 
 class Paths:
-    """The lengths of the paths that gains and biases take, by name; one ``step`` per step."""
+    """The lengths of the paths that gains and biases take, by name; one ``step`` per step.
+
+    ``unmoved`` are those whose gradients have been rounding alone, beside those of the matrices of
+    their modules: what they add is taken away behind, by whatever the model computes there.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._followed = {
@@ -223,8 +261,24 @@ class Paths:
         }
         self._last = {name: p.detach().clone() for name, p in self._followed.items()}
         self.lengths = dict.fromkeys(self._followed, 0.0)
+        matrices: dict[str, list[Tensor]] = {}
+        for name, p in parameters(model).items():
+            if p.ndim > 1 and p.requires_grad:
+                matrices.setdefault(name.rpartition(".")[0], []).append(p)
+        beside = {name: matrices.get(name.rpartition(".")[0]) for name in self._followed}
+        self._beside = {name: of for name, of in beside.items() if of}
+        self.unmoved = {*self._beside}
 
     def step(self) -> None:
+        # In one order in every process, as what is sharded is made whole.
+        for name in [name for name in self._beside if name in self.unmoved]:
+            own, *others = (
+                mean_square(whole(p.grad)) if p.grad is not None else 0.0
+                for p in (self._followed[name], *self._beside[name])
+            )
+            # Half of the digits are lost, which no sum loses that is not zero.
+            if own > torch.finfo(self._followed[name].dtype).eps * max(others):
+                self.unmoved.remove(name)
         now = [p.detach() for p in self._followed.values()]
         if not now:
             return
@@ -266,9 +320,16 @@ class Collector:
         self.logits: tuple[float, ...] = ()
 
     def attach(self, stack: ExitStack, module: nn.Module, point: MeasuringPoint) -> None:
-        """Collect a point at every call of its module, until the stack is left."""
+        """Collect a point at its call of its module, until the stack is left."""
+        calls = count()
+        for p in self.prescriptions.values() if point.branch else ():
+            if p.role.kind is Kind.READOUT and p.role.last and p.branches[-1] == point.branch:
+                self.roles[point.key] = p.role  # it adds to the inputs what a readout gives
 
         def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            # A dropout that several places of a layer share ends a branch at one call alone.
+            if next(calls) != point.call:
+                return
             inputs, outputs = tensors_of((args, kwargs)), tensors_of(output)
             value = inputs[point.index] if point.side == "input" else outputs[point.index]
             if point.side == "difference":

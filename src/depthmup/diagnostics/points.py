@@ -10,7 +10,9 @@ from depthmup.rules import Observable
 from depthmup.tracing import (
     ExampleInputs,
     Facts,
+    Graph,
     How,
+    ModuleCall,
     Product,
     Ref,
     ResidualBranch,
@@ -69,9 +71,14 @@ def growing_stage(sizes: Sequence[Facts]) -> int | None:
     return growth.index(max(growth)) if len({*growth}) > 1 else None
 
 
-def points_of(traced: Facts, model: nn.Module, stage: int | None = None) -> Points:
+def points_of(
+    traced: Facts,
+    model: nn.Module,
+    stage: int | None = None,
+    apart: frozenset[str] = frozenset(),
+) -> Points:
     """The same, from a model's dataflow that was read before; of one of its stages alone."""
-    labels = labels_of(model, branches=(b.label for b in traced.residuals.branches))
+    labels = labels_of(model, branches=(b.label for b in traced.residuals.branches), apart=apart)
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
     points: list[MeasuringPoint] = []
@@ -111,6 +118,7 @@ def points_of(traced: Facts, model: nn.Module, stage: int | None = None) -> Poin
         undone=frozenset(map(labels, undone)) - {*map(labels, vectors - undone)},
         keys=frozenset(map(labels, of_keys)),
         centered=frozenset(map(labels, traced.centered)) - {*map(labels, others)},
+        apart=apart,
     )
 
 
@@ -143,7 +151,12 @@ def _branch_point(traced: Facts, branch: ResidualBranch, labels: Labels) -> Meas
         if not _is_resized(traced, scaled - {call.outputs[index].node}):
             key = Key(observable=Observable.BRANCH, module=labels(hook.module))
             return MeasuringPoint(
-                key=key, module=hook.module, side="output", index=hook.index, scale=placement.scale
+                key=key,
+                module=hook.module,
+                side="output",
+                index=hook.index,
+                scale=placement.scale,
+                call=_nth(graph, call),
             )
     # x + f(x) where f has no module of its own: what the module that adds gives, less its input.
     for call in graph.calls:
@@ -152,9 +165,19 @@ def _branch_point(traced: Facts, branch: ResidualBranch, labels: Labels) -> Meas
         if into and out and call.name:
             key = Key(observable=Observable.BRANCH, module=labels(call.name))
             return MeasuringPoint(
-                key=key, module=call.name, side="difference", index=out[0], subtracted=into[0]
+                key=key,
+                module=call.name,
+                side="difference",
+                index=out[0],
+                subtracted=into[0],
+                call=_nth(graph, call),
             )
     return None
+
+
+def _nth(graph: Graph, call: ModuleCall) -> int:
+    """Which of a module's calls this is, in the order in which they end."""
+    return [other for other in graph.calls if other.name == call.name].index(call)
 
 
 def _is_resized(traced: Facts, nodes: frozenset[int]) -> bool:
@@ -186,10 +209,14 @@ def _stream_point(
         for call in traced.graph.calls:
             if not call.name:
                 continue
-            for index, ref in enumerate(call.inputs):
-                if ref.node == addition:
-                    return MeasuringPoint(key=key, module=call.name, side="input", index=index)
-            for index, ref in enumerate(call.outputs):
-                if ref.node == addition:
-                    return MeasuringPoint(key=key, module=call.name, side="output", index=index)
+            for side, refs in (("input", call.inputs), ("output", call.outputs)):
+                for index, ref in enumerate(refs):
+                    if ref.node == addition:
+                        return MeasuringPoint(
+                            key=key,
+                            module=call.name,
+                            side=side,
+                            index=index,
+                            call=_nth(traced.graph, call),
+                        )
     return None

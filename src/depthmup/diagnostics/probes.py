@@ -71,7 +71,7 @@ def observe(
     modules = named_modules(inner)
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
     collector = Collector(
-        labels_by(model, plan),
+        labels_by(model, plan, points.apart),
         prescriptions,
         applied=applied,
         initial=initial,

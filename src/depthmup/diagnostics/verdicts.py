@@ -46,6 +46,7 @@ _CROWDED = (
     "or fewer places."
 )
 _FIXED = "its stream has as many branches at every depth"
+_SEVERAL = "one name for layers of several depths, which follow no single power"
 _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
 _WEIGHTS = (Observable.SPECTRAL_UPDATE, Observable.ENTRY_UPDATE)
 _STARTS = (Observable.STREAM, Observable.BRANCH, Observable.PREACTIVATION, Observable.READOUT)
@@ -138,15 +139,13 @@ def judge(
     crowded = {key.module for key, parts in shares.items() if fmean(parts or [0]) > MOST_CHANCE}
     notes = [_CROWDED.format(module, grid[widest]["width"]) for module in sorted(crowded)]
     for key, group in values.items():
-        sizes, fixed = _along_own_depth(counted, [of.get(key.module) for of in own_depths.values()])
+        role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
+        prediction = predict(scheme, family, key.observable, role=role, head_grows=head_grows)
+        ratios = [of.get(key.module) for of in own_depths.values()]
+        sizes, prediction = _along_own_depth(counted, ratios, prediction)
         slopes = _slopes(key, group, sizes, notes)
         if not slopes:
             continue
-        role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
-        prediction = predict(scheme, family, key.observable, role=role, head_grows=head_grows)
-        if fixed and prediction.depth is not None:
-            why = f"{prediction.why}; {_FIXED}"
-            prediction = replace(prediction, depth=Fraction(0), why=why)
         shown = _only_shown(key, role, family, covered, points[widest], head_grows=head_grows)
         if role is not None and role.kind is Kind.HIDDEN and key.module in crowded:
             # What an update is multiplied with does not change its entries.
@@ -187,32 +186,43 @@ def judge(
 def depths_of(model: nn.Module, plan: Plan, points: Points) -> dict[str, float]:
     """The ratio of the depth that branches and their parameters are planned by, by pattern.
 
-    A pattern that stands for several ratios is left out.
+    Not a number where a pattern stands for several ratios.
     """
-    labels, inside = labels_by(model, plan), [p for p in plan.prescriptions if p.branches]
+    labels = labels_by(model, plan, points.apart)
+    inside = [p for p in plan.prescriptions if p.branches]
     of_branch = {p.branches[-1]: p.ratios.depth for p in inside}
     pairs = [(labels(p.name), p.ratios.depth) for p in inside]
     pairs += [(p.key.module, of_branch[p.branch]) for p in points.points if p.branch in of_branch]
     found: dict[str, set[float]] = {}
     for pattern, ratio in pairs:
         found.setdefault(pattern, set()).add(ratio)
-    return {pattern: ratios.pop() for pattern, ratios in found.items() if len(ratios) == 1}
+    return {
+        pattern: ratios.pop() if len(ratios) == 1 else math.nan for pattern, ratios in found.items()
+    }
 
 
 def _along_own_depth(
-    sizes: Sequence[Mapping[Axis, int]], ratios: Sequence[float | None]
-) -> tuple[Sequence[Mapping[Axis, float]], bool]:
-    """The sizes as a stream with these ratios of depth counts them; whether it never grows.
+    sizes: Sequence[Mapping[Axis, int]],
+    ratios: Sequence[float | None],
+    prediction: ExpectedExponents,
+) -> tuple[Sequence[Mapping[Axis, float]], ExpectedExponents]:
+    """The sizes as a stream with these ratios of depth counts them, and what is predicted there.
 
-    Such a stream is judged along the depth of the others, which must not change it.
+    A stream that never grows is judged along the depth of the others, which must not change it.
     """
     known = [ratio for ratio in ratios if ratio is not None]
     depths = [size["depth"] for size in sizes]
     if len(known) < len(sizes) or len({*depths}) == 1:
-        return sizes, False
-    if set(known) == {1.0}:
-        return sizes, True
-    return [{**size, "depth": depths[0] * r} for size, r in zip(sizes, known, strict=True)], False
+        return sizes, prediction
+    if any(map(math.isnan, known)):
+        return sizes, replace(prediction, depth=None, why=f"{prediction.why}; {_SEVERAL}")
+    if set(known) != {1.0}:
+        own = [{**size, "depth": depths[0] * r} for size, r in zip(sizes, known, strict=True)]
+        return own, prediction
+    if prediction.depth is not None:
+        why = f"{prediction.why}; {_FIXED}"
+        prediction = replace(prediction, depth=Fraction(0), why=why)
+    return sizes, prediction
 
 
 def _slopes(

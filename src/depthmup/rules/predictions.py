@@ -146,6 +146,9 @@ def _product(
     match observable:
         case Observable.STREAM:
             return none, none, "a sum of L independent branches of size L^-alpha"
+        case Observable.BRANCH if role is not None and role.kind is Kind.READOUT:
+            width = _exponent(_init(scheme, role), Kind.READOUT)
+            return width, -scheme.alpha, "the readout that ends it, and the branch multiplier"
         case Observable.BRANCH:
             return none, -scheme.alpha, "the branch multiplier"
         case Observable.PREACTIVATION:
