@@ -398,6 +398,33 @@ class TestErrors:
         result = anatomy(make(8, 64), make(4, 32), example_inputs=tokens(), roles=declared)
         assert result.places[0].ratios == Ratios(fan_out=2)
 
+    @pytest.mark.parametrize(
+        ("role", "message"),
+        [
+            ("hiden", r"roles\['0\.weight'\] to be input, hidden, readout, vector.*'hiden'"),
+            (DeclaredRole(kind="middle"), r"roles\['0\.weight'\] to be input.*'middle'"),
+            (DeclaredRole(kind=Kind.INPUT, fan_out=(2,)), r"axes of \[8, 6\], from 0 to 1"),
+        ],
+    )
+    def test_a_role_that_is_none(self, role, message):
+        def make(width):
+            return nn.Sequential(nn.Linear(6, width), nn.Linear(width, 4))
+
+        with pytest.raises(ValueError, match=message):
+            anatomy(make(8), make(4), example_inputs=vectors(), roles={"0.weight": role})
+
+    def test_a_role_and_a_branch_may_be_a_text(self):
+        """A kind of ``DeclaredRole``, and one pattern by itself."""
+        sizes = MLPBlock, (8, 4), (4, 2)
+        model, base = (Tower(sizes[0], *size) for size in sizes[1:])
+        role = {"inp.weight": DeclaredRole(kind="input", fan_out=(0,))}
+        first, second = (
+            anatomy(model, base, example_inputs=vectors(), branches=branches, roles=role)
+            for branches in ("blocks.*", ["blocks.*"])
+        )
+        assert first == second
+        assert next(p for p in first.places if p.name == "inp.weight").role.kind is Kind.INPUT
+
     def test_unknown_use(self):
         def make(width):
             model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width))

@@ -437,3 +437,21 @@ class TestOtherModels:
         model.inp.requires_grad_(False)
         names = [n for g in plan.param_groups(model, lr=1.0) for n in g["param_names"]]
         assert len(names) == len(list(model.parameters())) - 2
+
+
+def test_a_complex_number_is_measured_as_two():
+    """One that is imaginary counted as zero."""
+
+    class Rotated(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            phases = torch.randn(width, width) / width**0.5
+            self.turn = nn.Parameter(torch.complex(torch.zeros_like(phases), phases))
+            self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+
+        def forward(self, x):
+            return self.out((self.inp(x).to(torch.complex64) @ self.turn.T).imag)
+
+    model, base = Rotated(256), Rotated(64)
+    plan = depthmup.plan(model, base, scheme="mup", example_inputs=vectors())
+    assert plan.own_laws["turn"].law == "m_in^-1/2"

@@ -14,6 +14,7 @@ from torch.optim import lr_scheduler
 import depthmup
 from depthmup.planning import PlanMismatch
 from depthmup.planning.rescale import CONVENTIONS
+from depthmup.rules import Family
 
 LR, DECAY, EPS = 3e-3, 0.1, 1e-7
 
@@ -163,6 +164,14 @@ class TestRefusals:
             model, [{"params": list(model.parameters())}], defaults={"lr": LR, "eps": EPS}
         )
         assert len(groups) > 3
+
+    @pytest.mark.parametrize("optimizer", ["adamax", "muon-rms", "lamb"])
+    def test_groups_without_an_epsilon_that_the_optimizer_has(self, optimizer):
+        model, plan = planned(optimizer)
+        others = [p for p in plan.prescriptions if p.family is not Family.SPECTRAL_RMS]
+        rest = [dict(model.named_parameters())[p.name] for p in others]
+        with pytest.raises(ValueError, match="has no eps"):
+            plan.rescale(model, [{"params": rest, "lr": LR}])
 
 
 def test_named_groups_with_rates_of_their_own():

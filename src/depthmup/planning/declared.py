@@ -1,7 +1,7 @@
 """What a person may declare about a model instead of having it found: branches and roles."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from torch import nn
@@ -80,7 +80,8 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
             if name and hints(name, module):
                 chosen[name] = (pattern_of(name), [])
     else:
-        more = hints if isinstance(hints, Mapping) else dict.fromkeys(hints, ())
+        patterns = (hints,) if isinstance(hints, str) else hints
+        more = patterns if isinstance(patterns, Mapping) else dict.fromkeys(patterns, ())
         for pattern, others in more.items():
             others = (others,) if isinstance(others, str) else others
             problem = (
@@ -126,7 +127,17 @@ def declared_roles(hints: RoleHints | None, names: Iterable[str]) -> dict[str, D
             "* for one segment, e.g. 'layers.*.mlp.weight'"
         )
         for name in named_by(pattern, names, problem):
-            roles.setdefault(
-                name, role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
-            )
+            roles.setdefault(name, _role(pattern, role))
     return roles
+
+
+def _role(pattern: str, role: DeclaredRole | Kind | str) -> DeclaredRole:
+    try:
+        if isinstance(role, DeclaredRole):
+            return replace(role, kind=Kind(role.kind))
+        return DeclaredRole(kind=Kind(role))
+    except ValueError:
+        raise ValueError(
+            f"Expected roles[{pattern!r}] to be {', '.join(Kind)}, or a DeclaredRole of such a "
+            f"kind; got {role!r}."
+        ) from None

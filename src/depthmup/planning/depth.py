@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from depthmup.planning.comparison import Comparison
@@ -46,11 +47,15 @@ class Membership:
 
     sites: tuple[Multiplier, ...]
     inside: Mapping[str, Standing]
-    last: frozenset[str]
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
     beside: frozenset[str] = frozenset()
+
+    @cached_property
+    def last(self) -> frozenset[str]:
+        """The parameters that can carry the multiplier of a branch."""
+        return frozenset(name for site in self.sites for name in site.folds)
 
 
 def membership_of(
@@ -94,11 +99,9 @@ def _from_dataflow(
     notes += _scaled_streams(residuals, depths)
     notes += _forgotten_streams(residuals, depths)
     constants = _growth_of_constants(comparison.own, residuals, branches)
-    sites = branch_sites(facts, own, constants)
     return Membership(
-        sites=sites,
+        sites=branch_sites(facts, own, constants),
         inside=inside,
-        last=frozenset(name for site in sites for name in site.folds),
         stacked=frozenset(
             name
             for name in standings
@@ -374,36 +377,37 @@ def _from_declarations(
 ) -> Membership:
     counts = Counter(branch.family for branch in model)
     base_counts = Counter(branch.family for branch in base)
-    sites, inside = [], {}
     for branch in model:
         if branch.family not in base_counts:
             raise UnrelatedModels(
                 f"The branch {branch.module} is declared in the model, but the base has no module "
                 f"matching {branch.family!r}."
             )
-        r = declared or counts[branch.family] / base_counts[branch.family]
-        sites.append(
+    ratios = {family: declared or n / base_counts[family] for family, n in counts.items()}
+    inside: dict[str, Standing] = {
+        name: ((branch.module,), ratios[branch.family], False)
+        for branch in model
+        for name in branch.parameters
+    }
+    return Membership(
+        sites=tuple(
             Multiplier(
                 where=Where.BRANCH,
                 label=branch.module,
-                ratios=Ratios(depth=r),
+                ratios=Ratios(depth=ratios[branch.family]),
                 hooks=(Hook(module=branch.module, side="output"),),
             )
-        )
-        for name in branch.parameters:
-            inside[name] = ((branch.module,), r, False)
-    return Membership(
-        sites=tuple(sites),
+            for branch in model
+        ),
         inside=inside,
-        last=frozenset(),
         stacked=frozenset(inside),
         depths=tuple(
             StreamDepth(
                 label=family,
-                additions=counts[family],
+                additions=additions,
                 base_additions=base_counts[family],
-                ratio=declared or counts[family] / base_counts[family],
+                ratio=ratios[family],
             )
-            for family in counts
+            for family, additions in counts.items()
         ),
     )

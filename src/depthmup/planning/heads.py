@@ -34,7 +34,7 @@ def heads_apart(
                 f"{rows!r} for {pattern!r}."
             )
         for name in named_by(pattern, places, f"No parameter matches {pattern!r} of head_rows"):
-            if served_by(family, places[name].role.kind, len(places[name].shape)) is not family:
+            if served_by(family, places[name]) is not family:
                 raise ValueError(
                     f"Expected head_rows of matrices that Muon trains; got {name}, which AdamW "
                     "trains beside it. Leave it out."

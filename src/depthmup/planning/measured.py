@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -64,6 +65,8 @@ def measure(tensor: Tensor) -> Measured | None:
     if tensor.is_meta:
         return None
     data = tensor.detach()
+    if data.is_complex():  # two numbers each
+        data = torch.view_as_real(data)
     if is_sharded(data):
         chunks: Iterable[Tensor] = (data,)
     else:
@@ -75,7 +78,7 @@ def measure(tensor: Tensor) -> Measured | None:
         squares += _value((x * x).sum())
         fourths += _value((x * x * x * x).sum())
         low, high = min(low, -_largest(-x)), max(high, _largest(x))
-    count = tensor.numel()
+    count = data.numel()
     mean_square = squares / count
     return Measured(
         rms=math.sqrt(mean_square),

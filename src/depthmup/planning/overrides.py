@@ -16,8 +16,7 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.hooks import by_hook
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import alike, betas_at, factor, scaled
-from depthmup.planning.show import WITH_EPSILON
+from depthmup.planning.settings import WITH_EPSILON, alike, betas_at, factor, scaled
 from depthmup.planning.tuned_with import rates_apart
 from depthmup.rules import EPSILON
 from depthmup.tracing import pattern_of

@@ -14,7 +14,6 @@ from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import (
     ONE,
     Family,
-    Kind,
     Laws,
     Power,
     Ratios,
@@ -46,9 +45,11 @@ class Prescription(ParameterPlace):
     converted: float = 1.0
 
 
-def served_by(family: Family, kind: Kind, rank: int) -> Family:
+def served_by(family: Family, parameter: ParameterPlace) -> Family:
     """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them."""
-    return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
+    if family.matrices_only and len(parameter.shape) != 2:
+        return Family.ENTRYWISE
+    return family.serving(parameter.role.kind)
 
 
 # A model's own numbers may be held in single precision.
@@ -160,7 +161,7 @@ def _laws(
     alike, or if there are more rows than columns. A head that is orthogonalized by itself is such a
     matrix: what all heads add to one input would else grow as the root of their number.
     """
-    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    served = served_by(family, parameter)
     laws, ratios = known(parameter.role, served), parameter.ratios
     out = scheme.sized(_OUT, parameter.role)
     concerned = served in _BY_LONGER_SIDE and ratios.fan_in != out.at(ratios)
@@ -210,7 +211,7 @@ def _without_multiplier(
             "an embedding, and without a trace of the forward pass the place is unknown. Pass "
             "example_inputs that can be followed, untie the two, or use the same width in the base."
         )
-    response = served_by(family, parameter.role.kind, len(parameter.shape)).response
+    response = served_by(family, parameter).response
     step = laws.forward ** (1 + response.gradient - response.weight)
     return Laws(
         init=laws.init * laws.forward,
@@ -298,7 +299,7 @@ def _no_place(site: Multiplier, value: float) -> str:
 def _prescription(
     parameter: ParameterPlace, laws: Laws, family: Family, run: Ratios, folded: float
 ) -> Prescription:
-    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    served = served_by(family, parameter)
     ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)
     moved = fold(folded, served)
     return Prescription(

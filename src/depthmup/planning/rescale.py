@@ -15,9 +15,9 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.initialize import PlanMismatch, check
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import alike, betas_at, scaled
+from depthmup.planning.settings import WITH_EPSILON, alike, betas_at, scaled
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
-from depthmup.rules import Family, named
+from depthmup.rules import EPSILON, Family, named
 
 Groups = list[dict[str, Any]]
 
@@ -229,7 +229,7 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
     decouples = True if independent else group.get("decoupled_weight_decay")
     decay = float(group.get("weight_decay", 0.0))
     check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
-    needs_eps = p.epsilon != 1.0 and p.family is Family.ENTRYWISE and _needs_eps(plan)
+    needs_eps = p.epsilon != 1.0 and p.family in WITH_EPSILON and plan.optimizer in EPSILON
     if needs_eps and group.get("eps") is None:
         raise ValueError(
             f"The group of {p.name} has no eps, whose factor is {p.epsilon:.4g}. Give every group "
@@ -238,7 +238,3 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
     group |= scaled(group, p, independent_decay=independent)
     if "betas" in group and (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0):
         group["betas"] = betas_at(plan, group["betas"])
-
-
-def _needs_eps(plan: PlanContent) -> bool:
-    return plan.optimizer in ("adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "muon")

@@ -270,6 +270,12 @@ def _how_to_declare(growth: Growth) -> str:
 
 def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
     if declared.fan_in or declared.fan_out:
+        rank = len(growth.shape)
+        if not {*declared.fan_in, *declared.fan_out} <= {*range(-rank, rank)}:
+            raise NotUnderstood(
+                f"Expected fan_in and fan_out of {growth.name} to be axes of {list(growth.shape)}, "
+                f"from 0 to {rank - 1}; got {declared.fan_in} and {declared.fan_out}."
+            )
         return Ratios(fan_in=growth.along(declared.fan_in), fan_out=growth.along(declared.fan_out))
     grown = growth.along(growth.growing)
     if declared.kind is Kind.READOUT:

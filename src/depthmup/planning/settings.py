@@ -14,6 +14,10 @@ RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr")
 """Keys of a group that hold a learning rate, its limits or its start."""
 
 
+WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
+"""Families whose updates are divided by what epsilon is added to."""
+
+
 def factor(p: Prescription, setting: str) -> float:
     """By what a setting (``lr``, ``weight_decay``, ``eps``) is multiplied for a parameter."""
     if setting == "eps":

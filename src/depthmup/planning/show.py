@@ -17,7 +17,8 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
 from depthmup.planning.prescribe import Prescription
-from depthmup.rules import Family, Power
+from depthmup.planning.settings import WITH_EPSILON
+from depthmup.rules import Power
 from depthmup.tracing import pattern_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _NARROWEST = 40
 """Columns below which lines are not folded further: the longest law would come apart."""
 _INDENT = "    "
 _FACTORS = ("init", "lr", "epsilon", "decay")
-WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,17 +27,13 @@ def tuned_with(
 def rate_of_matrices(plan: PlanContent, p: Prescription) -> bool:
     """Whether a parameter takes the rate of an optimizer that trains matrices only."""
     trained = named(plan.tuned_with)[1] if plan.tuned_with else plan.family
-    return _family(p, trained).matrices_only
+    return served_by(trained, p).matrices_only
 
 
 def rates_apart(plan: PlanContent) -> bool:
     """Whether one optimizer takes rates of two: those of matrices, and AdamW's for the rest."""
     tuned = bool(plan.tuned_with) and named(plan.tuned_with)[1].matrices_only
     return tuned and not plan.family.matrices_only
-
-
-def _family(p: Prescription, family: Family) -> Family:
-    return served_by(family, p.role.kind, len(p.shape))
 
 
 def _converted(p: Prescription, given: str, wanted: str, start: Measured | None) -> Prescription:
@@ -62,4 +58,4 @@ def _converted(p: Prescription, given: str, wanted: str, start: Measured | None)
 def _trained_by(p: Prescription, optimizer: str) -> str:
     """The optimizer that trains a parameter: AdamW beside one of matrices."""
     family = named(optimizer)[1]
-    return "adamw" if family.matrices_only and not _family(p, family).matrices_only else optimizer
+    return "adamw" if family.matrices_only and not served_by(family, p).matrices_only else optimizer

@@ -82,8 +82,7 @@ class Hook:
 class Graph:
     """A forward pass in the order in which it ran, so that every node follows its inputs.
 
-    ``factors`` are the numbers by which nodes multiply their one other operand, where a node does
-    just that. ``unknown`` are buffers (and other tensors, under no name) of one number by which
+    ``unknown`` are buffers (and other tensors, under no name) of one number by which
     the forward pass multiplies, and whose value is not at hand, as on the meta device; ``unsure``
     those of several entries, which may or may not be one number. ``overwriting`` are the nodes
     that write into the tensor they are given. ``by_values``: the forward pass depends on the values
@@ -94,15 +93,12 @@ class Graph:
         parameters: the node of each parameter, by name.
         calls: of modules: which nodes each spans.
         outputs: of the forward pass.
-        consumers: of each node: the nodes that read it.
     """
 
     nodes: tuple[Node, ...]
     parameters: Mapping[str, int]
     calls: tuple[ModuleCall, ...]
     outputs: tuple[Ref, ...]
-    consumers: tuple[tuple[int, ...], ...] = field(repr=False)
-    factors: Mapping[int, float] = field(repr=False)
     unknown: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     overwriting: frozenset[int] = field(default=frozenset(), repr=False)
@@ -116,6 +112,27 @@ class Graph:
         if isinstance(argument, Ref):
             return self.nodes[argument.node].value
         return float(argument) if isinstance(argument, (int, float)) else None
+
+    @cached_property
+    def consumers(self) -> Sequence[Sequence[int]]:
+        """Of each node the nodes that read it, in order."""
+        consumers: list[dict[int, None]] = [{} for _ in self.nodes]
+        for node in self.nodes:
+            for ref in node.inputs:
+                consumers[ref.node][node.index] = None
+        return [tuple(readers) for readers in consumers]
+
+    @cached_property
+    def factors(self) -> Mapping[int, float]:
+        """The numbers by which nodes multiply (or divide by) their one other operand."""
+        factors = {}
+        for node in self.nodes:
+            if node.op in ("mul", "div"):
+                numbers = [self.number(argument) for argument in node.args[:2]]
+                known = [n for n in numbers if n is not None]
+                if len(known) == 1 and known[0] and not (node.op == "div" and numbers[1] is None):
+                    factors[node.index] = known[0] if node.op == "mul" else 1 / known[0]
+        return factors
 
     def kept(self, node: Node) -> Ref | None:
         """The tensor of which an operation sets entries to zero, and leaves the others alone."""

@@ -187,18 +187,11 @@ def _attempt(
         output = torch.func.functional_call(model, tensors, args, kwargs, tie_weights=False)
         outputs = recorder.refs(output)
     absent = _multiplied_by(recorder.nodes, recorder.absent)
-    consumers: list[list[int]] = [[] for _ in recorder.nodes]
-    for node in recorder.nodes:
-        for ref in node.inputs:
-            if not consumers[ref.node] or consumers[ref.node][-1] != node.index:
-                consumers[ref.node].append(node.index)
     return Graph(
         nodes=tuple(recorder.nodes),
         parameters=parameters,
         calls=tuple(recorder.calls),
         outputs=outputs,
-        consumers=tuple(tuple(c) for c in consumers),
-        factors=_factors(recorder.nodes),
         unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
         unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
         overwriting=frozenset(recorder.overwriting),
@@ -227,24 +220,6 @@ def _names_of(
     nodes: Sequence[Node], leaves: set[int], of_size: Callable[[int], bool]
 ) -> tuple[str, ...]:
     return tuple(nodes[n].name for n in sorted(leaves) if of_size(math.prod(nodes[n].shape)))
-
-
-def _factors(nodes: Sequence[Node]) -> dict[int, float]:
-    """The numbers by which nodes multiply (or divide by) their one other operand."""
-
-    def number(argument: Any) -> float | None:
-        if isinstance(argument, Ref):
-            return nodes[argument.node].value
-        return float(argument) if isinstance(argument, (int, float)) else None
-
-    factors = {}
-    for node in nodes:
-        if node.op in ("mul", "div"):
-            numbers = [number(argument) for argument in node.args[:2]]
-            known = [n for n in numbers if n is not None]
-            if len(known) == 1 and known[0] and not (node.op == "div" and numbers[1] is None):
-                factors[node.index] = known[0] if node.op == "mul" else 1 / known[0]
-    return factors
 
 
 def trace(
