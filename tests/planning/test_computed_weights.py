@@ -173,12 +173,17 @@ def test_a_weight_that_serves_two_branches_is_counted_twice():
     assert (weight.ratios.depth, weight.role.in_branch) == (2, True)
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-def test_scales_of_noise_are_noted(drawn):
-    def noise(b):
-        return torch.randn_like(b.other) if drawn else b.noise
+NOISE = {
+    "normal": lambda b: torch.randn_like(b.other),
+    "exponential": lambda b: torch.empty_like(b.other).exponential_(),
+    "fixed": lambda b: b.noise,
+}
 
-    _, plan = planned(lambda b: b.weight + b.other * noise(b))
+
+@pytest.mark.parametrize("name", NOISE)
+def test_scales_of_noise_are_noted(name):
+    _, plan = planned(lambda b: b.weight + b.other * NOISE[name](b))
+    drawn = name != "fixed"
     assert any("blocks.*.other multiply noise" in note for note in plan.notes) == drawn
 
 

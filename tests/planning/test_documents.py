@@ -60,6 +60,25 @@ class TestJSON:
         content = json.loads((tmp_path / "plan.json").read_text())
         assert content["plan"]["multipliers"][0]["law"] == {"depth": "-1/3"}
 
+    def test_a_pattern_may_have_the_name_of_a_ratio(self, tmp_path):
+        """It was read as the exponent of a power; none at all as a power of nothing."""
+
+        class Deep(torch.nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.depth = torch.nn.Parameter(torch.ones(width))
+                self.inp, self.out = torch.nn.Linear(6, width), torch.nn.Linear(width, 2)
+
+            def forward(self, x):
+                return self.out(self.inp(x) * self.depth)
+
+        for own_init in ({"depth": "fixed"}, {}):
+            plan = depthmup.plan(Deep(16), Deep(8), example_inputs=vectors(), own_init=own_init)
+            plan.save(tmp_path / "plan.json")
+            again = depthmup.Plan.load(tmp_path / "plan.json")
+            assert again == plan
+            assert again.own_init == (own_init or None)
+
     @pytest.mark.parametrize("change", ["lr", "init", "name", "multiplier"])
     def test_tampering_is_noticed(self, tmp_path, change):
         path = tmp_path / "plan.json"

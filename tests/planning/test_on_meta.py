@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.planning import NotUnderstood, recorded
+from depthmup.tracing import read
 
 BUFFERS = {
     "tensor": lambda width: torch.tensor(width**-0.5),
@@ -32,6 +33,10 @@ class Scaled(nn.Module):
 def on_meta(width, buffer):
     with torch.device("meta"):
         return recorded(lambda: Scaled(width, buffer))
+
+
+def read_before(model, base):
+    return depthmup.PlanOptions(facts=(read(model, vectors()), read(base, vectors())))
 
 
 def planned(model, base, **options):
@@ -61,6 +66,8 @@ def test_a_number_that_is_not_at_hand_is_refused(name):
     model, base = on_meta(64, BUFFERS[name])[0], Scaled(16, BUFFERS[name])
     with pytest.raises(NotUnderstood, match="no value on the meta device: scale"):
         planned(model, base)
+    with pytest.raises(NotUnderstood, match="no value on the meta device: scale"):
+        planned(model, base, options=read_before(model, base))
     model.scale = torch.tensor(0.125)  # as the message advises
     assert planned(model, base)["second.weight"].folded == approx(2.0)
 

@@ -174,6 +174,25 @@ class TestRefusals:
             plan.rescale(model, [{"params": rest, "lr": LR}])
 
 
+@pytest.mark.parametrize("how", ["groups", "rescaled"])
+def test_decay_that_is_independent_of_the_rate_is_verified_as_such(how):
+    model, plan = planned()
+    options = {"lr": LR, "weight_decay": DECAY}
+    if how == "groups":
+        groups = plan.param_groups(model, **options, independent_decay=True)
+        optimizer = torch.optim.AdamW(groups, lr=LR)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
+        plan.rescale(model, optimizer, independent_decay=True)
+    plan.watch(model, optimizer, independent_decay=True)
+    plan.verify(model, optimizer, independent_decay=True)
+    with pytest.raises(PlanMismatch, match=r"weight decays do not have.*independent_decay=True"):
+        plan.verify(model, optimizer)
+    optimizer.param_groups[0]["weight_decay"] *= 2
+    with pytest.raises(PlanMismatch, match="weight decays do not have"):
+        plan.verify(model, optimizer, independent_decay=True)
+
+
 def test_named_groups_with_rates_of_their_own():
     """Groups with names, as torchtitan makes them; the optimizer's own lr is nobody's."""
     model, plan = planned()

@@ -79,11 +79,11 @@ def read_both(
             base = read(
                 pair.base, example_inputs if base_inputs is None else base_inputs, numbers[1]
             )
-            _refuse_unknown(facts, "model")
-            _refuse_unknown(base, "base")
         except TraceError as problem:
             failure = problem
     if facts is not None and base is not None:
+        _refuse_unknown(facts, "model")
+        _refuse_unknown(base, "base")
         comparison = compare(facts, base, pair.match)
         return ForwardPasses(
             comparison=comparison,

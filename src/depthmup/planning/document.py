@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from depthmup.planning.content import PlanContent
-from depthmup.planning.own_init import OwnInit
+from depthmup.planning.own_init import LAWS, OwnInit
 from depthmup.rules import Power
 
 VERSION = 1
@@ -166,7 +166,6 @@ def _own_init(content: Any) -> OwnInit | None:
     """A name, a power (an object of exponents), or either per pattern."""
     if content is None or isinstance(content, str):
         return content
-    powers = {f.name for f in fields(Power)}
-    if set(content) <= powers:
+    if all(isinstance(value, str) and value not in LAWS for value in content.values()):
         return Power(**content)
     return {k: v if isinstance(v, str) else Power(**v) for k, v in content.items()}

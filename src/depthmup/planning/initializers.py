@@ -40,6 +40,7 @@ from depthmup.planning.distributions import (
 )
 from depthmup.planning.pieces import Piece, place_of, shares_of
 from depthmup.tracing.dispatch import Watching, written
+from depthmup.tracing.operations import RANDOM
 
 _Model = TypeVar("_Model", bound=nn.Module)
 _MODES = ("torch.utils._device", "torch.overrides")  # between an initializer and what sees it
@@ -262,7 +263,7 @@ class _Operations(Watching):
         if name in IN_ORDER or name in REORDERED:
             return common(laws, in_order=name in IN_ORDER)
         settled = bool(inputs) and all(law is not None and law.settled for law in laws)
-        return SETTLED if settled and name not in _RANDOM else None
+        return SETTLED if settled and name not in RANDOM | {"native_dropout"} else None
 
     def _changed(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -301,15 +302,6 @@ class _Operations(Watching):
         if law is None or law.size is None or order != 2 or not result.numel():
             return None
         return Distribution(rms=law.size * math.sqrt(args[0].numel() / result.numel()))
-
-
-_RANDOM = frozenset(
-    {
-        *("normal", "randn", "randn_like", "uniform", "rand", "rand_like", "exponential"),
-        *("log_normal", "bernoulli", "random", "randint", "randint_like", "randperm", "cauchy"),
-        *("geometric", "multinomial", "poisson", "native_dropout", "normal_functional"),
-    }
-)
 
 
 def _random(name: str, numbers: Sequence[Any], kwargs: Mapping[str, Any]) -> Distribution | None:

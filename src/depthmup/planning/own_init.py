@@ -17,6 +17,9 @@ from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import matches, named_by, pattern_of
 
+LAWS = ("fixed", "fan_in")
+"""Names of laws that may be declared."""
+
 OwnInit: TypeAlias = str | Power | Mapping[str, str | Power]
 
 # By how much widths, and depths, of a model's parameters grew.
@@ -309,7 +312,7 @@ def _declared_law(
         return None
     if isinstance(law, Power):
         return OwnLaw(law=str(law), ratio=law.at(p.ratios))
-    if law not in ("fixed", "fan_in"):
+    if law not in LAWS:
         raise ValueError(
             f"Expected own_init to be 'fixed' (the same at every size), 'fan_in' (1/sqrt(fan-in), "
             f"as torch's layers) or a depthmup.rules.Power; got {law!r}."

@@ -362,8 +362,9 @@ class Plan(Meant, PlanContent):
             optimizer: one, or all that train the model.
             options: ``scheduler`` of the optimizer: ``steps`` steps of it are tried on a copy.
                 ``initialized_by_plan=False`` where weights come from a checkpoint and
-                ``initialize`` was not called. ``strict=False`` for a part of the model, such as a
-                pipeline stage, or one with adapters.
+                ``initialize`` was not called. ``independent_decay`` as in ``param_groups``.
+                ``strict=False`` for a part of the model, such as a pipeline stage, or one with
+                adapters.
 
         Raises:
             PlanMismatch: with every problem, and what to do about each.
@@ -380,7 +381,7 @@ class Plan(Meant, PlanContent):
             model: as it will be trained.
             optimizer: one, or all that train the model.
             options: ``at``, numbers of the steps before which to verify, the first being 1;
-                ``strict`` as in ``verify``.
+                ``strict`` and ``independent_decay`` as in ``verify``.
 
         Returns:
             Handles; their ``remove()`` ends the watch.
@@ -545,7 +546,7 @@ def plan(
         ),
         one_minus_beta=scheme.run.one_minus_beta.at(run),
         log_beta2=scheme.run.log_beta2.at(run),
-        own_init=own_init,
+        own_init=None if own_init == {} else own_init,
         base_init=base_sizes.measured,
         base_default=base_sizes.defaults,
         model_init=model_sizes,

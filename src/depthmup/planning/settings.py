@@ -18,27 +18,29 @@ WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
 """Families whose updates are divided by what epsilon is added to."""
 
 
-def factor(p: Prescription, setting: str) -> float:
-    """By what a setting (``lr``, ``weight_decay``, ``eps``) is multiplied for a parameter."""
+def factor(p: Prescription, setting: str, *, independent_decay: bool = False) -> float:
+    """By what a setting (``lr``, ``weight_decay``, ``eps``) is multiplied for a parameter.
+
+    ``independent_decay``: the optimizer subtracts ``weight_decay * w``, and not
+    ``lr * weight_decay * w``.
+    """
     if setting == "eps":
         return 1.0 if p.family is Family.RAW else p.epsilon
-    return p.decay if setting == "weight_decay" else p.lr
+    if setting == "weight_decay":
+        return p.decay * (p.lr if independent_decay else 1.0)
+    return p.lr
 
 
 def scaled(
     settings: Mapping[str, Any], p: Prescription, *, independent_decay: bool = False
 ) -> dict[str, Any]:
-    """Settings that are right at the base, times the factors of one parameter.
-
-    ``independent_decay``: the optimizer subtracts ``weight_decay * w``, and not
-    ``lr * weight_decay * w``.
-    """
+    """Settings that are right at the base, times the factors of one parameter."""
     result = dict(settings)
     for key in RATES:
         if settings.get(key) is not None:
             result[key] = settings[key] * factor(p, "lr")
     if settings.get("weight_decay") is not None:
-        decay = factor(p, "weight_decay") * (p.lr if independent_decay else 1.0)
+        decay = factor(p, "weight_decay", independent_decay=independent_decay)
         result["weight_decay"] = settings["weight_decay"] * decay
     eps = settings.get("eps")
     if isinstance(eps, tuple):

@@ -48,6 +48,7 @@ def verify(
     scheduler: LRScheduler | None = None,
     steps: int = 0,
     initialized_by_plan: bool = True,
+    independent_decay: bool = False,
     strict: bool = True,
 ) -> None:
     """Refuse an optimizer, schedule or model that does not follow the plan: ``Plan.verify``."""
@@ -55,12 +56,12 @@ def verify(
     entries = list(_entries(plan, model, optimizers))
     problems = [
         *_of_parameters(plan, model, entries, strict),
-        *_of_ratios(entries),
-        *(problem for one in optimizers for problem in _of_defaults(plan, one)),
+        *_of_ratios(entries, independent_decay),
+        *(p for one in optimizers for p in _of_defaults(plan, one, independent_decay)),
         *_of_model(plan, model, initialized_by_plan, strict),
     ]
     if scheduler is not None and not problems:
-        problems += _of_schedule(plan, model, scheduler, steps)
+        problems += _of_schedule(plan, model, scheduler, steps, independent_decay)
     _refuse(problems)
 
 
@@ -70,10 +71,18 @@ def watch(
     optimizer: Optimizers,
     *,
     at: Iterable[int] = LOOKS,
+    independent_decay: bool = False,
     strict: bool = True,
 ) -> list[Any]:
     """Verify now, and the ratios again while the optimizer steps: ``Plan.watch``."""
-    verify(plan, model, optimizer, initialized_by_plan=False, strict=strict)
+    verify(
+        plan,
+        model,
+        optimizer,
+        initialized_by_plan=False,
+        independent_decay=independent_decay,
+        strict=strict,
+    )
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     steps = frozenset(at)
 
@@ -84,8 +93,8 @@ def watch(
             nonlocal done
             done += 1
             if done in steps:
-                entries = list(_entries(plan, model, [one]))
-                _refuse([f"before step {done}: {p}" for p in _of_ratios(entries)])
+                problems = _of_ratios([*_entries(plan, model, [one])], independent_decay)
+                _refuse([f"before step {done}: {problem}" for problem in problems])
 
         return one.register_step_pre_hook(verify_ratios)
 
@@ -129,7 +138,7 @@ def _of_parameters(
         yield f"{twice} is in several groups, and would be stepped several times."
 
 
-def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
+def _of_ratios(entries: Sequence[_Entry], independent_decay: bool) -> Iterator[str]:
     """Values divided by the plan's factors, which must agree where groups share base values."""
     bases: dict[tuple[object, ...], tuple[float, str]] = {}
     told: set[str] = set()
@@ -144,7 +153,7 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
             key: tuple[object, ...] = (*shared, name, p.family)
             if name == "weight_decay":
                 key = (*key, p.role.kind is Kind.VECTOR)
-            base = float(value) / factor(p, name)
+            base = float(value) / factor(p, name, independent_decay=independent_decay)
             before, first = bases.setdefault(key, (base, p.name))
             if not math.isclose(base, before, rel_tol=TOLERANCE, abs_tol=1e-30):
                 told.add(name)
@@ -165,7 +174,8 @@ _RATIO_LOST = {
     ),
     "weight_decay": (
         "weight decays",
-        "Pass the base's weight_decay to plan.param_groups, or let plan.rescale split the groups.",
+        "Pass the base's weight_decay to plan.param_groups, or let plan.rescale split the groups. "
+        "Groups that were made with independent_decay=True are verified with it.",
     ),
     "eps": (
         "epsilons",
@@ -175,7 +185,9 @@ _RATIO_LOST = {
 """Settings of groups that have the plan's ratios: in words, and what to do where they have not."""
 
 
-def _of_defaults(plan: PlanContent, optimizer: torch.optim.Optimizer) -> Iterator[str]:
+def _of_defaults(
+    plan: PlanContent, optimizer: torch.optim.Optimizer, independent_decay: bool
+) -> Iterator[str]:
     """What was given to the optimizer beside groups that have values of their own."""
     usual = inspect.signature(type(optimizer)).parameters
     # Groups that were rescaled had values of their own before: nothing was meant for them.
@@ -187,7 +199,7 @@ def _of_defaults(plan: PlanContent, optimizer: torch.optim.Optimizer) -> Iterato
         # Schedules move lr; what they began with is in initial_lr, or (OneCycleLR) in max_lr.
         keys = (key, "initial_lr", "max_lr") if key == "lr" else (key,)
         bases = [
-            float(group[at]) / factor(prescribed[name], key)
+            float(group[at]) / factor(prescribed[name], key, independent_decay=independent_decay)
             for group in groups
             for name in group["param_names"][:1]
             for at in keys
@@ -227,7 +239,11 @@ def _of_model(plan: PlanContent, model: nn.Module, by_plan: bool, strict: bool) 
 
 
 def _of_schedule(
-    plan: PlanContent, model: nn.Module, scheduler: LRScheduler, steps: int
+    plan: PlanContent,
+    model: nn.Module,
+    scheduler: LRScheduler,
+    steps: int,
+    independent_decay: bool,
 ) -> Iterator[str]:
     """The same on every step of a copy of the scheduler, on a stand-in for its optimizer."""
     real = scheduler.optimizer
@@ -243,9 +259,9 @@ def _of_schedule(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no optimizer steps between
             tried.step()
-        problems = [f"after step {step + 1} of the schedule: {p}" for p in _of_ratios(moved)]
+        problems = [*_of_ratios(moved, independent_decay)]
         if problems:
-            yield from problems
+            yield from (f"after step {step + 1} of the schedule: {p}" for p in problems)
             return
 
 

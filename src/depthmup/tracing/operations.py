@@ -122,7 +122,10 @@ SHAPED = _names(
 )
 """Of the tensor they are given they take the shape alone."""
 
-RANDOM = _names("randn rand randn_like rand_like normal uniform bernoulli")
+RANDOM = _names(
+    """randn rand randn_like rand_like normal normal_functional uniform bernoulli exponential
+    log_normal cauchy geometric multinomial poisson random randint randint_like randperm"""
+)
 """Drawn anew at every call."""
 
 DECISIONS = _names("argmin argmax")

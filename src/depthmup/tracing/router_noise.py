@@ -9,18 +9,13 @@ have one output for each expert.
 from collections.abc import Mapping, Sequence
 
 from depthmup.tracing.graph import Graph
-from depthmup.tracing.operations import TRANSPARENT
+from depthmup.tracing.operations import RANDOM, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Use
-
-_RANDOM = frozenset(
-    {"rand", "randn", "rand_like", "randn_like", "normal", "uniform", "exponential", "bernoulli"}
-    | {"log_normal", "cauchy", "multinomial"}
-)
 
 
 def draws_noise(graph: Graph) -> bool:
     """Whether anything random is drawn; without it no router is noisy."""
-    return any(node.op in _RANDOM for node in graph.nodes)
+    return any(node.op in RANDOM for node in graph.nodes)
 
 
 def may_route(graph: Graph, use: Use) -> bool:
@@ -35,7 +30,7 @@ def noise_parameters(
     """The parameters that set the size of noise; none if an addend is anything else."""
     apart = graph.ancestors(root)
     nodes = graph.ancestors(addend, apart=apart)
-    if not any(graph.nodes[node].op in _RANDOM for node in nodes):
+    if not any(graph.nodes[node].op in RANDOM for node in nodes):
         return frozenset()
     uses = [use for node in nodes for use in at.get(node, ())]
     matrices = [use for use in uses if use.how is How.MATRIX]
