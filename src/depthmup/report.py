@@ -30,6 +30,7 @@ from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
+from depthmup.records.text import counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
@@ -69,8 +70,8 @@ Kind = Literal[
 ]  # fmt: skip
 
 UNFINISHED = (
-    "The search is not at its end: it asks for {count} further runs, and verdicts may change with "
-    "them. Repeat the measurement with the same folder to make them."
+    "The search is not at its end: it asks for further runs ({count}), and verdicts may "
+    "change with them. Repeat the measurement with the same folder to make them."
 )
 
 PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
@@ -601,7 +602,8 @@ class Report(Meant):
         if not installed("altair", "vl_convert"):
             return None  # a notebook shows the text
         if not self.studies:
-            return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
+            runs = counted(len(self.records), "run")
+            return f"<pre>A shard: {runs}, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
 
 
@@ -785,11 +787,11 @@ def _cut_short(
     if auto is not None and auto.seconds is not None:
         over = f"after {auto.seconds:g} seconds no more runs were begun"
     elif partial and state.records:
-        over = f"{count} runs that it needs next are not made yet"
+        over = f"it still needs {counted(count, 'run')}"
         notes.append(Note(text=UNFINISHED.format(count=count)))
     else:
         raise StoreError(
-            f"{count} runs are to be trained next that are not in {store.path} yet. "
+            f"The runs to be trained next ({count}) are not in {store.path} yet. "
             "Repeat the measurement with the same folder to go on; with shards, all of them."
         )
     names = [variant.name for variant in state.sweep.design.variants]

@@ -189,9 +189,19 @@ def test_presets_show_in_help(capsys):
     assert main(["transfer", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "By default 300 for the built-in networks (preset tiny: 200)" in shown
-    for preset, steps, depths in (("tiny", 200, 4), ("small", 300, 5), ("medium", 300, 6)):
+    for preset, steps, depths in (("tiny", 200, 5), ("small", 300, 5), ("medium", 300, 6)):
         _, design = asked(parse(["transfer", "--preset", preset]))
         assert (design.steps, len(design.arm("depth"))) == (steps, depths)
+
+
+@pytest.mark.long
+def test_the_first_command_decides(tmp_path, capsys):
+    """What a new user tries shows an answer, in ten seconds of one core."""
+    assert main(["transfer", "--preset", "tiny", "--out", str(tmp_path), "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Use learning rate")
+    for scheme, verdict in (("Depth-muP", "transfers"), ("(1/2, 0)", "drifts"), ("SP", "drifts")):
+        assert f"\n{scheme}: {verdict}." in shown
 
 
 def test_regimes(capsys):

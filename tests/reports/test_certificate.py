@@ -96,6 +96,12 @@ def test_the_price_the_drift_and_what_it_rests_on():
     assert "4 learning rates, 3 seeds, by training loss" in measured
 
 
+@pytest.mark.parametrize(("width", "says"), [(2080, "1 doubling of"), (3000, "1.6 doublings of")])
+def test_the_distance_of_the_target(width, says):
+    """2080 is 1.02 doublings beyond 1024, which prints as 1."""
+    assert f"the target is {says} width" in certificate_sentences(issued(target=size(width, 16)))[2]
+
+
 @pytest.mark.parametrize(
     ("regret", "says"),
     [

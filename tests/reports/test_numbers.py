@@ -12,6 +12,7 @@ from rich.table import Table
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
 from depthmup.records.judgement import Note
+from depthmup.records.text import aligned, counted
 from depthmup.reports import page, plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
 from depthmup.reports.tables import parts, text
@@ -103,6 +104,26 @@ def test_tables_show_rates_drift_and_verdict(study):
     sp = next(line for line in text.splitlines() if line.startswith("SP "))
     assert sp.count("fails") == 3
     assert " ∞ " in sp
+
+
+def test_a_plain_table_is_as_wide_as_a_usual_terminal():
+    """Five depths with whole intervals; a space between columns is enough for that."""
+    names, numbers = ("Depth-muP", "SP"), [*["2.4e-3"] * 5, "−77%", "−86% to −60%"]
+    rows = [[name, *numbers, "0.028", "undecided"] for name in names]
+    header = ["scheme", "L=8", "L=16", "L=32", "L=64", "L=128", "drift", "95%", "excess", "verdict"]
+    assert max(map(len, aligned([header, *rows]))) == 80
+    assert aligned([["a", "b"], ["1", "2"]]) == ["a  b", "1  2"]
+    wide = [["a" * 50, "b" * 50]]
+    assert aligned(wide) == ["a" * 50 + "  " + "b" * 50]  # one space would not make it fit
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "run") for n in (0, 1, 2, 1200)] == [
+        "0 runs",
+        "1 run",
+        "2 runs",
+        "1,200 runs",
+    ]
 
 
 def test_plain_table_is_plain(study):

@@ -111,7 +111,7 @@ def test_an_unfinished_search_says_what_is_missing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         depthmup.transfer(MODEL, design(), out=tmp_path, progress=stop)
     with Store(tmp_path / MAIN_STORE) as store:
-        with pytest.raises(StoreError, match="are to be trained next"):
+        with pytest.raises(StoreError, match="runs to be trained next"):
             load_report(store)
         runs, why, _ = next_of(store)
     assert runs
@@ -146,12 +146,12 @@ def test_a_report_of_an_unfinished_search_shows_the_rounds_that_are_whole(tmp_pa
     partial = depthmup.load(tmp_path)
     with Store(tmp_path / MAIN_STORE) as store:
         pending, _, _ = next_of(store)
-        with pytest.raises(StoreError, match="are to be trained next"):
+        with pytest.raises(StoreError, match="runs to be trained next"):
             load_report(store)  # as merge does, which ends in an error until no round is left
     assert pending
     assert 18 < len(partial.records) <= 40
-    assert f"asks for {len(pending)} further runs" in partial.summary()
-    assert f"{len(pending)} runs that it needs next" in partial.summary()
+    assert f"asks for further runs ({len(pending)})" in partial.summary()
+    assert f"it still needs {len(pending)} runs" in partial.summary()
     whole = depthmup.transfer(MODEL, design(), out=tmp_path)
     assert "further runs" not in whole.summary()
     assert partial.records.items() <= whole.records.items()

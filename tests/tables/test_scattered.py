@@ -49,6 +49,15 @@ def test_a_prediction_says_how_many_runs_it_needs():
     assert not any(r.lack is Lack.SIZES for r in enough.refusals)
 
 
+def test_a_certificate_counts_runs_and_no_seeds():
+    """Runs of a cell have sizes and rates of their own: none is another's repetition."""
+    certificate = fit(table(540), target={"width": 8192, "depth": 512}).certificates[0]
+    assert certificate.seeds == 1
+    assert "540 runs in cells around these sizes, by loss" in certificate.summary().replace(
+        "\n    ", " "
+    )
+
+
 def test_groups_are_gathered_apart():
     both = pd.concat([table().assign(arm="a"), table(slope=0.0, seed=1, runs=1200).assign(arm="b")])
     transfers = fit(both, by="arm").study("width").headline.transfers

@@ -514,6 +514,7 @@ def test_the_table_that_ships(tmp_path):
         assert isinstance(report.to_pandas(kind), pd.DataFrame)
     assert len(report.to_pandas("optima")) == 15
     assert "<svg" in report._repr_html_()
+    assert "1 size (32) has the best rate at an edge of the grid: a bound." in report.summary()
 
 
 def test_many_undecided_groups_get_one_answer():

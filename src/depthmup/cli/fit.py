@@ -99,8 +99,8 @@ def run(options: Options) -> int:
         print(printable(f"{_NAMES.get(path.name, 'The plot')}: {path.resolve()}"))
     if options.out is None and report.excluded:
         print(
-            f"\n--out FOLDER writes the page, and the {len(report.excluded):,} rows that were left "
-            "out with their reasons."
+            "\n--out FOLDER writes the page, and the rows that were left out with the reason: "
+            f"{len(report.excluded):,}."
         )
     return 0
 

@@ -14,7 +14,7 @@ from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
-from depthmup.records.text import html_card
+from depthmup.records.text import counted, html_card
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 SCHEMA = 3
@@ -209,8 +209,7 @@ class Certificate(Meant):
     @property
     def _answer(self) -> str:
         if not self.issued:
-            count = len(self.refusals)
-            return f"refused, {count} reason{'' if count == 1 else 's'}"
+            return f"refused, {counted(len(self.refusals), 'reason')}"
         best = self.value
         return (
             f"{self.tuned.name} {best.value:.3g} [{best.low:.3g}, {best.high:.3g}] at "

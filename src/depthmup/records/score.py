@@ -7,6 +7,7 @@ from enum import StrEnum
 from depthmup.records.certificate import Certificate, size_text
 from depthmup.records.finding import Estimate, Optimum
 from depthmup.records.printable import printable
+from depthmup.records.text import counted
 
 
 class Fate(StrEnum):
@@ -68,7 +69,7 @@ class Score:
         forecast, best, name = self.certificate, self.measured, self.certificate.tuned.name
         dated = f" of {forecast.date}" if forecast.date else ""
         excess = self.excess
-        runs = f"{self.rates} values, {self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        runs = f"{counted(self.rates, 'value')}, {counted(self.seeds, 'seed')}"
         lines = [
             f"Forecast{dated} for {size_text(forecast.target)}: {name} {_span(forecast.value)}.",
             f"{self.value.capitalize()}: the best one there is {_span(best)} ({runs}).",

@@ -18,13 +18,28 @@ ON_TERMINALS = {GOOD: "bold green", BAD: "bold red", OPEN: "bold yellow"}
 """The same colours as terminals have them."""
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: ``1 run``, ``1,200 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+WIDE = 80
+"""Columns of a usual terminal."""
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Rows as lines with columns of one width; columns that are not ``left`` end flush right."""
+    """Rows as lines with columns of one width; columns that are not ``left`` end flush right.
+
+    Columns stand two spaces apart, or one where that makes lines fit a usual terminal.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2, 0, 0))
+    widest = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    letters, gaps = sum(widest), len(widest) - 1
+    apart = 1 if letters + gaps <= WIDE < letters + 2 * gaps else 2
+    table = Table.grid(padding=(0, apart, 0, 0))
     for column in range(len(rows[0]) if rows else 0):
         table.add_column(justify="left" if column in left else "right", no_wrap=True)
     for row in rows:

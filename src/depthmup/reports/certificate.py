@@ -8,7 +8,7 @@ from typing import Any, Literal
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.records.finding import change, in_percent
-from depthmup.records.text import aligned
+from depthmup.records.text import aligned, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
@@ -85,7 +85,7 @@ def _up_to(certificate: Certificate) -> str:
         f"{s.axis} {max(o.size[s.axis] for o in certificate.optima):g}" for s in certificate.slopes
     )
     beyond = " and ".join(
-        f"{n:.2g} doubling{'' if n == 1 else 's'} of {axis}"
+        f"{n:.2g} doubling{'' if f'{n:.2g}' == '1' else 's'} of {axis}"
         for axis, n in certificate.doublings_beyond.items()
         if n > 0
     )
@@ -250,11 +250,13 @@ def _measured_on(certificate: Certificate) -> str:
     axes = list(certificate.base)
     sizes = ", ".join("x".join(f"{o.size[a]:g}" for a in axes) for o in certificate.optima)
     scheme = f" under {certificate.scheme}" if certificate.scheme else ""
-    seeds = f"{certificate.seeds} seed{'s' if certificate.seeds > 1 else ''}"
     values = "Rates" if certificate.tuned.is_learning_rate else "Values"
+    runs = f"{len(certificate.log2_lrs)} {certificate.tuned.plural}, "
+    runs += counted(certificate.seeds, "seed")
+    if made := certificate.config.get("random_runs"):
+        runs = f"{made} runs in cells around these sizes"
     return (
-        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {len(certificate.log2_lrs)} "
-        f"{certificate.tuned.plural}, {seeds}, by {certificate.measure}. "
+        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {runs}, by {certificate.measure}. "
         + (f"{values} are those of the base, which the scheme scales; i" if scheme else "I")
         + "ntervals hold 90%."
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from depthmup.records import Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack, size_text
+from depthmup.records.text import counted
 from depthmup.records.trial import written
 from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, rate
@@ -122,7 +123,7 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
         runs = _runs(study, largest)
     else:
         return None
-    price = f"about {runs} runs" + (f", {duration(seconds)}" if seconds >= 1 else "")
+    price = f"about {counted(runs, 'run')}" + (f", {duration(seconds)}" if seconds >= 1 else "")
     command = listed(study, "command")
     if "transfer" not in command[1:2]:
         return f"{aim}: {words} ({price}).", ""
@@ -171,7 +172,7 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
     optima = [transfer.optima[i] for i in max(transfer.slices, key=len, default=())]
     along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
     more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
-    price = f" (about {runs} runs)" if runs else ""  # a group may have none that counts
+    price = f" (about {counted(runs, 'run')})" if runs else ""  # a group may have none that counts
     lead = (
         f"{aim}: add {study.axis} {more:.10g}{price}. This lists the runs to make first; it asks "
         "for fewer where they suffice."

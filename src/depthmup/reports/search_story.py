@@ -7,6 +7,7 @@ from typing import Any
 from depthmup.records import LEARNING_RATE, Study, Tuned
 from depthmup.records.finding import change, change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
+from depthmup.records.text import counted
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
 from depthmup.reports.charts import scheme_colours
@@ -45,7 +46,8 @@ def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
     grid = f"A grid of {story.grid_rates} {tuned.plural} and {story.grid_seeds} seeds at every size"
     if not story.work:
         return "Nothing was trained."
-    return f"{story.runs} runs. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
+    runs = counted(story.runs, "run")
+    return f"{runs}. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
 
 
 def _rounds(study: Study, story: SearchStory) -> list[Section]:

@@ -176,7 +176,7 @@ def _caption(study: Study) -> str:
     axis = study.axis
     letter = f" {_LETTERS[axis]}" if axis in _LETTERS else ""
     return (
-        f"Best {study.tuned.name} by {axis}{letter}; its change per doubling of "
+        f"Best {study.tuned.name} by {axis}{letter}; its drift, the change per doubling of "
         f"{axis}, with a 95% interval; excess loss at the largest {axis} with the base's "
         f"{study.tuned.word}."
     )
@@ -199,7 +199,7 @@ def _header(study: Study) -> list[str]:
     return [
         "scheme",
         *(f"{letter}={size:.10g}" if letter else f"{size:g}" for size in _sizes(study)),
-        "change",
+        "drift",
         "95%",
         "excess",
         "verdict",

@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from depthmup.records import Verdict
+from depthmup.records.text import counted
 from depthmup.statistics.bracket import Losses, second_valley
 from depthmup.statistics.search import EXHAUSTED, Ask, Round, Search
 from depthmup.statistics.sharpening import FINEST, Sharpening
@@ -125,7 +126,7 @@ def _at_size(search: Search, i: int) -> Round | None:
             f"which is lower may change with size. Give {search.grid}= a grid that spans both."
         )
     if asks := search.missing(i, bracket.window, search.look):
-        return _round(search, asks, f"{search.named(i)}: {search.look} seeds", i)
+        return _round(search, asks, f"{search.named(i)}: {counted(search.look, 'seed')}", i)
     return None
 
 

@@ -39,6 +39,7 @@ class Runs:
         sought: whether rates were found by a search, so that the brackets are fitted.
         decides: whether that search ended when its verdict was decided.
         alpha, gamma: of the variant's scheme, as text.
+        gathered: of a random design, whose sizes are cells, the number of runs in them.
         question: by axis what its drift answers; a plain one where there is none.
         problem: why nothing can be fitted, if so.
     """
@@ -51,6 +52,7 @@ class Runs:
     base: Size | None = None
     sought: bool = False
     decides: bool = True
+    gathered: int = 0
     alpha: str = ""
     gamma: str = ""
     question: Mapping[Axis, str] | None = None

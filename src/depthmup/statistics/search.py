@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Tuned, Verdict
+from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
@@ -197,7 +198,7 @@ class Search:
         """The next number of seeds that is looked at, for some sizes."""
         look = next(look for look in self.looks if look > self.look)
         asks = [ask for i in sizes for ask in self.missing(i, self.brackets[i].window, look)]
-        why = f"{look} seeds at every size"
+        why = f"{counted(look, 'seed')} at every size"
         return Round(asks=tuple(asks), why=why if asks else f"{why}{EXHAUSTED}")
 
 

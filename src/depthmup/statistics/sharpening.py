@@ -13,6 +13,7 @@ import numpy as np
 
 from depthmup.records import Verdict
 from depthmup.records.finding import change, change_span
+from depthmup.records.text import counted
 from depthmup.statistics.intervals import CONFIDENCE, Array, student
 from depthmup.statistics.looks import SPENT, looked_at, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
@@ -88,9 +89,10 @@ class Sharpening:
             verdict = search.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
                 word = verdict.value if search.region is None else _OF_REGION[verdict]
-                return Round(why=f"{word} is decided after {search.look} seeds, at {shown}")
+                seeds = counted(search.look, "seed")
+                return Round(why=f"{word} is decided after {seeds}, at {shown}")
             if search.complete:
-                return Round(why=f"all sizes have {search.look} seeds")
+                return Round(why=f"all sizes have {counted(search.look, 'seed')}")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(search.look) / float(student(math.inf, SPENT))
             low, high = search.edges
@@ -105,7 +107,7 @@ class Sharpening:
         hopeless = self._half(search.looks[-1], finest) > need + slack
         if hopeless and search.precision is None:
             return Round(
-                why=f"undecided at {shown}, and neither {search.looks[-1]} seeds "
+                why=f"undecided at {shown}, and neither {counted(search.looks[-1], 'seed')} "
                 "nor finer steps would change that"
             )
         return self._best_step(need, half)[0]

@@ -9,6 +9,7 @@ import numpy as np
 from depthmup.records import Place
 from depthmup.records.judgement import Defect, Note
 from depthmup.records.printable import printable
+from depthmup.records.text import counted
 from depthmup.statistics import Curves
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.pooled import Pooled
@@ -75,6 +76,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         curves=curves,
         chance=question.reading.chance,
         sought=is_sought(curves),
+        gathered=len(loss) if scattered else 0,
     )
     usual = np.zeros(0)
     if rows.counts_steps and not scattered:
@@ -209,11 +211,10 @@ def _of_sizes(runs: Runs) -> list[Note]:
     few = (~np.isnan(runs.curves.log2_lrs)).sum(-1) < FEWEST_RATES
     failed = np.array([p is Place.FAILED for p in places]) & ~few
     edge = np.array([p.at_edge for p in places]) & ~few
-    at_edge = "have their best rate at an edge of their grid: a bound"
     notes = (
-        _of_some(Defect.FEW, few, runs, "have fewer than three rates: not fitted"),
-        _of_some(Defect.FAILED, failed, runs, "have no rate that trains: not fitted"),
-        _of_some(Defect.EDGE, edge, runs, at_edge),
+        _of_some(Defect.FEW, few, runs, "fewer than three rates: not fitted"),
+        _of_some(Defect.FAILED, failed, runs, "no rate that trains: not fitted"),
+        _of_some(Defect.EDGE, edge, runs, "the best rate at an edge of the grid: a bound"),
     )
     return [*(note for note in notes if note.count), *_of_lone_seeds(runs)]
 
@@ -239,9 +240,10 @@ def _first(runs: Runs, flags: Flags) -> str:
     return "; ".join(", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in shown)
 
 
-def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:
+def _of_some(defect: Defect, flags: Flags, runs: Runs, what: str) -> Note:
     count = int(flags.sum())
-    text = f"{count} size{'s' if count > 1 else ''} ({_first(runs, flags)}) {sentence}."
+    has = "has" if count == 1 else "have"
+    text = f"{counted(count, 'size')} ({_first(runs, flags)}) {has} {what}."
     return Note(text=text, scheme=runs.name, defect=defect, count=count)
 
 

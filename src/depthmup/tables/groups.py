@@ -11,6 +11,7 @@ from depthmup.records import Certificate, Study, Transfer
 from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.judgement import JointLaw, Judgement, Note
 from depthmup.records.printable import printable
+from depthmup.records.text import counted
 from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
@@ -317,7 +318,7 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
         for axes in _partners(group)
     ]
     if filtered:
-        notes.append(Note(text=f"{filtered:,} rows do not satisfy the filter."))
+        notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
     for group in groups:
         if group.runs.problem:
             which = group.runs.name or "The table"

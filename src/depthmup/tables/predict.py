@@ -47,6 +47,10 @@ def predict(
     if not len(sizes):
         return None
 
+    if runs.gathered:
+        # No run repeats another: those of a cell have sizes and rates of their own.
+        about = {**about, "seeds": 1, "config": {"random_runs": runs.gathered}}
+
     def forecast(
         size: Mapping[str, float], *refusals: Refusal, sizes: Index = sizes
     ) -> Certificate:

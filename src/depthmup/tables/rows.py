@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from depthmup.records.judgement import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
+from depthmup.records.text import counted
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import merged, sizes_of
@@ -115,7 +116,7 @@ class GroupRows:
         if out is None:
             out = defect in EXCLUDED and defect not in self.question.reading.kept_defects
         done = _DONE.get(defect, "Left out" if out else "Kept")
-        runs = f"{count:,} run{'s' if count != 1 else ''}"
+        runs = counted(count, "run")
         numbers = self.table.rows[flags]
         shown = tuple(int(row) for row in numbers[:SHOWN])
         self.findings.append(
