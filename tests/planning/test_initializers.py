@@ -156,7 +156,20 @@ UNKNOWN = {
     "a mean for each entry": lambda *s: torch.normal(torch.zeros(*s), 0.02),
     "a deviation for each entry": lambda *s: torch.normal(0.0, torch.full(s, 0.02)),
     "several at once": lambda *s: scaled_at_once(torch.randn(*s)),
+    "whole numbers": lambda *s: (3 * torch.rand(*s)).int().float(),
+    "yes or no": lambda *s: (0.02 * torch.randn(*s)).bool().float(),
+    "a matrix and its transpose": lambda n, _: symmetric(torch.randn(n, n)),
+    "two halves": lambda *s: product_of_halves(torch.randn(*s)),
 }
+
+
+def symmetric(matrix):
+    return matrix + matrix.t()
+
+
+def product_of_halves(tensor):
+    tensor[-2:] = 0.0
+    return tensor[: len(tensor) // 2 - 1] * tensor[len(tensor) // 2 - 1 : -2]
 
 
 def scaled_at_once(tensor):
@@ -166,7 +179,7 @@ def scaled_at_once(tensor):
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_law_of_other_arguments_is_not_taken(name):
-    """Entries of size 0.02 were recorded as of size 1."""
+    """Entries of size 0.02 were recorded as of size 1, sums of two draws as twice one."""
     _, drawn = recorded(parameter(UNKNOWN[name], 600, 400))
     assert drawn == {}
 

@@ -21,14 +21,14 @@ class Distribution:
     """Entries of a tensor: equally likely values, or their root mean square alone.
 
     ``settled``: no chance is involved; then a tensor with values can be measured exactly.
-    ``draw`` is the tensor's draw and its number of entries: two tensors of one draw, entry by entry
-    in the same order, have their quantiles in the same order as well.
+    ``draw``: two tensors of one draw, entry by entry in the same order, have their quantiles in the
+    same order as well.
     """
 
     values: Tensor | None = None
     rms: float | None = None
     settled: bool = False
-    draw: tuple[object, int] | None = None
+    draw: object | None = None
 
     @property
     def one(self) -> float | None:
@@ -125,7 +125,7 @@ def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Distrib
     values = getattr(torch, name)(*args, **plain, device="cpu").double().reshape(-1)
     if not len(values):
         return None
-    return Distribution(values=values, settled=True, draw=(object(), len(values)))
+    return Distribution(values=values, settled=True, draw=object())
 
 
 def entrywise(
@@ -135,6 +135,7 @@ def entrywise(
 
     ``inputs`` are ``args`` with laws in the place of tensors, None for a tensor of unknown law.
     """
+    # Assumed to have no zeros, as the diagonal by whose signs ``orthogonal_`` multiplies.
     if name == "sign" and inputs[0] is None:
         return Distribution(values=torch.tensor([-1.0, 1.0], dtype=torch.float64))
     laws = [law for a, law in zip(args, inputs, strict=True) if isinstance(a, Tensor)]
@@ -167,6 +168,17 @@ def common(laws: Sequence[Distribution | None], *, in_order: bool) -> Distributi
     if len(sizes) == 1 and None not in sizes:
         return Distribution(rms=sizes.pop(), settled=settled)
     return SETTLED if settled else None
+
+
+def held(law: Distribution, dtype: torch.dtype) -> Distribution | None:
+    """The law of entries as a type of numbers holds them: those that have a fraction lose it."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return law
+    if law.values is not None:
+        whole = law.values == law.values.trunc()
+        if bool((whole if dtype is not torch.bool else law.values == law.values.bool()).all()):
+            return law
+    return SETTLED if law.settled else None
 
 
 def _plain(law: Distribution) -> Tensor | None:

@@ -32,6 +32,7 @@ from depthmup.planning.distributions import (
     common,
     constant,
     entrywise,
+    held,
     normal,
     orthogonal,
     series,
@@ -127,10 +128,11 @@ class InitRecorder:
 
     def write(self, tensor: Tensor, law: Distribution | None) -> None:
         """Remember that a tensor now holds entries of this law; None: of an unknown one."""
-        if law is not None and law.values is not None and law.draw is None and not law.settled:
-            law = replace(law, draw=(object(), tensor.numel()))
         if _opaque(tensor):
             return
+        law = None if law is None else held(law, tensor.dtype)
+        if law is not None and law.values is not None and law.draw is None and not law.settled:
+            law = replace(law, draw=object())
         piece = place_of(tensor, law)
         pieces = self.pieces(tensor)
         if pieces is None:
@@ -147,15 +149,13 @@ class InitRecorder:
             return None
         wanted = place_of(tensor, None)
         if pieces and pieces[-1].covers(wanted):
-            law = pieces[-1].law
-            part = law is not None and law.draw is not None and law.draw[1] != tensor.numel()
-            return common([law], in_order=not part)
+            return common([pieces[-1].law], in_order=pieces[-1].same_place(wanted))
         shares = shares_of(pieces, wanted)
         if shares is None:
             return None
         laws = [(pieces[i].law if i >= 0 else None, count) for i, count in shares.items() if count]
         if len(laws) == 1:
-            return laws[0][0]
+            return common([laws[0][0]], in_order=False)
         settled = all(law is not None and law.settled for law, _ in laws)
         sizes = [(law.size if law is not None else None, count) for law, count in laws]
         if any(size is None for size, _ in sizes):
