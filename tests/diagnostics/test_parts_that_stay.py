@@ -107,6 +107,56 @@ def test_layers_inside_of_branches_are_a_depth():
     assert found.outcome is Outcome.PASS
 
 
+class Many(nn.Module):
+    """As many groups as the depth, of three blocks each: more than a shallow network has groups."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.head = nn.Linear(6, width, bias=False), nn.Linear(width, 8, bias=False)
+        self.groups = nn.Sequential(*(Group(width, 3) for _ in range(depth)))
+
+    def forward(self, x):
+        return self.head(self.groups(self.inp(x)))
+
+
+def test_the_stream_is_looked_at_among_what_grows():
+    """Not within the first group of the shallow network (SwinIR: -0.56 along the width, not 0)."""
+    found = depth_alone(Many)
+    assert found.outcome is Outcome.PASS
+    assert not any("branches at depths" in note for note in found.notes)
+
+
+class Narrowing(nn.Module):
+    """Layers, a matrix to as many coordinates at every width, and two more layers of these."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.narrow = nn.Linear(width, 24, bias=False)
+        self.behind, self.last = nn.Linear(24, 24), nn.Linear(24, 8)
+        nn.init.zeros_(self.behind.bias)
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(self.behind(self.narrow(x).relu()).relu())
+
+
+def test_biases_behind_what_narrows_are_judged_as_they_are():
+    """What they are added to starts as n^-1/2; relative to it SwinIR's grew by n^+0.42."""
+    found = check(
+        Model(make=Narrowing, batch=batch), scheme="completep", widths=(32, 64, 128), depths=2,
+        seeds=3, steps=1,
+    )  # fmt: skip
+    [bias] = [
+        e for e in found.exponents if e.module == "behind.bias" and e.observable == "update effect"
+    ]
+    assert (bias.outcome, bias.expected) == (Outcome.PASS, "0")
+    assert abs(bias.estimate.value) < 0.05
+
+
 class Attention(nn.Module):
     def __init__(self, width, head):
         super().__init__()

@@ -110,6 +110,17 @@ def _unet(w: int, d: int) -> nn.Module:
     )
 
 
+def _whisper(w: int, d: int) -> nn.Module:
+    sizes = _of(
+        "whisper.model.ModelDimensions", n_mels=4, n_audio_ctx=8, n_audio_state=w,
+        n_audio_head=w // HEAD, n_audio_layer=d, n_vocab=64, n_text_ctx=8,
+        n_text_state=w, n_text_head=w // HEAD, n_text_layer=d,
+    )  # fmt: skip
+    model = _of("whisper.model.Whisper")(sizes)
+    nn.init.normal_(model.decoder.positional_embedding, std=0.02)  # memory without values
+    return model  # type: ignore[no-any-return]
+
+
 def _shapes() -> Any:
     """One function of a line, known at eight places and wanted at five."""
     known, wanted = (
@@ -247,13 +258,7 @@ _TABLES: dict[str, dict[str, tuple[_Make, _Inputs]]] = {
     },
     "openai-whisper": {
         "Whisper": (
-            lambda w, d: _of("whisper.model.Whisper")(
-                _of(
-                    "whisper.model.ModelDimensions", n_mels=4, n_audio_ctx=8, n_audio_state=w,
-                    n_audio_head=w // HEAD, n_audio_layer=d, n_vocab=64, n_text_ctx=8,
-                    n_text_state=w, n_text_head=w // HEAD, n_text_layer=d,
-                )
-            ),
+            _whisper,
             (_drawn(2, 4, 16), IDS),
         ),
     },

@@ -88,6 +88,9 @@ class Effects:
             if role.kind is Kind.READOUT:
                 self.collector.readouts.append(shape_of(output))
             observable, of = Observable.UPDATE, size
+            if self.names[key] in self.collector.paths and self.collector.applied:
+                # A path is no part of the output, which starts small behind what narrows.
+                of = self.prescriptions[key].folded ** 2
             if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
                 # The readout starts small: what counts is its part of the logits.
                 observable, of = Observable.READOUT_UPDATE, 1.0

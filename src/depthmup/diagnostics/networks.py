@@ -16,7 +16,7 @@ from depthmup.diagnostics.observations import (
     labels_by,
     of_several_depths,
 )
-from depthmup.diagnostics.points import growing_stage, points_of, stages_of
+from depthmup.diagnostics.points import growing_streams, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored, network_at
@@ -191,9 +191,10 @@ def planned_sizes(
         )
         # The default of the scheme follows the depth of blocks, which is that of every size.
         scheme = scheme or scheme_named(plans[0].scheme)
-    stage = growing_stage([facts for facts, _ in networks])
+    streams = growing_streams([facts for facts, _ in networks])
     apart = of_several_depths(plans)
-    return _of_one_role(plans), [points_of(*of, stage, apart) for of in networks]
+    pairs = zip(networks, streams, strict=True)
+    return _of_one_role(plans), [points_of(*of, main, apart) for of, main in pairs]
 
 
 def _of_one_role(plans: Sequence[Plan]) -> list[Plan]:

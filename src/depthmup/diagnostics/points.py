@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import nn
 
@@ -16,9 +17,11 @@ from depthmup.tracing import (
     Product,
     Ref,
     ResidualBranch,
+    Residuals,
     Stream,
     onto_modules,
     parameters,
+    pattern_of,
     read,
     unwrapped,
 )
@@ -58,23 +61,41 @@ def stages_of(traced: Facts) -> list[Stream]:
     return [stage for stream in traced.residuals.streams for stage in stream.stages or (stream,)]
 
 
-def growing_stage(sizes: Sequence[Facts]) -> int | None:
-    """Which of the stages of all streams grows most, where they do not all grow alike.
+def growing_streams(sizes: Sequence[Facts]) -> list[Stream | None]:
+    """The stage of all streams that grows most, at every size; None where all grow alike.
 
     A tower of fixed depth below layers that grow is half of a shallow network, and little of a deep
-    one: at half of the depth of both there are different things.
+    one: at half of the depth of both there are different things. So there are where a group has
+    more layers than a shallow network has groups.
     """
-    depths = [[stage.depth for stage in stages_of(of)] for of in sizes]
-    if len({*map(len, depths)}) > 1 or not depths[0]:
-        return None
-    growth = [max(of) / min(of) for of in zip(*depths, strict=True)]
-    return growth.index(max(growth)) if len({*growth}) > 1 else None
+    stages = [stages_of(of) for of in sizes]
+    if not stages[0]:
+        return [None] * len(sizes)
+    kinds = [dict(enumerate(of)) for of in stages]
+    if len({*map(len, stages)}) > 1:
+        kinds = [_deepest_of_each_kind(of.residuals) for of in sizes]
+    shared = [kind for kind in kinds[0] if all(kind in of for of in kinds)]
+    depths = {kind: [of[kind].depth for of in kinds] for kind in shared}
+    growth = {kind: max(along) / min(along) for kind, along in depths.items()}
+    if len({*growth.values()}) < 2:
+        return [None] * len(sizes)
+    most = max(growth, key=lambda kind: growth[kind])
+    return [of[most] for of in kinds]
+
+
+def _deepest_of_each_kind(residuals: Residuals) -> dict[Any, Stream]:
+    """The deepest of the streams that begin with branches of one pattern."""
+    found: dict[Any, Stream] = {}
+    for index, stream in enumerate(residuals.streams):
+        kind = pattern_of(residuals.first(index).label)
+        found[kind] = max(found.get(kind, stream), stream, key=lambda of: of.depth)
+    return found
 
 
 def points_of(
     traced: Facts,
     model: nn.Module,
-    stage: int | None = None,
+    main: Stream | None = None,
     apart: frozenset[str] = frozenset(),
 ) -> Points:
     """The same, from a model's dataflow that was read before; of one of its stages alone."""
@@ -88,9 +109,7 @@ def points_of(
             hidden.append(labels(branch.label))
         else:
             points.append(replace(point, branch=branch.label))
-    main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
-    if stage is not None:
-        main = stages_of(traced)[stage]
+    main = main or max(traced.residuals.streams, key=lambda s: s.depth, default=None)
     depth = main.depth if main is not None else 0
     if main is not None:
         additions = [traced.residuals.branches[i].addition for i in main.branches]
