@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from depthmup import BuiltIn, transfer
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import Design
 from depthmup.sweep.design import MOST_WINDOWS
@@ -128,3 +129,16 @@ def test_windows_that_would_be_too_many_lie_apart(steps, window):
     assert widths == {window}
     assert 45 <= len(design.windows) <= MOST_WINDOWS
     assert len({b - a for a, b in pairwise(starts)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "chosen", "message"),
+    [
+        (design(), BuiltIn(), r"Expected a depthmup.Model\(make.*got Design"),
+        (BuiltIn(), BuiltIn(), r"Expected a depthmup.Design\(base.*got BuiltIn"),
+        (BuiltIn(), {"base": BASE}, "got dict"),
+    ],
+)
+def test_what_is_no_model_or_no_design_is_refused(model, chosen, message):
+    with pytest.raises(TypeError, match=message):
+        transfer(model, chosen)

@@ -34,6 +34,16 @@ def resolved_sweep(
     seconds: float | None = None,
 ) -> tuple[Sweep, Size | None]:
     """The sweep of a design, with all that it leaves open filled in, and the whole target."""
+    if not isinstance(model, Model | BuiltIn):
+        raise TypeError(
+            "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
+            f"{type(model).__name__}."
+        )
+    if not isinstance(design, Design):
+        raise TypeError(
+            "Expected a depthmup.Design(base=..., depth=...) after the model; got "
+            f"{type(design).__name__}."
+        )
     if target is not None:
         target = _target(design, target)
         design = design.toward(target)
@@ -47,11 +57,6 @@ def resolved_sweep(
         design = replace(design, schemes=design.schemes or (rule,))
         design = _started(design, usual, partial(built_in.usual_rate, design.base))
         return Sweep(model=model, design=design), target
-    if not isinstance(model, Model):
-        raise TypeError(
-            "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
-            f"{type(model).__name__}."
-        )
     design = _started(
         design, "adamw", lambda optimizer: USUAL_RATES.get(family(optimizer), USUAL_RATE)
     )
