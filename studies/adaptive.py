@@ -427,11 +427,11 @@ def _pooled(x: Array, fitted: Any) -> Any:
     """The error spent, and the seeds' scatter pooled over sizes, without slopes of their own."""
     line = line_of(x, fitted)
     row = line.rows[1]
-    single, _ = fitted.seed_error(fitted.centre_without)
+    single, _ = fitted.seed_error(line.valley.without)
     seeds = fitted.curves.fewest_seeds
     error = np.sqrt((single**2).mean(-1) * (row**2).sum())
     of_seeds = float(student(len(row) * (seeds - 1), SPENT)) * error
-    return drifts(x, fitted)[0], np.hypot(of_seeds, line.misfit_part(row))
+    return drifts(x, fitted)[0], np.hypot(of_seeds, line.shape_part(row))
 
 
 def _stopped(
@@ -447,7 +447,7 @@ def _stopped(
         value, half = rule(np.arange(5.0), fitted)
         if not misfit:
             line = line_of(np.arange(5.0), fitted)
-            known = line.misfit_part(line.rows[1])
+            known = line.shape_part(line.rows[1])
             half = np.sqrt(np.maximum(half**2 - known**2, 0))
         low, high = value - half, value + half
         decided = (

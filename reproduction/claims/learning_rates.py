@@ -181,7 +181,7 @@ def shifts_more(
         row = lines[0].rows[1]
         first, second = (line.valley for line in lines)
         error, freedom = jackknife_error(row @ (first.without - second.without))
-        left = np.hypot(*(line.misfit_part(row) for line in lines))
+        left = np.hypot(*(line.shape_part(row) for line in lines))
         half = np.hypot(student(freedom) * error, left)
         less = around(float(row @ (first.minimum - second.minimum)), float(half), less.unit)
     return Comparison(

@@ -56,7 +56,7 @@ class Minima:
     def half(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
         """Half-width of the interval of ``weights . minima``, (...,)."""
         line = self._of_sizes
-        return np.hypot(line.seeds_part(weights, confidence), line.misfit_part(weights, confidence))
+        return np.hypot(line.seeds_part(weights, confidence), line.shape_part(weights, confidence))
 
     def error(self, *sizes: int) -> float:
         """Standard error of one size's minimum, or of its distance from another's.

@@ -41,8 +41,7 @@ class Optima:
         misfit: standard error of the centre that seeds do not show, octaves.
         steep: the part of it that a steep side adds, as each curve alone shows it, in spacings.
         lowest, first, last: indices of the lowest, first and last learning rate that was tried.
-        before, after: indices of the lowest point's neighbours.
-        wall: whether one of them diverged.
+        wall: whether a neighbour of the lowest point diverged.
         failed: whether no learning rate ends below the loss of guessing.
         bend_row: weights (..., sizes, rates) of log losses in the curvature.
     """
@@ -58,8 +57,6 @@ class Optima:
     lowest: Index
     first: Index
     last: Index
-    before: Index
-    after: Index
     wall: Flags
     failed: Flags
     bend_row: Array
@@ -182,8 +179,6 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
         last=np.where(tried, index, -1).max(-1),
-        before=before,
-        after=after,
         wall=wall,
         failed=failed,
         bend_row=bend_row,

@@ -67,7 +67,7 @@ class Regression:
     Attributes:
         fitted: the optima, over (..., sizes).
         design: (sizes, terms).
-        weighted: whether sizes count by the inverse of ``misfit^2 + 0.1^2``, so that a size whose
+        weighted: whether sizes count by the inverse of their variance plus 0.1^2, so that one whose
             grid is coarse, or that has a divergence beside its optimum, does not blur the others;
             0.1 octaves is how far the optima of sizes scatter about a law.
         lenient: whether the scatter of sizes is taken where the seeds' is unknown, because leaving
@@ -135,11 +135,20 @@ class Regression:
         return np.asarray(self.valley.minimum @ weights)
 
     def half(
-        self, weights: Array, confidence: float = CONFIDENCE, *, of_seeds: float | None = None
+        self,
+        weights: Array,
+        confidence: float = CONFIDENCE,
+        *,
+        of_seeds: float | None = None,
+        planned: int | None = None,
     ) -> Array:
-        """Half-width of the interval of ``weights . optima``, seeds at a level of their own."""
+        """Half-width of the interval of ``weights . optima``, seeds at a level of their own.
+
+        With as many seeds as are ``planned``.
+        """
         parts = np.hypot(
-            self.seeds_part(weights, of_seeds or confidence), self.misfit_part(weights, confidence)
+            self.seeds_part(weights, of_seeds or confidence, planned=planned),
+            self.shape_part(weights, confidence),
         )
         return np.asarray(np.hypot(parts, self.scatter_part(weights, confidence)))
 
@@ -183,7 +192,7 @@ class Regression:
         noise = ((apart @ self.valley.noise) * apart).sum((-2, -1))
         return np.asarray(np.sqrt(np.maximum((error**2).sum(-1) - noise, 0.0) / (sizes - 1)))
 
-    def misfit_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
+    def shape_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
         """What data leave open of the valleys' shape, of a half-width, (...,)."""
         left = np.maximum(_of(weights, self.valley.left), 0.0)
         # Of the place of all minima alike, powers of two sides miss a part.

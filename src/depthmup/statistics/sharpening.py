@@ -65,7 +65,7 @@ class Sharpening:
             return float(looked_at(self._positions, self.fitted)[1])
         # What data leave open of the valleys falls as their fits' misfits do.
         now, then = (float((self.row**2 * m**2).sum()) for m in (self.fitted.misfit, misfit))
-        left = float(self._line.misfit_part(self.row)) * math.sqrt(then / now)
+        left = float(self._line.shape_part(self.row)) * math.sqrt(then / now)
         return math.hypot(self._of_seeds(look), left)
 
     def _of_seeds(self, look: int) -> float:

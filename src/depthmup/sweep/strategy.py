@@ -243,12 +243,7 @@ def _twice(search: Search, losses: Sequence[Losses]) -> str:
         if fitted is None or (seeds := fitted.curves.fewest_seeds) < 2:
             continue
         line = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted)
-        row = line.rows[1]
-        half = math.hypot(
-            float(line.seeds_part(row, SPENT, planned=2 * seeds)),
-            float(line.misfit_part(row)),
-            float(line.scatter_part(row)),
-        )
+        half = float(line.half(line.rows[1], of_seeds=SPENT, planned=2 * seeds))
         told.append(f"{change_span(-half, half)} around it along {axis}")
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
