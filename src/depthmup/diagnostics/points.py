@@ -129,7 +129,7 @@ def points_of(
     return Points(
         points=tuple(points),
         attention=tuple(a.module for a in products),
-        heads=tuple(a.head for a in products),
+        heads=tuple(a.size for a in products),
         branches=depth,
         hidden_from_view=tuple(dict.fromkeys(hidden)),
         queries_and_keys=frozenset(map(labels, queries | keys)),

@@ -8,8 +8,8 @@ from depthmup.planning.matching import Match
 from depthmup.planning.own_constants import (
     OwnConstants,
     attributed,
-    counterparts,
     in_logits,
+    paired_products,
 )
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import NotUnderstood, structural_uses
@@ -35,7 +35,7 @@ class Comparison:
 
 def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
     """Set the products and the constants of two models side by side."""
-    products = tuple(counterparts(facts, base, match))
+    products = tuple(paired_products(facts, base, match))
     owned, base_owned = in_logits(products)
     return Comparison(
         facts=facts,

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from depthmup.planning.content import PlanContent
@@ -314,8 +315,6 @@ def _megatron(plan: PlanContent, settings: Settings) -> str:
 
 def _globs(group: Group, every: Iterable[str]) -> tuple[str, ...]:
     """Patterns of file names for exactly the names of a group; they know no numbers."""
-    from fnmatch import fnmatchcase
-
     others, globs = {*every} - {*group.names}, dict[str, None]()
     for pattern in group.patterns:
         glob = pattern.replace("[", "[[]").replace("?", "[?]")

@@ -80,7 +80,7 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
     )
 
 
-def counterparts(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:
+def paired_products(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:
     """Products of activations in the model, each with that of the base in the same place."""
     in_base: dict[str, list[Product]] = {}
     for product in base.products:

@@ -129,18 +129,18 @@ def _hooks(
             hooked.setdefault((call.name, growths[index]), set()).add(call.first)
     around = Counter(facts.around)
     alone = {name for name, count in around.items() if name and count == facts.runs[name]}
-    return {
-        index: (Hook(module=facts.around[index], side="addition"),)
-        if placement is None and facts.around[index] in alone
-        else placement.hooks
-        if placement is not None
-        and all(
+
+    def hooks(index: int, placement: Placement | None) -> tuple[Hook, ...]:
+        if placement is None:
+            around = facts.around[index]
+            return (Hook(module=around, side="addition"),) if around in alone else ()
+        every_time = all(
             len(hooked[call.name, growths[index]]) == facts.runs[call.name]
             for call, _ in placement.calls
         )
-        else ()
-        for index, placement in explicit.items()
-    }
+        return placement.hooks if every_time else ()
+
+    return {index: hooks(index, placement) for index, placement in explicit.items()}
 
 
 def product_sites(comparison: Comparison) -> Iterator[Multiplier]:

@@ -7,10 +7,17 @@ from functools import cached_property, partial
 from itertools import islice
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import CUTS, NONLINEAR, NORMALIZING, POOLED, TRANSPARENT, ZEROS
+from depthmup.tracing.operations import (
+    ADDITIONS,
+    CUTS,
+    NONLINEAR,
+    NORMALIZING,
+    POOLED,
+    TRANSPARENT,
+    ZEROS,
+)
 from depthmup.tracing.parameter_uses import How, Usage
 
-_SUMS = frozenset({"add", "sub"})
 # Shapes, masks and copies between a bias on logits and the softmax.
 _MASKS = 6
 
@@ -128,7 +135,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
     additions: list[ResidualBranch] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
-        if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
+        if node.op not in ADDITIONS or len(node.args) < 2 or _of_logits(graph, node.index):
             continue
         left, right = node.args[0], node.args[1]
         if not (isinstance(left, Ref) and isinstance(right, Ref)) or left.node == right.node:
@@ -225,7 +232,7 @@ class _Finder:
             for index, parameter in self.derived.items()
             if parameter == name
             for reader in self.graph.consumers[index]
-            if self.graph.nodes[reader].op in _SUMS and reader not in self.ignored
+            if self.graph.nodes[reader].op in ADDITIONS and reader not in self.ignored
         ]
         return len(additions) == 1
 

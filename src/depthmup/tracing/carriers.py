@@ -13,7 +13,9 @@ from typing import TypeAlias
 
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.operations import (
+    ADDITIONS,
     AFFINE_NORMS,
+    ATTENTION,
     CONVOLUTIONS,
     HOMOGENEOUS,
     LINEAR,
@@ -24,7 +26,6 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import Usage
 
-_ATTENTION = "_scaled_dot_product"
 # ``copy`` writes into another tensor, such as a buffer.
 _COPIES = SAME - {"copy"} | {"stack", "cat"}
 # Alternatives are tried in order of preference, and real models succeed with the first or second:
@@ -123,7 +124,7 @@ def combined(graph: Graph, node: int) -> Iterator[int]:
     """The node and those before it that numbers alone combine: (k1 + 2 k2) h / 6."""
 
     def before(this: Node) -> Iterator[int]:
-        if this.op in ("add", "sub") or this.index in graph.factors:
+        if this.op in ADDITIONS or this.index in graph.factors:
             yield from (ref.node for ref in this.inputs)
 
     return (made.index for made in graph.back(node, before))
@@ -189,7 +190,7 @@ class _Walk:
             return self.linear(tensors[0])
         # W - W^T
         terms = [a for a in this.args[:2] if isinstance(a, Ref) and a.node in tensors]
-        return this.op in ("add", "sub") and len(terms) == 2 and all(map(self.linear, tensors))
+        return this.op in ADDITIONS and len(terms) == 2 and all(map(self.linear, tensors))
 
     def _operand(self, argument: object, reader: int) -> Iterator[Placement]:
         """Placements that multiply one argument of ``reader``."""
@@ -262,7 +263,7 @@ class _Walk:
             terms = self.terms(node)
             if all(isinstance(term, Ref) for term in terms):  # else: plus a constant
                 alternatives = [self._all_of(terms, operand, node.index)]
-        elif node.op.startswith(_ATTENTION):
+        elif node.op.startswith(ATTENTION):
             alternatives = [operand(args[2], node.index)]  # linear in its values alone
         elif (kept := self.graph.kept(node)) is not None:
             alternatives = [operand(kept, node.index)]

@@ -13,6 +13,7 @@ from depthmup.tracing.branches import ResidualBranch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import (
+    ADDITIONS,
     CONVOLUTIONS,
     HOMOGENEOUS,
     MATRIX_PRODUCTS,
@@ -22,13 +23,12 @@ from depthmup.tracing.operations import (
 from depthmup.tracing.parameter_uses import How, Usage, Use
 from depthmup.tracing.products import Product, scaling_before
 
-_ADDITIONS = frozenset({"add", "sub"})
 _TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
 # How far behind a constant the root of a norm may stand: mean, epsilon, root, and shapes.
 _NORM_STEPS = 6
 
 # Rows of relative positions are shifted into place by padding and views.
-_MOVES = HOMOGENEOUS | {"cat", "as_strided", "add", "sub"}
+_MOVES = HOMOGENEOUS | ADDITIONS | {"cat", "as_strided"}
 
 _Before: TypeAlias = Callable[[Node], list[int]]
 """The tensors before a node that a walk back along numbers, gains and shapes may go to."""
@@ -162,7 +162,7 @@ def _behind_uses(
         if this.index in graph.factors or this.op in TRANSPARENT:
             return True
         others = [r.node for r in this.inputs if r.node not in held]
-        return this.op in _ADDITIONS and all(
+        return this.op in ADDITIONS and all(
             _is_weight(usage, other) or graph.origin(other) in lookups for other in others
         )
 
@@ -182,7 +182,7 @@ def _behind_uses(
 def _is_added(graph: Graph, use: Use) -> bool:
     """Whether the parameter is a term of a sum: a bias, a table of positions."""
     node = graph.nodes[use.node]
-    return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
+    return node.op in ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
 
 
 def _before_uses(
@@ -240,7 +240,7 @@ def _terms(
     where: dict[int, tuple[Product, int]] = {}  # a node behind a product: which, and how far
     for product in products:
         for steps, node in enumerate(product.behind):
-            if graph.nodes[node].op in ("add", "sub"):
+            if graph.nodes[node].op in ADDITIONS:
                 where.setdefault(node, (product, steps))
     terms = {}
     for name, uses in usage.uses.items():

@@ -6,7 +6,7 @@ shows in how it differs between a model and its base, so nothing here knows of a
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -145,19 +145,18 @@ class Facts:
     @property
     def undone(self) -> frozenset[str]:
         """The biases that batch norms alone read, and take away: their gradient is zero."""
-        return self._before_batch_norms(bias=True)
+        return self._before_batch_norms(_taken_away)
 
     @property
     def centered(self) -> frozenset[str]:
         """The matrices that batch norms alone read: what inputs have in common is taken away."""
-        return self._before_batch_norms(bias=False)
+        return self._before_batch_norms(_centered)
 
-    def _before_batch_norms(self, *, bias: bool) -> frozenset[str]:
-        read = _taken_away if bias else _centered
+    def _before_batch_norms(self, read: Callable[[Graph, Usage, Use], bool]) -> frozenset[str]:
         return frozenset(
             name
             for name, uses in self.uses.items()
-            if uses and all(read(self.graph, self.usage, name, use) for use in uses)
+            if uses and all(read(self.graph, self.usage, use) for use in uses)
         )
 
     @property
@@ -208,9 +207,10 @@ def _readers(model: nn.Module, graph: Graph, usage: Usage) -> dict[str, str]:
         spans.setdefault(call.name, []).append(range(call.first, call.end))
     readers: dict[str, str] = {}
     for name, uses in usage.uses.items():
-        path = name.split(".")[:-1] if name not in tied else ()
-        around = (".".join(path[:length]) for length in range(len(path), -1, -1))
-        for module in around if name not in tied else ():
+        if name in tied:
+            continue
+        path = name.split(".")[:-1]
+        for module in (".".join(path[:length]) for length in range(len(path), -1, -1)):
             calls = spans.get(module, ())
             if all(any(use.node in call for call in calls) for use in uses):
                 readers[name] = module
@@ -218,9 +218,9 @@ def _readers(model: nn.Module, graph: Graph, usage: Usage) -> dict[str, str]:
     return readers
 
 
-def _taken_away(graph: Graph, usage: Usage, name: str, use: Use) -> bool:
+def _taken_away(graph: Graph, usage: Usage, use: Use) -> bool:
     """Whether what a bias adds to a channel reaches nothing but batch norms."""
-    node, bias = graph.nodes[use.node], Ref(graph.parameters.get(name, -1))
+    node, bias = graph.nodes[use.node], Ref(graph.parameters.get(use.parameter, -1))
     adds = node.op in MATRIX_PRODUCTS.keys() | CONVOLUTIONS | {"add"}
     of_norm = node.op in BATCH_NORMS and node.args[2] == bias
     if use.how is not How.ELEMENTWISE or not (adds or of_norm):
@@ -228,7 +228,7 @@ def _taken_away(graph: Graph, usage: Usage, name: str, use: Use) -> bool:
     return _into_batch_norms(graph, usage, use.node)
 
 
-def _centered(graph: Graph, usage: Usage, name: str, use: Use) -> bool:
+def _centered(graph: Graph, usage: Usage, use: Use) -> bool:
     return use.how is How.MATRIX and _into_batch_norms(graph, usage, use.node)
 
 
@@ -318,6 +318,13 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
                 inside.setdefault(index, []).append((branch.index, feeds))
     taking, cuts = _taking(graph), sizes_cut(graph)
 
+    def hooks(use: Use) -> tuple[Hook, ...]:
+        if use.joined is not None:
+            return ()  # what goes into a composed weight goes into all of its terms
+        if use.how is How.MATRIX:
+            return _input_hook(graph, use, taking)
+        return _output_hook(graph, use) if use.how is How.LOOKUP else ()
+
     def placed(use: Use) -> Use:
         return replace(
             use,
@@ -330,14 +337,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
             divided=use.node in inside and is_divided(graph, residuals, use, cuts),
-            # What goes into a composed weight goes into all of its terms.
-            hooks=()
-            if use.joined is not None
-            else _input_hook(graph, use, taking)
-            if use.how is How.MATRIX
-            else _output_hook(graph, use)
-            if use.how is How.LOOKUP
-            else (),
+            hooks=hooks(use),
         )
 
     return replace(

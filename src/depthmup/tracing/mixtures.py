@@ -6,18 +6,16 @@ the way. It is followed forwards from the matrix: the router's numbers may be no
 sorted and reshaped, until they multiply an activation that they are no part of.
 """
 
-import heapq
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import MATRIX_PRODUCTS, TRANSPARENT, ZEROS
+from depthmup.tracing.operations import MATRIX_PRODUCTS, SOFTMAX, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage, Use
 from depthmup.tracing.router_noise import draws_noise, may_route, noise_parameters
 
-_SUM_TO_ONE = frozenset({"_softmax", "_safe_softmax", "softmax"})
-_SQUASHES = _SUM_TO_ONE | {"sigmoid"}
+_SQUASHES = SOFTMAX | {"sigmoid"}
 _PICKS = frozenset({"topk", "argmax", "max"})
 # Of these the first argument is what the result is made of; the others say which part.
 _ROWS = frozenset({"index", "gather", "index_select"})
@@ -162,32 +160,33 @@ def _followed(
     """The nodes that hold a router's numbers, where these multiply an activation, and the
     parameters of noise that is added to them."""
     numbers = {start: _Numbers()}
-    weightings: list[_Weighting] = []
-    noise = frozenset[str]()
-    fixed = usage.weights
-    # By index: when a node is reached, all that it was made of has been.
-    todo = list(graph.consumers[start])
-    heapq.heapify(todo)
-    reached = set(todo)
-    while todo:
-        node = graph.nodes[heapq.heappop(todo)]
-        inputs = {ref.node for ref in node.inputs} - fixed
-        foreign = inputs - numbers.keys()
-        if noise_of is not None and node.op == "add" and foreign:
-            of_noise = [noise_of(n) for n in foreign]
-            if all(of_noise):
-                noise, foreign = noise.union(*of_noise), set()
-        known = _joined(node, [numbers[n] for n in sorted(inputs & numbers.keys())])
-        activation = _weighted(node, numbers, foreign)
-        if activation is not None and known.squashed:
-            weightings.append(_Weighting(node=node.index, activation=activation, numbers=known))
-        elif not foreign and _kept(node, numbers):
-            numbers[node.index] = _behind_operation(graph, node, known, numbers)
-            for reader in graph.consumers[node.index]:
-                if reader not in reached:
-                    reached.add(reader)
-                    heapq.heappush(todo, reader)
-    return numbers, weightings, noise
+    noise = set[str]()
+
+    def foreign(node: Node) -> set[int]:
+        """What an operation reads beside the router's numbers, but for noise on them."""
+        others = {ref.node for ref in node.inputs} - usage.weights - numbers.keys()
+        if noise_of is None or node.op != "add" or not others:
+            return others
+        of_noise = [noise_of(n) for n in others]
+        if not all(of_noise):
+            return others
+        noise.update(*of_noise)
+        return set()
+
+    def known(node: Node) -> _Numbers:
+        inputs = {ref.node for ref in node.inputs} & numbers.keys()
+        return _joined(node, [numbers[n] for n in sorted(inputs)])
+
+    for node in graph.forward(start, lambda this, _: not foreign(this) and _kept(this, numbers)):
+        numbers[node.index] = _behind_operation(graph, node, known(node), numbers)
+    weightings = []
+    ends = {reader for n in numbers for reader in graph.consumers[n]} - numbers.keys()
+    for node in (graph.nodes[n] for n in sorted(ends)):
+        activation = _weighted(node, numbers, foreign(node))
+        if activation is not None and known(node).squashed:
+            weighting = _Weighting(node=node.index, activation=activation, numbers=known(node))
+            weightings.append(weighting)
+    return numbers, weightings, frozenset(noise)
 
 
 def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
@@ -238,7 +237,7 @@ def _behind_operation(
         picked = int(node.args[1])
     elif node.op in _PICKS and len(node.args) > 1:
         picked = 1
-    averages = node.op in _SUM_TO_ONE or divided
+    averages = node.op in SOFTMAX or divided
     return _Numbers(
         squashed=known.squashed or node.op in _SQUASHES,
         averaged=known.averaged or averages,

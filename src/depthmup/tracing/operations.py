@@ -48,9 +48,13 @@ MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "_grouped_mm": 0, "addmm": 1, "baddbmm": 1
 
 CONVOLUTIONS = _names("convolution _convolution")
 
-NONLINEAR = _names(
-    """relu silu gelu tanh sigmoid _softmax _safe_softmax elu leaky_relu hardtanh hardswish mish
-    softplus threshold"""
+SOFTMAX = _names("softmax _softmax _safe_softmax")
+
+ATTENTION = "_scaled_dot_product"
+"""How the names of fused attention begin."""
+
+NONLINEAR = SOFTMAX | _names(
+    "relu silu gelu tanh sigmoid elu leaky_relu hardtanh hardswish mish softplus threshold"
 )
 
 POSITIVE = _names("relu abs sigmoid softplus gelu silu mish exp square _softmax elu leaky_relu")
@@ -113,7 +117,9 @@ HOMOGENEOUS = (
 
 LINEAR = HOMOGENEOUS - _names("relu abs leaky_relu max_pool2d_with_indices amax amin")
 
-SUMS = _names("add sub cat stack index_add index_put index_copy scatter_add")
+ADDITIONS = _names("add sub")
+
+SUMS = ADDITIONS | _names("cat stack index_add index_put index_copy scatter_add")
 """Sums and collections of tensors: multiplied when every part is."""
 
 SHAPED = _names(

@@ -95,7 +95,7 @@ def _calls_giving(graph: Graph, ref: Ref, reader: int) -> Iterator[tuple[ModuleC
 
 def _before(graph: Graph, usage: Usage, ref: Ref) -> Ref | None:
     node = graph.nodes[ref.node]
-    moves = node.op in _MOVES or graph.factors.get(node.index) is not None
+    moves = node.op in _MOVES or node.index in graph.factors
     if not moves or ref.node in usage.derived:
         return None
     return next((r for r in node.inputs if r.node not in usage.constant), None)
@@ -141,7 +141,7 @@ def _mark(marks: Tensor, coordinates: Tensor) -> None:
 
 def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tensor] | None:
     """What an operation makes of the coordinates; None if it does more than move them."""
-    if graph.factors.get(node.index) is not None:
+    if node.index in graph.factors:
         return [coordinates]
     if node.op not in _MOVES or len(node.inputs) != 1:
         return None

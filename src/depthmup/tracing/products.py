@@ -14,18 +14,23 @@ from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
 from depthmup.tracing.lengths import size_along, source_of, squared, unit_length
-from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
+from depthmup.tracing.operations import (
+    ADDITIONS,
+    ATTENTION,
+    HOMOGENEOUS,
+    MATRIX_PRODUCTS,
+    SOFTMAX,
+    TRANSPARENT,
+)
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
-_AROUND_LOGITS = frozenset(
-    {"add", "sub", "where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
+_AROUND_LOGITS = ADDITIONS | frozenset(
+    {"where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
 )
-_SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
-_FUSED = "_scaled_dot_product"
 _DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
-_TERMS = frozenset({"add", "sub", "cat", "stack"})
+_TERMS = ADDITIONS | {"cat", "stack"}
 # Shapes, an epsilon, limits and a count of terms stand between a sum and the root of it.
 _STATISTIC_STEPS = 6
 # From a softmax to what it weights: dropout, masks, renormalization; so many of them at most.
@@ -65,11 +70,6 @@ class Product:
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
     behind: tuple[int, ...] = field(default=(), repr=False)
 
-    @property
-    def head(self) -> int:
-        """The size of an attention head."""
-        return self.size
-
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
     """Every product of two activations, and every sum of one, in the order of the forward pass."""
@@ -97,7 +97,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             product,
             scale=product.constant * scales[0] * scales[1],
             scaling=product.between.union(*scaling),
-            softmax=product.softmax or node.op.startswith(_FUSED),
+            softmax=product.softmax or node.op.startswith(ATTENTION),
             weighted=any(_is_softmax(graph, ref) for ref in operands),
             distance=node.op in _DISTANCES,
             projection=any(_projects(graph, ref, product.behind) for ref in operands),
@@ -171,7 +171,7 @@ def _projects(graph: Graph, along: Ref, path: tuple[int, ...]) -> bool:
 
 def _operands(graph: Graph, node: Node) -> tuple[Ref, Ref] | None:
     """The two activations that an operation sums the product of, if it does."""
-    if node.op.startswith(_FUSED) or node.op in _DISTANCES:
+    if node.op.startswith(ATTENTION) or node.op in _DISTANCES:
         first, second = node.args[0], node.args[1]
     elif node.op in MATRIX_PRODUCTS:
         at = MATRIX_PRODUCTS[node.op]
@@ -206,7 +206,7 @@ def _size(graph: Graph, node: Node, operands: tuple[Ref, Ref]) -> tuple[int, flo
         size = node.shape[total.args[1][0]]
         return size, 1 / size if total.op == "mean" else 1.0
     size = graph.shape(operands[0])[-1]
-    if node.op.startswith(_FUSED):
+    if node.op.startswith(ATTENTION):
         given = node.kwargs.get("scale")
         return size, float(given) if given is not None else size**-0.5
     return size, alpha_of(node)
@@ -253,7 +253,7 @@ def _multiplied(graph: Graph, usage: Usage, product: Node, size: int, constant: 
                 between=frozenset(nodes),
                 scaling=frozenset(nodes),
                 gains=frozenset(gains),
-                softmax=bool(ends & _SOFTMAX),
+                softmax=bool(ends & (SOFTMAX | {"_log_softmax"})),
                 behind=tuple(path),
             )
         node = following
@@ -294,4 +294,4 @@ def scaling_before(graph: Graph, usage: Usage, ref: Ref) -> frozenset[int]:
 def _is_softmax(graph: Graph, ref: Ref) -> bool:
     """Whether an operand is what a softmax gave, masked, dropped out or renormalized."""
     before = islice(graph.back(ref.node, _KEEPS_WEIGHTS), _WEIGHT_STEPS)
-    return any(node.op in _SOFTMAX - {"_log_softmax"} for node in before)
+    return any(node.op in SOFTMAX for node in before)

@@ -186,14 +186,14 @@ def _attempt(
         stack.enter_context(recorder)
         output = torch.func.functional_call(model, tensors, args, kwargs, tie_weights=False)
         outputs = recorder.refs(output)
-    absent = _multiplied_by(recorder.nodes, recorder.absent)
+    absent = [recorder.nodes[n] for n in sorted(_multiplied_by(recorder.nodes, recorder.absent))]
     return Graph(
         nodes=tuple(recorder.nodes),
         parameters=parameters,
         calls=tuple(recorder.calls),
         outputs=outputs,
-        unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
-        unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
+        unknown=tuple(node.name for node in absent if math.prod(node.shape) == 1),
+        unsure=tuple(node.name for node in absent if math.prod(node.shape) > 1),
         overwriting=frozenset(recorder.overwriting),
         by_values=reads,
     )
@@ -214,12 +214,6 @@ def _multiplied_by(nodes: Sequence[Node], absent: set[int]) -> set[int]:
         elif here and node.op in ("mul", "div"):
             multiplied |= here
     return multiplied
-
-
-def _names_of(
-    nodes: Sequence[Node], leaves: set[int], of_size: Callable[[int], bool]
-) -> tuple[str, ...]:
-    return tuple(nodes[n].name for n in sorted(leaves) if of_size(math.prod(nodes[n].shape)))
 
 
 def trace(
