@@ -91,7 +91,7 @@ def overrides(
             f"Expected the base's learning rate, which {format} holds as a value: "
             f"plan.overrides({format!r}, lr=3e-3, weight_decay=0.1), or --lr 3e-3."
         )
-    if chosen.absolute and rates_apart(plan):
+    if format != "json" and rates_apart(plan):
         raise ValueError(
             f"{format} has one learning rate here, and this plan takes two, {plan.tuned_with}'s "
             "for matrices and AdamW's for the rest. Use plan.param_groups in code, or the format "
