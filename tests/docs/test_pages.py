@@ -96,6 +96,13 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(code, namespace)
 
 
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "index.md"])
+def test_the_first_code_that_a_stranger_sees_runs_in_a_clone(page, monkeypatch):
+    monkeypatch.chdir(DOCS.parent)
+    monkeypatch.syspath_prepend(str(DOCS.parent))
+    exec(compile(blocks(page, "python")[0], page.name, "exec"), {"__name__": "page"})
+
+
 @pytest.mark.long(slice=False)
 @pytest.mark.parametrize(
     "page", [pytest.param(p, id=p.stem) for p in PAGES if blocks(p, "python") and processes(p) > 1]
