@@ -60,6 +60,29 @@ def test_a_rate_of_adamw_goes_with_one_of_matrices():
         plan.overrides("automodel", leave_out=("multipliers", "epsilon"), lr=0.1)
 
 
+def test_an_epsilon_is_one_number_and_adafactors_are_two():
+    """What was given in the other form was left out in silence."""
+    model = make(16, 4)
+    with pytest.raises(ValueError, match=r"Expected eps of adamw to be one number; got \(None"):
+        planned(model).param_groups(model, lr=0.1, eps=(None, 1e-3))
+    with pytest.raises(ValueError, match=r"Expected eps of adafactor to be a pair.*got 0\.001"):
+        planned(model, optimizer=torch.optim.Adafactor).param_groups(model, lr=0.1, eps=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adafactor, "relative"])
+def test_a_pair_is_scaled_whatever_it_is_written_as(optimizer):
+    """A checkpoint's is a list; the second number follows the size of a weight."""
+    model = make(16, 4)
+    plan = planned(model, optimizer=optimizer)
+    for eps in ((None, 1e-3), [None, 1e-3]):
+        made = plan.param_groups(model, lr=0.1, eps=eps)
+        split = plan.rescale(model, [{"params": list(model.parameters()), "lr": 0.1, "eps": eps}])
+        for groups in (made, split):
+            sizes = {id(p): group["eps"] for group in groups for p in group["params"]}
+            for name, tensor in model.named_parameters():
+                assert sizes[id(tensor)] == (None, 1e-3 * plan[name].init)
+
+
 def test_a_parameter_is_stepped_once():
     model = make(16, 4)
     plan = planned(model)

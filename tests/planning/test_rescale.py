@@ -2,6 +2,7 @@
 
 import copy
 import math
+from contextlib import nullcontext
 from functools import cache
 
 import pytest
@@ -172,6 +173,16 @@ class TestRefusals:
         rest = [dict(model.named_parameters())[p.name] for p in others]
         with pytest.raises(ValueError, match="has no eps"):
             plan.rescale(model, [{"params": rest, "lr": LR}])
+
+
+@pytest.mark.parametrize(("floor", "kept"), [(0.0, True), (LR / 8, False)])
+def test_a_schedule_that_follows_the_loss_is_tried_where_that_stays(floor, kept):
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR), lr=LR)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5, min_lr=floor)
+    with nullcontext() if kept else pytest.raises(PlanMismatch, match="of the schedule"):
+        plan.verify(model, optimizer, scheduler=plateau, steps=20)
+    assert plateau.num_bad_epochs == 0
 
 
 @pytest.mark.parametrize("how", ["groups", "rescaled"])

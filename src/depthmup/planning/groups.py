@@ -77,19 +77,33 @@ def param_groups(
             f"{plan.title} {moves} at this batch size and duration. Pass the base run's "
             "betas=(..., ...)."
         )
-    if plan.optimizer == "adafactor":
-        eps = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
-    elif eps is None or isinstance(eps, tuple):
-        eps = EPSILON.get(plan.optimizer)
     return _groups(
         check(plan, model),
         plan.prescriptions,
         lr=lambda p: lr if adamw_lr is None or rate_of_matrices(plan, p) else adamw_lr,
         decays=decays,
-        eps=eps,
+        eps=_epsilon(plan, eps),
         independent=independent_decay,
         options=options,
     )
+
+
+def _epsilon(
+    plan: PlanContent, given: float | tuple[float | None, float] | None
+) -> float | tuple[float | None, float] | None:
+    """The epsilon at the base: one number, or Adafactor's pair."""
+    adafactor = plan.optimizer == "adafactor"
+    if given is None:
+        return (None, _SMALLEST_WEIGHT) if adafactor else EPSILON.get(plan.optimizer)
+    pair = isinstance(given, tuple | list)
+    if pair and plan.family is not Family.RELATIVE:
+        raise ValueError(f"Expected eps of {plan.optimizer} to be one number; got {given}.")
+    if adafactor and not pair:
+        raise ValueError(
+            f"Expected eps of adafactor to be a pair, as torch has it; got {given}. Pass "
+            "eps=(None, 1e-3): what is added to squares, and the smallest size of a weight."
+        )
+    return given
 
 
 def muon_groups(

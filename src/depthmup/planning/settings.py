@@ -43,7 +43,7 @@ def scaled(
         decay = factor(p, "weight_decay", independent_decay=independent_decay)
         result["weight_decay"] = settings["weight_decay"] * decay
     eps = settings.get("eps")
-    if isinstance(eps, tuple):
+    if isinstance(eps, tuple | list):
         # Adafactor's second epsilon is a size of weights: it follows their initialization, so that
         # a tensor that starts at zero takes the steps that its role must take.
         result["eps"] = (*eps[:1], eps[1] * p.init)

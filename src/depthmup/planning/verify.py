@@ -11,11 +11,12 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from depthmup.planning import hooks
 from depthmup.planning.adapters import planned_parameters
@@ -145,7 +146,7 @@ def _of_ratios(entries: Sequence[_Entry], independent_decay: bool) -> Iterator[s
     for p, group, shared in entries:
         for name in _RATIO_LOST:
             value = group.get(name)
-            if value is None or isinstance(value, tuple) or name in told:
+            if value is None or isinstance(value, tuple | list) or name in told:
                 continue
             # Muon's epsilon guards a division by a norm: muon_groups leaves it alone.
             if name == "eps" and (p.family is Family.RAW or p.family.matrices_only):
@@ -253,15 +254,17 @@ def _of_schedule(
         group["params"] = [torch.zeros(0)]
     stand_in = torch.optim.SGD(groups, lr=1.0)
     tried = copy.deepcopy(scheduler, {id(real): stand_in})
+    # One that reads a loss is given one that stays, so that it lowers the rates.
+    step = partial(tried.step, 0.0) if isinstance(tried, ReduceLROnPlateau) else tried.step
     numbers = {id(group): i for i, group in enumerate(real.param_groups)}
     moved = [(p, stand_in.param_groups[numbers[id(group)]], shared) for p, group, shared in entries]
-    for step in range(steps):
+    for number in range(1, steps + 1):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no optimizer steps between
-            tried.step()
+            step()
         problems = [*_of_ratios(moved, independent_decay)]
         if problems:
-            yield from (f"after step {step + 1} of the schedule: {p}" for p in problems)
+            yield from (f"after step {number} of the schedule: {p}" for p in problems)
             return
 
 
