@@ -10,7 +10,8 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import recorded
-from depthmup.planning.initializers import InitRecorder, by_default
+from depthmup.planning.initializers import InitRecorder
+from depthmup.planning.resets import by_default
 
 
 def parameter(fill, *shape):

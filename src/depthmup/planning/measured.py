@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from depthmup.planning.initializers import Drawn, by_default
+from depthmup.planning.initializers import Drawn
+from depthmup.planning.resets import by_default
 from depthmup.planning.sharded import is_sharded
 from depthmup.tracing import parameters, plain_name, unwrapped
 

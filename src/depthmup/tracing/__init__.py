@@ -1,6 +1,6 @@
 """Tracing: one model's dataflow as facts. The door is ``read(model, inputs) -> Facts``."""
 
-from depthmup.tracing.branches import ResidualBranch, Residuals, Stream, find_branches
+from depthmup.tracing.branches import find_branches
 from depthmup.tracing.carriers import Carriers, Placement, onto_modules
 from depthmup.tracing.constants import Constants
 from depthmup.tracing.facts import Facts, read
@@ -21,6 +21,7 @@ from depthmup.tracing.names import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product
+from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
 from depthmup.tracing.trace import ExampleInputs, TraceError, trace
 
 __all__ = [

@@ -1,105 +1,18 @@
 """Residual branches, found in the dataflow: where something is added to what it was made from."""
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import (
-    ADDITIONS,
-    CUTS,
-    NONLINEAR,
-    NORMALIZING,
-    POOLED,
-    TRANSPARENT,
-    ZEROS,
-)
+from depthmup.tracing.operations import ADDITIONS, CUTS, NONLINEAR, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage
+from depthmup.tracing.residuals import ResidualBranch, Residuals
+from depthmup.tracing.streams import assembled, step_back
 
 # Shapes, masks and copies between a bias on logits and the softmax.
 _MASKS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidualBranch:
-    """One residual addition: ``addition = stream + output``, output made from ``origin``.
-
-    ``origin`` is the point of the stream that the branch reads (the stream's operand itself, or
-    an earlier point of it in parallel blocks). ``path`` are the nodes from there to ``output``;
-    ``feeders`` those that only feed the path from the side (projections of an encoder's output,
-    tables of relative positions). ``parents`` are the branches this one lies inside, by index.
-    ``scale`` is the number by which the stream is multiplied between ``origin`` and the addition:
-    ``scale * x + f(x)`` is ``scale`` times what a branch with the multiplier ``1 / scale`` gives.
-    ``forgets``: it takes away from the stream what it replaces, as in x + t (f(x) - x).
-    ``evaluations`` are the branches that evaluate the same function for the same step, at other
-    points (Runge-Kutta): they are multiplied alike, and lie in none of each other.
-    """
-
-    index: int
-    addition: int
-    stream: int
-    output: int
-    origin: int
-    label: str = ""
-    path: frozenset[int] = field(default=frozenset(), repr=False)
-    feeders: frozenset[int] = field(default=frozenset(), repr=False)
-    parents: tuple[int, ...] = ()
-    evaluations: tuple[int, ...] = ()
-    scale: float = 1.0
-    forgets: bool = False
-
-    @property
-    def nth(self) -> int:
-        """Which evaluation of its step this is, from 0."""
-        return sum(other < self.index for other in self.evaluations)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stream:
-    """Consecutive residual additions, and how many of them lie on the longest path.
-
-    ``normalized``: a norm stands on the stream between its additions (post-norm). ``factor`` is the
-    number other than 1 by which the stream itself is multiplied from one addition to the next.
-    ``stages`` are the parts that a matrix on the stream (or a norm, a whole network beside it)
-    sets apart, where there are several.
-    """
-
-    branches: tuple[int, ...]
-    depth: int
-    normalized: bool
-    factor: float = 1.0
-    stages: tuple["Stream", ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Residuals:
-    """All residual branches of a model, and the streams they make up.
-
-    Attributes:
-        branches: of the forward pass, in order.
-        streams: chains of additions, each with its branches.
-    """
-
-    branches: tuple[ResidualBranch, ...]
-    streams: tuple[Stream, ...]
-
-    def stream_of(self, branch: int) -> int:
-        return next(i for i, s in enumerate(self.streams) if branch in s.branches)
-
-    def first(self, stream: int) -> ResidualBranch:
-        """The first branch that is added to a stream."""
-        return self.branches[self.streams[stream].branches[0]]
-
-    def level(self, branch: int) -> int:
-        """How many branches this one lies inside."""
-        return len(self.branches[branch].parents)
-
-    def chain(self, branch: int) -> tuple[ResidualBranch, ...]:
-        """The branches that this one lies inside, outermost first, and itself."""
-        outer = sorted(self.branches[branch].parents, key=self.level)
-        return tuple(self.branches[index] for index in (*outer, branch))
 
 
 def find_branches(graph: Graph, usage: Usage) -> Residuals:
@@ -144,7 +57,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         if match is not None:
             streams[node.index] = match.stream
             additions.append(match)
-    return _assemble(graph, usage, additions)
+    return assembled(graph, usage, additions)
 
 
 def _of_logits(graph: Graph, node: int) -> bool:
@@ -253,7 +166,7 @@ class _Finder:
             elif stream in self.ignored:
                 return
             else:
-                number, before = _step_back(self.graph, stream)
+                number, before = step_back(self.graph, stream)
                 if before is None:
                     before = self.gained(stream)
                 if before is None:
@@ -289,7 +202,7 @@ class _Finder:
     def gains_only(self, path: Iterable[int]) -> bool:
         """Whether nothing happens along a path but multiplication by gains and numbers."""
         return all(
-            self.gained(node) is not None or _step_back(self.graph, node)[1] is not None
+            self.gained(node) is not None or step_back(self.graph, node)[1] is not None
             for node in path
         )
 
@@ -385,248 +298,3 @@ class _Finder:
             before = [longest[r.node] for r in self.graph.nodes[node].inputs if r.node in longest]
             longest[node] = max(before, default=0) + self._is_matrix(node)
         return max(longest.values(), default=0)
-
-
-def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
-    """What a tensor was before a number multiplied it, or its place alone changed; and by what."""
-    this = graph.nodes[node]
-    thinned = this.op == "slice" and len(this.args) > 4 and this.args[4] != 1
-    if (thinned or this.op in TRANSPARENT | POOLED) and this.inputs:
-        return 1.0, this.inputs[0].node
-    if this.op == "cat":  # beside zeros
-        tensors = [r for r in this.inputs if graph.nodes[graph.origin(r.node)].op not in ZEROS]
-        return 1.0, tensors[0].node if len(tensors) == 1 else None
-    tensors = [a for a in this.args[:2] if isinstance(a, Ref) and graph.number(a) is None]
-    if node in graph.factors:
-        return graph.factors[node], tensors[0].node
-    # Python's sum starts from the number 0.
-    if this.op == "add" and len(tensors) == 1 and 0 in this.args[:2]:
-        return 1.0, tensors[0].node
-    return 1.0, None
-
-
-def _assemble(graph: Graph, usage: Usage, additions: list[ResidualBranch]) -> Residuals:
-    """The branches of additions, completed by what only all of them together show."""
-    inside = [
-        tuple(b.index for b in additions if b is not a and _nested(graph, usage, a, b, additions))
-        for a in additions
-    ]
-    # Points at which a step evaluates its function again are no streams inside the step.
-    points = [
-        {j for j in around if _evaluates(usage, additions[i], additions[j], additions)}
-        for i, around in enumerate(inside)
-    ]
-    inside = [tuple(j for j in around if j not in points[i]) for i, around in enumerate(inside)]
-    steps = [
-        of | {j for j, other in enumerate(points) if i in other} for i, of in enumerate(points)
-    ]
-    # What another stream gives a branch to read is not the branch's own.
-    paths = []
-    for b in additions:
-        others = {
-            a.addition for a in additions if a.addition in b.path and b.index not in inside[a.index]
-        }
-        paths.append(_own_path(graph, b.path, b.output, others))
-    # Streams and what happens inside branches are not feeders of another branch.
-    begun = usage.weights.union(*({a.addition, a.stream, a.origin} for a in additions))
-    begun_or_inside = begun.union(*paths)
-    # What a branch reads from the side (a mask's network, a condition) is made outside of every
-    # stream: the walk goes back to the inputs, and stops where a stream or another branch begins.
-    branches = []
-    for branch, path, parents in zip(additions, paths, inside, strict=True):
-        apart = begun if parents else begun_or_inside
-        feeding = graph.back(path, partial(_feeding, graph, apart, path))
-        branches.append(
-            replace(
-                branch,
-                forgets=_forgets(graph, branch.stream, branch.output),
-                label=_label(graph, usage, path, branch.output),
-                path=path,
-                feeders=frozenset({node.index for node in feeding} - path),
-                parents=parents,
-                evaluations=tuple(sorted(steps[branch.index])),
-            )
-        )
-    return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
-
-
-def _forgets(graph: Graph, stream: int, output: int) -> bool:
-    """Whether an output is, but for gains and gates, something less the stream."""
-
-    def multiplied(node: Node) -> Iterator[int]:
-        if node.op in TRANSPARENT | {"mul", "div"}:
-            yield from (ref.node for ref in node.inputs)
-
-    less = (node.args[1] for node in graph.back(output, multiplied) if node.op == "sub")
-    origin = graph.origin(stream)
-    return any(isinstance(ref, Ref) and graph.origin(ref.node) == origin for ref in less)
-
-
-def _feeding(
-    graph: Graph, apart: Container[int], path: Container[int], node: Node
-) -> Iterator[int]:
-    """What a node is made from that is neither apart, nor on a path, nor put in."""
-    for ref in node.inputs:
-        outside = ref.node not in apart and ref.node not in path
-        if outside and graph.nodes[ref.node].op != "input":
-            yield ref.node
-
-
-def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int]) -> frozenset[int]:
-    """The part of a path behind the additions of other streams."""
-    if not others - {output}:
-        return path
-    mine = path - others
-    own = graph.back(output, lambda node: {ref.node for ref in node.inputs} & mine)
-    return frozenset(node.index for node in own)
-
-
-def _nested(
-    graph: Graph,
-    usage: Usage,
-    inner: ResidualBranch,
-    outer: ResidualBranch,
-    additions: Iterable[ResidualBranch],
-) -> bool:
-    """Whether one addition belongs to a stream inside of the branch of another.
-
-    In reversible networks a branch of one stream reads another stream: that passes through the
-    branch, but neither begins nor ends in it. A stream that begins with a learned token lies in the
-    branch that alone reads it, as inducing points that collect what the branch attends to.
-    """
-    if inner.addition not in outer.path:
-        return False
-    begins = inner.origin in outer.path or inner.origin == outer.origin
-    if not begins and inner.origin in usage.weights:
-        elsewhere = graph.downstream([inner.addition]) - graph.downstream([outer.addition])
-        begins = elsewhere <= outer.path | {outer.output, outer.addition}
-    goes_on = any(
-        a.origin == inner.addition and a.addition not in outer.path and a is not outer
-        for a in additions
-    )
-    return begins and not goes_on
-
-
-def _evaluates(
-    usage: Usage, inner: ResidualBranch, outer: ResidualBranch, additions: Sequence[ResidualBranch]
-) -> bool:
-    """Whether ``inner`` adds up the point at which a step's function is evaluated once more.
-
-    Both leave the same point of the stream, with the same weights, and no stream goes on from
-    the inner one: y + h f(y + h/2 f(y)).
-    """
-
-    def weights(nodes: frozenset[int]) -> set[str]:
-        return {u.parameter for uses in usage.uses.values() for u in uses if u.node in nodes}
-
-    if inner.stream != outer.stream or any(a.stream == inner.addition for a in additions):
-        return False
-    return weights(inner.path) <= weights(outer.path - inner.path)
-
-
-def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str:
-    """The common prefix of the modules whose parameters the branch uses, or of its parameters."""
-    names = [
-        use.parameter.rsplit(".", 1)[0] if "." in use.parameter else ""
-        for uses in usage.uses.values()
-        for use in uses
-        if use.node in path and use.how is How.MATRIX
-    ] or [graph.nodes[output].module]
-    common = names[0].split(".")
-    for name in names[1:]:
-        parts = name.split(".")
-        keep = 0
-        while keep < min(len(common), len(parts)) and common[keep] == parts[keep]:
-            keep += 1
-        common = common[:keep]
-    return ".".join(common) or graph.nodes[output].module or "model"
-
-
-def _doubled(
-    graph: Graph, node: int, by_addition: Mapping[int, ResidualBranch]
-) -> tuple[float, int] | None:
-    """The addition x + f(x) of a sum x + (x + f(x)), in which the stream counts twice."""
-    this = graph.nodes[node]
-    operands = {ref.node for ref in this.inputs} if this.op == "add" else set()
-    for last in operands & by_addition.keys():
-        if by_addition[last].stream in operands:
-            return 2.0, last
-    return None
-
-
-def _factor(
-    graph: Graph, branch: ResidualBranch, by_addition: Mapping[int, ResidualBranch]
-) -> float:
-    """By what the stream is multiplied since the addition before, if nothing else happens to it."""
-    node, product = branch.stream, 1.0
-    while node not in by_addition:
-        number, before = _doubled(graph, node, by_addition) or _step_back(graph, node)
-        if before is None:
-            return 1.0
-        node, product = before, product * number
-    return product
-
-
-def up_to(ends: Container[int], within: Sequence[Container[int]], node: Node) -> Iterator[int]:
-    """What a node that is no end is made from, as far as it lies within all paths."""
-    for ref in node.inputs if node.index not in ends else ():
-        if all(ref.node in path for path in within):
-            yield ref.node
-
-
-def _up_to_additions(
-    graph: Graph,
-    ends: Container[int],
-    within: Sequence[Container[int]],
-    by_addition: Mapping[int, ResidualBranch],
-    node: Node,
-) -> Iterator[int]:
-    """As ``up_to``; of x + (x + f(x)) the later point of the stream alone."""
-    doubled = _doubled(graph, node.index, by_addition)
-    yield from up_to(ends, within, node) if doubled is None else (doubled[1],)
-
-
-def _streams(graph: Graph, branches: list[ResidualBranch]) -> tuple[Stream, ...]:
-    by_addition = {branch.addition: branch for branch in branches}
-    siblings: dict[tuple[int, ...], dict[int, int]] = {}  # parents -> addition -> branch
-    for branch in branches:
-        siblings.setdefault(branch.parents, {})[branch.addition] = branch.index
-    depth: dict[int, int] = {}
-    group: dict[int, int] = {}
-    links: dict[int, dict[tuple[int, ...], bool]] = {}  # additions that follow the same, once
-    # Back from each addition to those before it on the same stream. Where an addition follows
-    # several, their streams are one.
-    for branch in branches:
-        ends = siblings[branch.parents]
-        # A branch inside another starts where that other starts.
-        within = [branches[parent].path for parent in branch.parents]
-        back = partial(_up_to_additions, graph, ends, within, by_addition)
-        reached = [*graph.back(branch.stream, back)]
-        before = [ends[node.index] for node in reached if node.index in ends]
-        normalized = any(node.op in NORMALIZING for node in reached if node.index not in ends)
-        depth[branch.index] = 1 + max((depth[i] for i in before), default=0)
-        # Evaluations for one step are on its stream, wherever that begins.
-        joined = [*before, *(i for i in branch.evaluations if i in group)]
-        group[branch.index] = group[joined[0]] if joined else branch.index
-        for i in joined[1:]:
-            merged, merged_into = group[i], group[branch.index]
-            group.update({k: merged_into for k, v in group.items() if v == merged})
-            if merged != merged_into:
-                links[merged_into] = links.get(merged_into, {}) | links.pop(merged, {})
-        if before:
-            links.setdefault(group[branch.index], {})[tuple(before)] = normalized
-    members: dict[int, list[int]] = {}
-    for index, root in group.items():
-        members.setdefault(root, []).append(index)
-    return tuple(
-        Stream(
-            branches=tuple(sorted(indices)),
-            depth=max(depth[i] for i in indices),
-            # Half: a stage of a convolutional network may begin with one norm of its own.
-            normalized=2 * sum(links.get(root, {}).values()) > len(links.get(root, {})),
-            factor=next(
-                (k for i in indices if (k := _factor(graph, branches[i], by_addition)) != 1), 1
-            ),
-        )
-        for root, indices in members.items()
-    )

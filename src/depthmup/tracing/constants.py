@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from depthmup.tracing.branches import ResidualBranch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import (
@@ -22,6 +21,7 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use
 from depthmup.tracing.products import Product, scaling_before
+from depthmup.tracing.residuals import ResidualBranch, Residuals
 
 _TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
 # How far behind a constant the root of a norm may stand: mean, epsilon, root, and shapes.

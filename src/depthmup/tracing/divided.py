@@ -3,10 +3,10 @@
 import math
 from collections.abc import Container, Sequence
 
-from depthmup.tracing.branches import Residuals
 from depthmup.tracing.graph import Graph, Node
 from depthmup.tracing.operations import ELEMENTWISE, LENGTHS, MAPS, RESHAPES, SAME, TRANSPARENT
 from depthmup.tracing.parameter_uses import Use
+from depthmup.tracing.residuals import Residuals
 
 # Cuts, and where among their arguments the dimension stands that they cut.
 _CUTS = {"select": 1, "slice": 1}

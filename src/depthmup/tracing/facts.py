@@ -12,7 +12,7 @@ from functools import cached_property
 
 from torch import nn
 
-from depthmup.tracing.branches import ResidualBranch, Residuals, find_branches
+from depthmup.tracing.branches import find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of, combined
 from depthmup.tracing.constants import Constants, find_constants, scaled_behind
 from depthmup.tracing.divided import is_divided, sizes_cut
@@ -35,6 +35,7 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
+from depthmup.tracing.residuals import ResidualBranch, Residuals
 from depthmup.tracing.stages import with_stages
 from depthmup.tracing.trace import ExampleInputs, trace
 

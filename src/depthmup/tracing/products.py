@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
 from depthmup.tracing.lengths import size_along, source_of, squared, unit_length
@@ -24,6 +23,7 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
+from depthmup.tracing.residuals import Residuals
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
 _AROUND_LOGITS = ADDITIONS | frozenset(

@@ -9,10 +9,11 @@ half of a U): what layers add before it does not add up with what layers add beh
 from dataclasses import replace
 from functools import partial
 
-from depthmup.tracing.branches import ResidualBranch, Residuals, Stream, up_to
 from depthmup.tracing.graph import Graph, Node
 from depthmup.tracing.operations import LENGTHS, NORMALIZING, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage
+from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
+from depthmup.tracing.streams import up_to
 
 _ROOTS = LENGTHS | {"sqrt"}
 # From a division back to the root in it.
