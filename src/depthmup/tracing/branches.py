@@ -77,11 +77,8 @@ class _Finder:
     """Decides of one addition whether it is residual."""
 
     def __init__(self, graph: Graph, usage: Usage) -> None:
-        self.graph = graph
-        self.used_at: dict[int, list[How]] = {}
-        for uses in usage.uses.values():
-            for use in uses:
-                self.used_at.setdefault(use.node, []).append(use.how)
+        self.graph, self.usage = graph, usage
+        self.matrices = usage.nodes(How.MATRIX)
         self.constant, self.derived = usage.constant, usage.derived
         self.ignored = usage.weights
         # Sums that weigh two points of one stream, and the later of these.
@@ -105,7 +102,7 @@ class _Finder:
                     path = self.graph.between(origin, output)
                     # Without parameters it is no branch: x + dropout(x), or a mean that is added;
                     # nor with a gain alone: a * x + b * x0 weighs two points of one stream.
-                    if not any(node in self.used_at for node in path):
+                    if not any(node in self.usage.at for node in path):
                         break
                     if self.gains_only(path):
                         self.weighted[addition.index] = stream
@@ -185,7 +182,7 @@ class _Finder:
         """
         *_, source = self.graph.back(origin, TRANSPARENT | CUTS)
         joins = (streams[a] for a in path & streams.keys())
-        return bool(self._is_matrix(source.index)) and any(
+        return source.index in self.matrices and any(
             stream not in path | {origin} and self.graph.descends(source.index, stream)
             for stream in joins
         )
@@ -233,7 +230,7 @@ class _Finder:
             chain, node, matrices = [], shortcut, 0
             while (back := self._activation(node)) is not None or matrices == 0:
                 chain.append(node)
-                matrices += self._is_matrix(node)
+                matrices += node in self.matrices
                 if back is None or graph.nodes[node].op in NONLINEAR or matrices > 1:
                     matrices = 0 if back is None else matrices
                     break
@@ -281,11 +278,7 @@ class _Finder:
     @cached_property
     def _behind_a_matrix(self) -> set[int]:
         """Matrix products and lookups, and all that was made from what they gave."""
-        starts = {n for n, hows in self.used_at.items() if {How.MATRIX, How.LOOKUP} & {*hows}}
-        return self.graph.downstream(starts)
-
-    def _is_matrix(self, node: int) -> int:
-        return int(How.MATRIX in self.used_at.get(node, ()))
+        return self.graph.downstream(self.usage.nodes(How.MATRIX, How.LOOKUP))
 
     def _activation(self, node: int) -> int | None:
         """The one operand that is neither a parameter nor a constant."""
@@ -296,5 +289,5 @@ class _Finder:
         longest: dict[int, int] = {}
         for node in sorted(path):
             before = [longest[r.node] for r in self.graph.nodes[node].inputs if r.node in longest]
-            longest[node] = max(before, default=0) + self._is_matrix(node)
+            longest[node] = max(before, default=0) + (node in self.matrices)
         return max(longest.values(), default=0)

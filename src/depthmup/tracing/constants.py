@@ -156,7 +156,7 @@ def _behind_uses(
     graph: Graph, usage: Usage, factors: Mapping[int, float]
 ) -> dict[tuple[str, int], tuple[int, ...]]:
     """For every use the constants on the parameter itself, and those behind the operation."""
-    lookups = {u.node for uses in usage.uses.values() for u in uses if u.how is How.LOOKUP}
+    lookups = usage.nodes(How.LOOKUP)
 
     def passes(this: Node, held: Container[int]) -> bool:
         if this.index in graph.factors or this.op in TRANSPARENT:
@@ -193,7 +193,7 @@ def _before_uses(
     A constant on the stream is nobody's: what the next branch adds to is multiplied by it, too.
     """
     found: dict[tuple[str, int], tuple[int, ...]] = {}
-    matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
+    matrices = usage.nodes(How.MATRIX)
 
     def for_matrices(node: int) -> bool:
         return all(

@@ -295,10 +295,7 @@ def _of_the_step(graph: Graph, residuals: Residuals, branch: ResidualBranch) -> 
 
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     """Every use with where it stands, in one pass over the graph each way."""
-    uses = [use for same in usage.uses.values() for use in same]
-    used = {use.node for use in uses}
-    products = {use.node for use in uses if use.how is How.MATRIX}
-    matrices = products | {use.node for use in uses if use.how is How.LOOKUP}
+    products, matrices = usage.nodes(How.MATRIX), usage.nodes(How.MATRIX, How.LOOKUP)
     additions = {b.addition for b in residuals.branches}
     leading = graph.upstream(ref.node for n in products for ref in graph.nodes[n].inputs)
     by_hand = (n for node in graph.nodes for n in _divided_by_length(graph, node))
@@ -315,7 +312,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     inside: dict[int, list[tuple[int, bool]]] = {}
     for branch in residuals.branches:
         for nodes, feeds in ((branch.path, False), (branch.feeders, True)):
-            for index in nodes & used:
+            for index in nodes & usage.at.keys():
                 inside.setdefault(index, []).append((branch.index, feeds))
     taking, cuts = _taking(graph), sizes_cut(graph)
 

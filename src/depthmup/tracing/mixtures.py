@@ -87,26 +87,20 @@ def find_mixtures(graph: Graph, usage: Usage) -> tuple[Mixture, ...]:
     """Every mixture of experts of a forward pass, by its router."""
     if not any(node.op in _SQUASHES for node in graph.nodes):
         return ()
-    at: dict[int, list[Use]] = {}
-    for uses in usage.uses.values():
-        for use in uses:
-            at.setdefault(use.node, []).append(use)
     mixtures, noisy = [], draws_noise(graph)
     for uses in usage.uses.values():
         if len(uses) == 1 and may_route(graph, uses[0]):
-            mixture = _mixture(graph, usage, uses[0], at, noisy=noisy)
+            mixture = _mixture(graph, usage, uses[0], noisy=noisy)
             mixtures += [mixture] if mixture is not None else []
     return tuple(mixtures)
 
 
-def _mixture(
-    graph: Graph, usage: Usage, router: Use, at: Mapping[int, Sequence[Use]], *, noisy: bool
-) -> Mixture | None:
+def _mixture(graph: Graph, usage: Usage, router: Use, *, noisy: bool) -> Mixture | None:
     """The mixture that a matrix is the router of, if it is one."""
     total = graph.nodes[router.node].shape[-1]
     assert router.activation is not None
     root = graph.origin(router.activation)
-    noise_of = partial(noise_parameters, graph, at=at, total=total, root=root) if noisy else None
+    noise_of = partial(noise_parameters, graph, usage, total=total, root=root) if noisy else None
     numbers, weightings, noise = _followed(graph, usage, router.node, noise_of)
     if not weightings:
         return None
@@ -115,9 +109,9 @@ def _mixture(
     sources = [
         graph.ancestors(w.activation, apart=apart) - apart - numbers.keys() for w in weightings
     ]
-    matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
-    ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
-    ahead += _ahead_one_by_one(graph, usage, weightings, at, total)
+    matrices = _experts(graph, [[*_uses(usage, nodes)] for nodes in sources], total)
+    ahead = _ahead(graph, usage, [w.node for w in weightings], total)
+    ahead += _ahead_one_by_one(graph, usage, weightings, total)
     matrices |= {use for use in ahead if use.how is How.MATRIX}
     if not matrices or _gate_features(graph, weightings, ahead, total):
         return None
@@ -126,13 +120,13 @@ def _mixture(
     first = min(use.node for use in matrices | {*ahead})
     before = frozenset[int]().union(*(graph.ancestors(n, after=first - 1) - {n} for n in nodes))
     last = {use for use in matrices if use.node not in before}
-    beside = {*_uses(at, frozenset[int]().union(*sources))}
+    beside = {*_uses(usage, frozenset[int]().union(*sources))}
     vectors = _vectors(graph, beside, nodes, weightings) | {*ahead} - matrices
     ends = _vectors(graph, beside, {use.node for use in last}, weightings)
     ends |= {use for use in {*ahead} - matrices if use.node not in before}
     starts = [use.node for use in last & {*ahead}] or [w.node for w in weightings]
     after, mean = _summed(graph, usage, starts)
-    biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
+    biases = {use.parameter for use in _uses(usage, {*numbers}) if use.how is How.ELEMENTWISE}
     parts = {use.parameter for use in matrices | vectors} | biases | noise | {router.parameter}
     return Mixture(
         router=router.parameter,
@@ -258,18 +252,12 @@ def _each(graph: Graph, weighting: _Weighting, total: int) -> list[_Weighting]:
     return [replace(weighting, activation=ref.node) for ref in node.inputs]
 
 
-def _ahead(
-    graph: Graph,
-    usage: Usage,
-    starts: Sequence[int],
-    at: Mapping[int, Sequence[Use]],
-    total: int,
-) -> list[Use]:
+def _ahead(graph: Graph, usage: Usage, starts: Sequence[int], total: int) -> list[Use]:
     """Parameters of experts behind the weighting: what they read was weighted, or what lies
     between their matrices."""
 
     def counted(node: Node) -> list[Use]:
-        return [use for use in at.get(node.index, ()) if _counting(graph, use, total)]
+        return [use for use in usage.at.get(node.index, ()) if _counting(graph, use, total)]
 
     def weighted(node: Node, held: Container[int]) -> bool:
         parameters = {use.parameter for use in counted(node)}
@@ -287,7 +275,6 @@ def _ahead_one_by_one(
     graph: Graph,
     usage: Usage,
     weightings: Sequence[_Weighting],
-    at: Mapping[int, Sequence[Use]],
     total: int,
 ) -> Iterator[Use]:
     """Parameters of experts that are modules of their own, behind the weighting of what each reads.
@@ -303,7 +290,7 @@ def _ahead_one_by_one(
 
     for start in sorted(starts):
         for node in graph.forward(start, weighted):
-            yield from at.get(node.index, ())
+            yield from usage.at.get(node.index, ())
 
 
 def _gate_features(
@@ -354,9 +341,9 @@ def _experts(graph: Graph, sources: Sequence[Sequence[Use]], total: int) -> set[
     return every - first.intersection(*matrices)
 
 
-def _uses(at: Mapping[int, Sequence[Use]], nodes: Collection[int]) -> Iterator[Use]:
-    for node in sorted(set(nodes) & at.keys()):
-        yield from at[node]
+def _uses(usage: Usage, nodes: Collection[int]) -> Iterator[Use]:
+    for node in sorted(set(nodes) & usage.at.keys()):
+        yield from usage.at[node]
 
 
 def _vectors(

@@ -115,6 +115,19 @@ class Usage:
         """The nodes that no activation made: constants, and what parameters became."""
         return self.constant | self.derived.keys() | self.composed
 
+    @cached_property
+    def at(self) -> Mapping[int, Sequence[Use]]:
+        """The uses that each operation makes of parameters."""
+        at: dict[int, list[Use]] = {}
+        for uses in self.uses.values():
+            for use in uses:
+                at.setdefault(use.node, []).append(use)
+        return at
+
+    def nodes(self, *hows: How) -> set[int]:
+        """The operations that use parameters in one of these ways."""
+        return {node for node, uses in self.at.items() if any(use.how in hows for use in uses)}
+
     def on_parameter(self, graph: Graph, start: int | Iterable[int]) -> list[int]:
         """From a tensor made from a parameter back to it, without it: where it is multiplied."""
 

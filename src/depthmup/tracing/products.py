@@ -75,7 +75,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     """Every product of two activations, and every sum of one, in the order of the forward pass."""
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.weights, graph.live
-    multiplied = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
+    multiplied = usage.nodes(How.MATRIX)
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
             total = _total(graph, usage, node, multiplied)

@@ -6,11 +6,9 @@
 have one output for each expert.
 """
 
-from collections.abc import Mapping, Sequence
-
 from depthmup.tracing.graph import Graph
 from depthmup.tracing.operations import RANDOM, TRANSPARENT
-from depthmup.tracing.parameter_uses import How, Use
+from depthmup.tracing.parameter_uses import How, Usage, Use
 
 
 def draws_noise(graph: Graph) -> bool:
@@ -25,14 +23,14 @@ def may_route(graph: Graph, use: Use) -> bool:
 
 
 def noise_parameters(
-    graph: Graph, addend: int, at: Mapping[int, Sequence[Use]], *, total: int, root: int
+    graph: Graph, usage: Usage, addend: int, *, total: int, root: int
 ) -> frozenset[str]:
     """The parameters that set the size of noise; none if an addend is anything else."""
     apart = graph.ancestors(root)
     nodes = graph.ancestors(addend, apart=apart)
     if not any(graph.nodes[node].op in RANDOM for node in nodes):
         return frozenset()
-    uses = [use for node in nodes for use in at.get(node, ())]
+    uses = [use for node in nodes for use in usage.at.get(node, ())]
     matrices = [use for use in uses if use.how is How.MATRIX]
     # A second draw from other data, or a network of its own, is no noise of this router.
     reads_alike = all(

@@ -34,7 +34,7 @@ def with_stages(graph: Graph, usage: Usage, residuals: Residuals) -> Residuals:
         >>> [stage.depth for stage in stream.stages]
         [2, 1]
     """
-    matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
+    matrices = usage.nodes(How.MATRIX)
     # A branch that holds a stream of its own is a stage by itself.
     networks = {parent for branch in residuals.branches for parent in branch.parents}
     streams = []

@@ -122,7 +122,7 @@ def _evaluates(
     """
 
     def weights(nodes: frozenset[int]) -> set[str]:
-        return {u.parameter for uses in usage.uses.values() for u in uses if u.node in nodes}
+        return {use.parameter for node in nodes for use in usage.at.get(node, ())}
 
     if inner.stream != outer.stream or any(a.stream == inner.addition for a in additions):
         return False
@@ -133,9 +133,9 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
     """The common prefix of the modules whose parameters the branch uses, or of its parameters."""
     names = [
         use.parameter.rsplit(".", 1)[0] if "." in use.parameter else ""
-        for uses in usage.uses.values()
-        for use in uses
-        if use.node in path and use.how is How.MATRIX
+        for node in path
+        for use in usage.at.get(node, ())
+        if use.how is How.MATRIX
     ] or [graph.nodes[output].module]
     common = names[0].split(".")
     for name in names[1:]:
