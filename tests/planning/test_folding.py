@@ -7,6 +7,7 @@ leaves the forward pass alone. Both must follow one trajectory, for every family
 import copy
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -304,6 +305,15 @@ def test_a_hook_of_several_branches_is_carried_once():
     plan.attach(model)
     torch.testing.assert_close(plan.export(model)(x), model(x))
     assert plan.overrides("json").count('"module": "hidden"') == 1
+
+
+@pytest.mark.parametrize(("make", "apart"), [(Unaffine, True), (Transformer, False)])
+def test_an_export_unties_what_a_hook_multiplies_and_nothing_else(make, apart):
+    model, plan = tied_plan(make if apart else lambda w, d: Transformer(w, d, tied=True))
+    model.config = SimpleNamespace(tie_word_embeddings=True)
+    exported = plan.export(model)
+    assert (exported.head.weight is not exported.tokens.weight) == apart
+    assert exported.config.tie_word_embeddings == (not apart)
 
 
 class Bent(torch.nn.Linear):

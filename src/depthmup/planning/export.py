@@ -44,7 +44,8 @@ def export(plan: PlanContent, model: nn.Module) -> nn.Module:
     modules = named_modules(exported)
     # A table that is read in two ways under one name cannot come apart.
     whole = {p.name for p in plan.prescriptions if p.role.tied and len(p.names) == 1}
-    for hook, factor in hooks.by_hook(plan.multipliers).items():
+    factors = hooks.by_hook(plan.multipliers)
+    for hook, factor in factors.items():
         if hook.side != "parameter" and f"{hook.module}.weight" in whole:
             raise ValueError(
                 f"The {hook.side} of {hook.module} is multiplied by {factor:.6g}, and the readout "
@@ -54,7 +55,7 @@ def export(plan: PlanContent, model: nn.Module) -> nn.Module:
             )
         _carry(hooks.holder_of(hook, modules), hook, factor)
     config = getattr(exported, "config", None)
-    if config is not None and getattr(config, "tie_word_embeddings", False):
+    if factors and getattr(config, "tie_word_embeddings", False):
         config.tie_word_embeddings = False  # transformers would tie them again on loading
     return exported
 
