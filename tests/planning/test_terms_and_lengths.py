@@ -220,3 +220,52 @@ def test_norms_to_order_one_need_nothing(norm, gain):
     """x-transformers writes RMSNorm as a vector of length one, times sqrt(n)."""
     plan = normalized(OF_ORDER_ONE[norm], gain=gain, ends=True)
     assert not plan.multipliers
+
+
+@pytest.mark.parametrize("gain", [False, True])
+def test_a_softmax_that_gates_features_makes_them_smaller_by_their_number(gain):
+    """Its n numbers sum to one: what it multiplies is of size 1/n, times the features'."""
+    plan = normalized(lambda x: x * x.softmax(-1), gain=gain)
+    assert [plan[f"{name}.weight"].folded for name in ("second", "head")] == approx([4.0, 4.0])
+
+
+class Gated(nn.Module):
+    """A branch that ends in a gate over its features, as PatchTSMixer's do; or in a mean by it."""
+
+    def __init__(self, width, *, mean=False):
+        super().__init__()
+        self.first, self.head, self.mean = nn.Linear(6, width), nn.Linear(width, 4), mean
+        self.inner, self.gate = nn.Linear(width, width), nn.Linear(width, width)
+        self.ends = nn.Identity()
+
+    def forward(self, x):
+        x = self.first(x)
+        y = F.relu(self.inner(x))
+        y = y * self.gate(y).softmax(-1)
+        return self.head(x + self.ends(y.sum(-1, keepdim=True).expand_as(y) if self.mean else y))
+
+
+@pytest.mark.parametrize(("mean", "value"), [(False, [4.0]), (True, [])])
+def test_a_branch_that_a_softmax_gates_is_multiplied_by_its_features(mean, value):
+    plan = depthmup.plan(
+        Gated(64, mean=mean),
+        base=Gated(16, mean=mean),
+        example_inputs=vectors(),
+        scheme="completep",
+    )
+    assert [m.value for m in plan.multipliers if m.where is Where.BRANCH] == value
+    assert not plan.notes
+
+
+def test_a_gated_branch_is_of_one_size_at_all_widths():
+    added = []
+    for width in (64, 256, 1024):
+        torch.manual_seed(0)
+        model = Gated(width)
+        plan = depthmup.plan(model, base=Gated(64), example_inputs=vectors(), scheme="completep")
+        plan.initialize(model)
+        model.ends.register_forward_hook(lambda module, args, output: added.append(output.detach()))
+        with torch.no_grad():
+            model(torch.randn(256, 6))
+    sizes = [float(branch.square().mean().sqrt()) for branch in added]
+    assert sizes == approx([sizes[0]] * 3, rel=0.1)

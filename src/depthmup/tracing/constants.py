@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.lengths import unit_length
+from depthmup.tracing.lengths import softmax_gate, unit_length
 from depthmup.tracing.operations import (
     ADDITIONS,
     CONVOLUTIONS,
@@ -82,6 +82,12 @@ def find_constants(
         and node.index not in usage.derived
         and (unit := unit_length(graph, node)) is not None
     }
+    gates = {
+        node.index: gate
+        for node in graph.nodes
+        if node.index in live and (gate := softmax_gate(graph, node)) is not None
+    }
+    shrinking = lengths | gates
     factors = {
         node.index: factor
         for node in graph.nodes
@@ -89,15 +95,15 @@ def find_constants(
         and node.index not in usage.constant
         and (factor := graph.factors.get(node.index)) is not None
         and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
-    } | {index: unit.factor for index, unit in lengths.items()}
+    } | {index: unit.factor for index, unit in shrinking.items()}
 
     def before(node: Node) -> list[int]:
-        """The one tensor that a number, a gain or a length multiplies, or that changes its shape.
+        """The one tensor that a number, gain, length or softmax multiplies, or of another shape.
 
         Nothing if the operation does anything else.
         """
-        if node.index in lengths:
-            return [lengths[node.index].of.node]
+        if node.index in shrinking:
+            return [shrinking[node.index].of.node]
         if node.op not in TRANSPARENT | {"mul", "div"}:
             return []
         operands = [r.node for r in node.inputs if not _is_weight(usage, r.node)]

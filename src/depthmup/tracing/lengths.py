@@ -2,7 +2,8 @@
 
 A vector of n coordinates that is divided by its p-norm has entries of size n^(-1/p), as if the
 model multiplied a vector of entries of order one by that number. A norm that divides by the root of
-the mean square (RMSNorm, LayerNorm) is no such thing.
+the mean square (RMSNorm, LayerNorm) is no such thing. A softmax over n coordinates that multiplies
+n others one by one does the same: the n numbers sum to one, so each is of size 1/n.
 """
 
 import math
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import RESHAPES, SAME
+from depthmup.tracing.operations import REDUCTIONS, RESHAPES, SAME, SOFTMAX, TRANSPARENT
 
 # From a length to what it divides: shapes, limits, an epsilon and a root.
 _STEPS = 10
@@ -37,6 +38,25 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
         norm = _norm(graph, length, inverse=node.op == "mul")
         if norm is not None and source_of(graph, norm.of) == source_of(graph, whole):
             return UnitLength(of=whole, factor=norm.factor)
+    return None
+
+
+def softmax_gate(graph: Graph, node: Node) -> UnitLength | None:
+    """Whether a softmax multiplies as many entries one by one, and nothing sums them up again."""
+    if node.op != "mul" or not all(isinstance(arg, Ref) for arg in node.args[:2]):
+        return None
+    left, right = node.inputs
+    for gate, of in ((left, right), (right, left)):
+        *_, source = graph.back(gate.node, TRANSPARENT)
+        size = math.prod(node.shape)
+        alike = all(math.prod(shape) == size for shape in (source.shape, graph.shape(of)))
+        if source.op not in SOFTMAX or not alike or of.node == gate.node:
+            continue
+        moved = graph.forward(node.index, lambda this, _: this.op in TRANSPARENT)
+        behind = [node.index, *(this.index for this in moved)]
+        if any(graph.nodes[n].op in REDUCTIONS for b in behind for n in graph.consumers[b]):
+            return None  # a weighted mean
+        return UnitLength(of=of, factor=1 / size_along(graph, source.inputs[0], source.args[1]))
     return None
 
 
