@@ -107,6 +107,15 @@ def test_no_declared_role_covers_a_standardized_weight(rule):
             planned(by_rule(rule), roles=roles)
 
 
+def test_the_first_matrix_is_refused_as_those_that_follow_it():
+    """NFNet's stem, of which one dimension grows: a role was suggested, and refused further on."""
+    model, base = Network(64, 8, nn.Identity()), Network(16, 2, nn.Identity())
+    for network in (model, base):
+        by_rule(BatchNormed)(network.first)
+    with pytest.raises(NotUnderstood, match=r"first.*nor does a declared role"):
+        depthmup.plan(model, base=base, example_inputs=vectors(), scheme="depth-mup")
+
+
 def test_learned_tokens_that_are_averaged_or_normalized_may_be_declared():
     class Tokens(nn.Module):
         def __init__(self, width):
@@ -122,6 +131,25 @@ def test_learned_tokens_that_are_averaged_or_normalized_may_be_declared():
         depthmup.plan(Tokens(64), Tokens(16), **options)
     plan = depthmup.plan(Tokens(64), Tokens(16), roles={"tokens": "vector"}, **options)
     assert plan["tokens"].lr == 1
+
+
+def test_knots_of_splines_that_are_parameters_are_refused_with_what_can_be_planned():
+    """pykan's: no role of knots, coefficients and scales makes a right plan."""
+
+    class Knotted(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.first, self.head = nn.Linear(6, width), nn.Linear(width, 4)
+            self.knots = nn.Parameter(torch.linspace(-1, 1, 5).expand(width, 5).clone())
+
+        def forward(self, x):
+            y = self.first(x)
+            return self.head((y.unsqueeze(-1) >= self.knots).float().sum(-1) * y)
+
+    options = {"example_inputs": vectors(), "scheme": "mup", "own_init": "fan_in"}
+    with pytest.raises(NotUnderstood, match=r"knots is compared with .*use efficient-kan"):
+        depthmup.plan(Knotted(64), Knotted(16), **options)
+    assert depthmup.plan(Knotted(64), Knotted(16), roles={"knots": "vector"}, **options)
 
 
 def test_the_scales_of_a_kans_splines_are_left_out():

@@ -9,6 +9,7 @@ from torch import nn
 from depthmup.planning.declared import DeclaredRole
 from depthmup.rules import Kind, Part, Ratios
 from depthmup.tracing import How, Use, inner, plain_name
+from depthmup.tracing.operations import BATCH_NORMS
 
 
 class NotUnderstood(ValueError):
@@ -109,9 +110,10 @@ def kind_and_ratios(
     Matrices of routers and experts are hidden, whichever of their dimensions grow; the number of
     experts is no dimension of theirs.
     """
-    matrix = len(growth.growing) > 1 if declared is None else declared.kind in _SUMMED
     standardized = next((use.op for use in uses if use.standardized), "")
-    if matrix and standardized:
+    # Rows that a mean is taken of may be learned tokens; a batch norm over rows is of a weight.
+    matrix = len(growth.growing) > 1 or (len(growth.shape) > 1 and standardized in BATCH_NORMS)
+    if standardized and (matrix if declared is None else declared.kind in _SUMMED):
         # A declared role would take the start from the parameter, where a constant decides it.
         raise NotUnderstood(
             f"Parameter {growth.name} is standardized ({standardized}) before it is used: its "
@@ -192,6 +194,14 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             "that grows (a circulant weight, a convolution over coordinates), which sums over that "
             f"dimension. No rule covers it. {_how_to_declare(growth)}"
         )
+    if use.how is How.UNKNOWN and use.op in _COMPARISONS:
+        raise NotUnderstood(
+            f"Parameter {growth.name} is compared with activations ({use.op}), as the knots of a "
+            "spline are. In a KAN of pykan coefficients are multiplied by a scale for each spline, "
+            "and no role covers that product, so declaring these knots is not enough: use "
+            "efficient-kan with enable_standalone_scale_spline=False. Declare a threshold of "
+            f"another kind: roles={{{growth.name!r}: 'vector'}}."
+        )
     if use.how is How.UNKNOWN:
         raise NotUnderstood(
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
@@ -251,6 +261,7 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     return (Kind.HIDDEN if use.follows else Kind.INPUT), 1.0, 1.0
 
 
+_COMPARISONS = frozenset({"ge", "gt", "le", "lt"})
 _COMPUTED = (
     "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
     "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "
