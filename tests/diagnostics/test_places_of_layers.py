@@ -222,3 +222,36 @@ def test_biases_that_a_weighted_mean_keeps_until_a_norm_takes_them_away_are_not_
     judged = {module for (module, *_), e in of.items() if e.outcome is not Outcome.SHOWN}
     assert not judged & {"inp.bias", "tower.0.*.-1.bias", "tower.0.-2.conv.bias"}
     assert "layers.*.conv.bias" in judged
+
+
+class Spans(nn.Module):
+    """Logits of places: what a norm adds to all places alike, their softmax ignores (Splinter)."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.norm = nn.Linear(6, width), nn.LayerNorm(width)
+        self.layers = nn.ModuleList(Shared(width) for _ in range(depth))
+        self.query = nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.inp(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x) @ self.query(x[:, :1]).mT / x.shape[-1]
+
+
+def test_a_norms_bias_that_the_loss_ignores_is_not_judged():
+    def places(generator):
+        x = torch.randn(8, 5, 6, generator=generator)
+        return x, torch.randint(5, (8, 1), generator=generator)
+
+    found = check(
+        Model(make=Spans, batch=places, loss=nn.functional.cross_entropy),
+        scheme="completep",
+        **SIZES | {"depths": 2},
+    )
+    outcomes = {e.module: set() for e in found.exponents}
+    for e in found.exponents:
+        outcomes[e.module].add(e.outcome)
+    assert outcomes["norm.bias"] == {Outcome.SHOWN}
+    assert Outcome.PASS in outcomes["norm.weight"]

@@ -251,8 +251,8 @@ class Observation:
 class Paths:
     """The lengths of the paths that gains and biases take, by name; one ``step`` per step.
 
-    ``unmoved`` are those whose gradients have been rounding alone, beside those of the matrices of
-    their modules: what they add is taken away behind, by whatever the model computes there.
+    ``unmoved`` are those whose gradients have been rounding alone, beside the others of their
+    modules: what they add is taken away behind, by whatever the model or its loss computes there.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -261,12 +261,15 @@ class Paths:
         }
         self._last = {name: p.detach().clone() for name, p in self._followed.items()}
         self.lengths = dict.fromkeys(self._followed, 0.0)
-        matrices: dict[str, list[Tensor]] = {}
+        modules: dict[str, list[tuple[str, Tensor]]] = {}
         for name, p in parameters(model).items():
-            if p.ndim > 1 and p.requires_grad:
-                matrices.setdefault(name.rpartition(".")[0], []).append(p)
-        beside = {name: matrices.get(name.rpartition(".")[0]) for name in self._followed}
-        self._beside = {name: of for name, of in beside.items() if of}
+            if p.requires_grad:
+                modules.setdefault(name.rpartition(".")[0], []).append((name, p))
+        beside = {
+            name: [p for other, p in modules[name.rpartition(".")[0]] if other != name]
+            for name in self._followed
+        }
+        self._beside = {name: others for name, others in beside.items() if others}
         self.unmoved = {*self._beside}
 
     def step(self) -> None:
