@@ -553,3 +553,23 @@ class TestHints:
             anatomy(self.make(8, 4), self.make(8, 2), branches={"blocks.*.act": ("blocks.*.x",)})
         with pytest.raises(ValueError, match="may not lie inside one another"):
             anatomy(self.make(8, 4), self.make(8, 2), branches=["blocks.*", "blocks.*.act"])
+
+
+def test_a_matrix_that_is_first_and_between_is_planned_where_depth_alone_grows():
+    """TabICL's projection of inducing points: both kinds have the laws of ratio 1."""
+
+    class Twice(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.shared, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+            self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(depth))
+
+        def forward(self, x):
+            x = self.shared(self.shared(x).relu())
+            for block in self.blocks:
+                x = x + block(x.relu())
+            return self.head(x)
+
+    plan = depthmup.plan(Twice(6), Twice(2), example_inputs=torch.zeros(2, 8), scheme="completep")
+    shared = plan["shared.weight"]
+    assert (shared.role.kind, shared.init, shared.lr) == (Kind.HIDDEN, 1, 1)

@@ -144,8 +144,11 @@ def kind_and_ratios(
     if len(answers) == 1:
         kind, into, out = answers.pop()
         return kind, Ratios(fan_in=into, fan_out=out), False
-    if hows == {How.LOOKUP, How.MATRIX} and {fan for _, *fans in answers for fan in fans} == {1}:
+    fixed = {fan for _, *fans in answers for fan in fans} == {1}
+    if hows == {How.LOOKUP, How.MATRIX} and fixed:
         return Kind.INPUT, Ratios(), False  # a tied table of a fixed size
+    if kinds == {Kind.INPUT, Kind.HIDDEN} and fixed:
+        return Kind.HIDDEN, Ratios(), False  # deeper alone: shared by the first layer and others
     if len(kinds) == 1:
         # The same weight in two places, once transposed: one law only if both fans grow alike.
         raise NotUnderstood(
