@@ -88,13 +88,14 @@ def _at_size(search: Search, i: int) -> Round | None:
     """What is missing at a size; none if it is bracketed by rates with all seeds."""
     bracket = search.brackets[i]
     first = i == search.order[0]
-    predicted = _predicted(search, i)
+    begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
+    # Where runs have begun, the way goes on from them.
+    predicted = math.nan if begun else _predicted(search, i)
     rates = [search.rounded(k) for k in bracket.next_rates(predicted, first=first)]
     rates = [k for k in rates if k <= math.log2(search.tuned.most)]
     if rates:
         # The search itself takes one seed until the way is known; then all start together.
         known = sum(j in search.closed for axis in search.axes for j in search.arm(axis)) > 1
-        begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
         seeds = begun or (search.look if known and not _far(search, i, predicted) else 1)
         if len(bracket.rates) and bracket.lowest is None:
             seeds = 1  # looks for a rate that trains at all
