@@ -12,6 +12,7 @@ from depthmup import reports
 from depthmup._meant import Meant
 from depthmup.records import (
     UNKNOWN,
+    AcrossGroups,
     Axis,
     Cell,
     Certificate,
@@ -34,7 +35,7 @@ from depthmup.records.text import counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
-from depthmup.statistics.groups import AcrossGroups, across_groups
+from depthmup.statistics.groups import across_groups
 from depthmup.statistics.runs import Runs
 from depthmup.sweep import (
     MAIN_STORE,

@@ -534,7 +534,15 @@ def test_many_undecided_groups_get_one_answer():
     together = report.across_groups("rank")
     assert together.mean.low > 0.15
     assert together.mean.low < 0.35 < together.mean.high
-    first = report.study("rank").notes[0].text
-    assert first.startswith("All 12 groups together: the best learning rate moves by +")
-    assert "it drifts" in first
-    assert first[:60] in str(report)
+    first = str(report).splitlines()[0]
+    assert first.startswith("All 12 groups together: the best learning rate drifts, +")
+    assert first.split(". ")[0] in report.page
+    [summed] = report.to_dict()["together"]
+    assert summed["verdict"] == "drifts"
+    assert summed["drift"]["estimate"] == together.mean.value
+    assert "Decide" not in str(report)  # one group, where all are decided
+    # Of twelve groups what all share is said once, and rules are judged by all together.
+    assert str(report).count("One run for each rate") == 1
+    judged = {rule.rule: rule.answer for rule in report.study("rank").rules if not rule.scheme}
+    assert judged["muA, B at zero"] is Answer.REJECTED
+    assert str(report).count("muA, B at zero") == 1

@@ -5,7 +5,7 @@ from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, de
 from depthmup.records.codec import encode
 from depthmup.records.environment import cores, environment, processor, worker_count
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
-from depthmup.records.judgement import Answer, Defect, JointLaw, Judgement, Note
+from depthmup.records.judgement import AcrossGroups, Answer, Defect, JointLaw, Judgement, Note
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
@@ -21,6 +21,7 @@ __all__ = [
     "RUN_AXES",
     "TUNED",
     "UNKNOWN",
+    "AcrossGroups",
     "Answer",
     "Axis",
     "AxisPrediction",

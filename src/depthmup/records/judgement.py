@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from depthmup.records.certificate import AxisSlope
-from depthmup.records.finding import UNKNOWN, Estimate
+from depthmup.records.finding import UNKNOWN, Estimate, Verdict
 
 
 class Defect(StrEnum):
@@ -58,6 +58,30 @@ class Note:
     defect: Defect | None = None
     count: int = 0
     rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcrossGroups:
+    """What the groups of a table say together.
+
+    Attributes:
+        mean: over all groups like these, with its 95% interval.
+        scatter: root mean square of the standard deviation between groups, in the mean's unit.
+        new_group: where one more group would lie, with its 95% interval.
+        groups: how many were pooled.
+    """
+
+    mean: Estimate
+    scatter: float
+    new_group: Estimate
+    groups: int
+
+    def verdict(self, tolerance: float) -> Verdict:
+        """Whether groups like these transfer on average."""
+        if self.mean.outside(-tolerance, tolerance):
+            return Verdict.DRIFTS
+        inside = self.mean.inside(-tolerance, tolerance)
+        return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
 
 class Answer(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
-from depthmup.records.judgement import JointLaw, Judgement, Note
+from depthmup.records.judgement import AcrossGroups, JointLaw, Judgement, Note
 from depthmup.records.search import SearchStory
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
@@ -99,6 +99,7 @@ class Study:
         rules: published rules that speak of the axis, judged by the last window.
         laws: of all axes at once, one for each variant that has one.
         notes: what a reader must know of the runs.
+        together: what all groups of a table show together, where they are many.
     """
 
     title: str
@@ -113,6 +114,7 @@ class Study:
     laws: tuple[JointLaw, ...] = ()
     notes: tuple[Note, ...] = ()
     training: tuple[Window, ...] = ()
+    together: AcrossGroups | None = None
 
     @property
     def headline(self) -> Window:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
-from depthmup.records import Place, Study
+from depthmup.records import Place, Study, Window
 from depthmup.records.finding import exp2
 from depthmup.reports import theme
 from depthmup.reports.axes import (
@@ -99,10 +99,23 @@ def rates_section(study: Study) -> Section:
     )
 
 
+def _alone(study: Study, scheme: str) -> Study:
+    """The study of one of its schemes."""
+
+    def of(window: Window) -> Window:
+        curves = tuple(c for c in window.curves if c.scheme == scheme)
+        transfers = tuple(t for t in window.transfers if t.scheme == scheme)
+        return replace(window, curves=curves, transfers=transfers)
+
+    return replace(study, windows=tuple(map(of, study.windows)))
+
+
 def rate_chart(study: Study, scheme: str) -> Chart:
-    """Losses of one scheme. The axes are those of all schemes and windows."""
+    """Losses of one scheme. The axes are those of all schemes and windows, but of many groups."""
     axis, measured = study.axis, sizes(study)
-    rates, losses = rate_axis(study), study_loss_axis(study)
+    # Groups of a table may be other models on other data: each has its own losses.
+    whose = study if study.together is None else _alone(study, scheme)
+    rates, losses = rate_axis(study), study_loss_axis(whose)
     # Above the losses is one row of marks per size: values at which no run survived.
     row = min(0.035, 0.3 / max(len(measured), 1))
     margin = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}

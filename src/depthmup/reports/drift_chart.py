@@ -6,7 +6,7 @@ from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import DASHED, GREY, Chart, Layer, band_of, known
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.sentences import folded
-from depthmup.reports.study_rows import Row, transfer_rows, transfers
+from depthmup.reports.study_rows import Row, interval_columns, transfer_rows, transfers
 from depthmup.reports.theme import tone
 
 
@@ -24,7 +24,7 @@ def drift_section(study: Study) -> Section:
 
 
 def _chart(study: Study) -> Chart:
-    rows = transfer_rows(study)
+    rows = [*_together(study), *transfer_rows(study)]
     ends = [r["drift"] for r in rows if known(r["drift"])]
     ends += [-2 * study.tolerance, 2 * study.tolerance]
     # Intervals too, unless they are so wide that they would squash the estimates.
@@ -38,6 +38,7 @@ def _chart(study: Study) -> Chart:
         t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
         for t in transfers(study)
     }
+    names = {r["scheme"]: r["title"] for r in _together(study)} | names
     order = list(names)
     for row in rows:
         row |= as_factors(row, axis)
@@ -69,6 +70,16 @@ def _chart(study: Study) -> Chart:
         height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
         description="Drift per scheme with its 95% interval",
     )  # fmt: skip
+
+
+def _together(study: Study) -> list[Row]:
+    """What all groups of a table show together, as the first row of theirs."""
+    together = study.together
+    if together is None:
+        return []
+    row = {"window": 0, "scheme": "", "title": f"All {together.groups} together"}
+    verdict = together.verdict(study.tolerance).value
+    return [{**row, **interval_columns("drift", together.mean), "verdict": verdict}]
 
 
 def band_words(study: Study) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, size_text
-from depthmup.records.finding import in_percent
+from depthmup.records.finding import change, change_span, in_percent
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
@@ -116,9 +116,41 @@ def best_rate(optimum: Optimum) -> str:
     return sign + rate(2.0**optimum.log2_lr.value)
 
 
+def together_sentence(study: Study) -> str:
+    """What all groups of a table show together along the axis; empty where they are few."""
+    together, axis = study.together, study.axis
+    if together is None:
+        return ""
+    mean, new = together.mean, together.new_group
+    verdict = {
+        Verdict.TRANSFERS: "transfers",
+        Verdict.DRIFTS: "drifts",
+        Verdict.UNDECIDED: "is undecided",
+    }[together.verdict(study.tolerance)]
+    return (
+        f"All {together.groups} groups together: the best {study.tuned.name} {verdict}, "
+        f"{change(mean.value)} per doubling of {axis} ({change_span(mean.low, mean.high)}). "
+        f"A new group's lies in {change_span(new.low, new.high)}."
+    )
+
+
+def _alone(schemes: tuple[Transfer, ...]) -> str:
+    """How many groups have which verdict by themselves."""
+    words = {
+        Verdict.TRANSFERS: "transfer",
+        Verdict.DRIFTS: "drift",
+        Verdict.UNDECIDED: "are undecided",
+    }
+    verdicts = [transfer.verdict for transfer in schemes]
+    counts = [f"{verdicts.count(v)} {word}" for v, word in words.items() if v in verdicts]
+    return f"By themselves {'all ' if len(counts) == 1 else ''}{_join(counts)}."
+
+
 def headline(study: Study) -> str:
-    """The study's result in one sentence."""
+    """The study's result: that of all groups where they are many, else one sentence."""
     schemes = transfers(study)
+    if together := together_sentence(study):
+        return f"{together} {_alone(schemes)}"
     good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
     open_ = [t.title for t in schemes if t.verdict is Verdict.UNDECIDED]
     base, largest = base_size(study), _largest(study, schemes)

@@ -23,7 +23,7 @@ from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.search_story import search_section
 from depthmup.reports.sentences import headline
-from depthmup.reports.slices import by_slice
+from depthmup.reports.slices import MOST, by_slice
 from depthmup.reports.study_rows import title_of, transfers
 from depthmup.reports.theme import SCREEN, Style
 from depthmup.reports.training_chart import training_section
@@ -84,7 +84,12 @@ def chart_sections(
     """The charts of a page, those of a pair in one section; ``prefix`` begins their names."""
     sections: list[Section] = []
     several = bool(study.headline.stop) and len(study.windows) + len(study.training) > 1
-    for name in STUDY_CHARTS:
+    names = list(STUDY_CHARTS)
+    if study.together is not None:
+        # What groups show together comes before the curves of each; more lines cannot be read.
+        crowded = len(transfers(study)) > MOST
+        names = [n for n in names if n != "rates" and not (crowded and n in _LINES)] + ["rates"]
+    for name in names:
         if kinds is not None and name not in kinds:
             continue
         section = section_of(study, name)
@@ -105,6 +110,9 @@ def chart_sections(
         sections.append(replace(section, plots=plots))
     return sections
 
+
+_LINES = ("transfer", "loss")
+"""Charts with a line for each group."""
 
 _HINT = "Click a point for its learning curve."
 """Of a page whose charts have several windows."""

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from depthmup.records import RUN_AXES, Place, Study, Transfer, Verdict, Window
+from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate, size_text
 from depthmup.reports.certificate import certificate_headline, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
@@ -27,9 +27,19 @@ from depthmup.reports.sentences import (
     rejected_sentence,
     significant,
     span_sentence,
+    together_sentence,
 )
 from depthmup.reports.study_charts import chart_sections
-from depthmup.reports.study_rows import of_scheme, question, size_of, title_of, transfers
+from depthmup.reports.study_rows import (
+    noted,
+    of_scheme,
+    question,
+    shown_laws,
+    shown_rules,
+    size_of,
+    title_of,
+    transfers,
+)
 
 _SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
 """Settings that other parts of a page have: groups, whose filters stand in the next command."""
@@ -65,7 +75,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     sections.append(Section(cards=[card for each in forecasts for card in each.cards]))
     for s in studies:
         sections += [_part(s)] if more else []
-        sections.append(Section(cards=verdict_cards(s)))
+        sections.append(_verdicts(s))
     for certificate, forecast in zip(certificates, forecasts, strict=True):
         title = f"{_named(certificate)}: the forecast for {size_text(certificate.target)}"
         sections += [replace(forecast, cards=(), title=title)] if forecast.table else []
@@ -78,6 +88,8 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     sections += [*_laws(studies), *_notes(studies)]
     use, found = _answers(studies, certificates), " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
+    if study.together is not None:
+        verdict = study.together.verdict(study.tolerance).value
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in _SHOWN_ELSEWHERE}
     return Page(
@@ -138,6 +150,22 @@ def verdict_cards(study: Study) -> list[Card]:
     return [_card(study, transfer) for transfer in transfers(study)]
 
 
+def _verdicts(study: Study) -> Section:
+    """The cards; of many groups that of all, and theirs folded."""
+    if study.together is None:
+        return Section(cards=verdict_cards(study))
+    together = study.together
+    verdict = together.verdict(study.tolerance)
+    whole = Card(
+        title=f"All {together.groups} groups together",
+        verdict=verdict.value,
+        symbol=_symbol(verdict, together.mean),
+        text=[together_sentence(study)],
+    )
+    each = Section(title=f"Each of {len(transfers(study))} groups", cards=verdict_cards(study))
+    return Section(cards=[whole], details=[each])
+
+
 def _card(study: Study, transfer: Transfer) -> Card:
     text = (base_sentence(study, transfer), transfer.why + bend_sentence(transfer.bend))
     notes = (
@@ -148,7 +176,7 @@ def _card(study: Study, transfer: Transfer) -> Card:
     return Card(
         title=transfer.title,
         verdict=transfer.verdict.value,
-        symbol=_symbol(transfer),
+        symbol=_symbol(transfer.verdict, transfer.drift),
         aside=f"α = {transfer.alpha}, γ = {transfer.gamma}" if transfer.alpha else "",
         text=[sentence for sentence in text if sentence],
         notes=[note for note in notes if note],
@@ -186,7 +214,7 @@ def _rules(study: Study) -> list[Section]:
     """Published rules beside what the runs say of them; none where none speaks of the axis."""
     rows = [
         {
-            **({"scheme": title_of(study, judged.scheme)} if len(transfers(study)) > 1 else {}),
+            **({"scheme": title_of(study, judged.scheme)} if _named_rules(study) else {}),
             "rule": judged.rule,
             "these runs": judged.answer.value,
             "cost": cost(judged.cost),
@@ -194,7 +222,7 @@ def _rules(study: Study) -> list[Section]:
             "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
             "source": f"{judged.source} ({judged.standing})",
         }
-        for judged in study.rules
+        for judged in shown_rules(study)
     ]
     if not rows:
         return []
@@ -217,11 +245,16 @@ def _rules(study: Study) -> list[Section]:
     ]
 
 
+def _named_rules(study: Study) -> bool:
+    """Whether rules are judged for several schemes, one by one."""
+    return len(transfers(study)) > 1 and study.together is None
+
+
 def _laws(studies: Sequence[Study]) -> list[Section]:
     text = [
         f"{of_scheme(study, law.scheme)}{law_sentence(law)}"
         for study in studies
-        for law in study.laws
+        for law in shown_laws(study)
     ]
     return [Section(title="All axes at once", text=text)] if text else []
 
@@ -230,6 +263,9 @@ def _notes(studies: Sequence[Study]) -> list[Section]:
     """What a reader must know of the runs."""
     items = []
     for study in studies:
+        if study.together is not None:
+            items += [("", sentence, "") for sentence in noted(study)]
+            continue
         for note in study.notes:
             shown = f"Rows {', '.join(map(str, note.rows))}"
             more = ", …" if note.count > len(note.rows) else ""
@@ -323,10 +359,10 @@ def study_specs(study: Study, kinds: Container[str] | None = None) -> dict[str, 
     return {plot.name: spec_of(plot) for plot in plots}
 
 
-def _symbol(transfer: Transfer) -> str:
-    if transfer.verdict is Verdict.DRIFTS:
-        return "↘" if transfer.drift.value < 0 else "↗"
-    return "✓" if transfer.verdict is Verdict.TRANSFERS else "?"
+def _symbol(verdict: Verdict, drift: Estimate) -> str:
+    if verdict is Verdict.DRIFTS:
+        return "↘" if drift.value < 0 else "↗"
+    return "✓" if verdict is Verdict.TRANSFERS else "?"
 
 
 def _steps(window: Window) -> str:

@@ -8,10 +8,25 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from depthmup.records import RUN_AXES, Curve, Estimate, Optimum, Study, Transfer, Window
+from depthmup.records import (
+    RUN_AXES,
+    Curve,
+    Defect,
+    Estimate,
+    JointLaw,
+    Judgement,
+    Note,
+    Optimum,
+    Study,
+    Transfer,
+    Window,
+)
 from depthmup.records.certificate import Certificate
 
 Row = dict[str, Any]
+
+FEW = 3
+"""Groups with one note from which on they are counted instead of listed."""
 
 
 def _place(index: int, window: Window, scheme: str, title: str) -> Row:
@@ -181,6 +196,16 @@ def transfers(study: Study) -> tuple[Transfer, ...]:
     return study.headline.transfers
 
 
+def shown_rules(study: Study) -> list[Judgement]:
+    """The rules that are shown: of many groups those judged by all together."""
+    return [rule for rule in study.rules if study.together is None or not rule.scheme]
+
+
+def shown_laws(study: Study) -> list[JointLaw]:
+    """The laws that are shown: of many groups along one axis each is a drift of the table."""
+    return [law for law in study.laws if study.together is None or len(law.exponents) > 1]
+
+
 def title_of(study: Study, scheme: str) -> str:
     """The scheme's title, or its name where no finding gives one."""
     titles = {t.scheme: t.title for window in study.windows for t in window.transfers}
@@ -196,6 +221,25 @@ def verdicts_of(study: Study, scheme: str) -> list[str]:
 def of_scheme(study: Study, scheme: str) -> str:
     """A scheme's name before what is said of it, where there are several."""
     return f"{title_of(study, scheme)}: " if scheme and len(transfers(study)) > 1 else ""
+
+
+def noted(study: Study) -> list[str]:
+    """The notes as sentences; of many groups those that say the same are one."""
+    if study.together is None:
+        return [f"{of_scheme(study, note.scheme)}{note.text}" for note in study.notes]
+    alike: dict[object, list[Note]] = {}
+    for note in study.notes:
+        alike.setdefault(note.defect or note.text, []).append(note)
+    lines = []
+    for what, notes in alike.items():
+        if len(notes) < FEW:
+            lines += [f"{of_scheme(study, note.scheme)}{note.text}" for note in notes]
+        elif isinstance(what, Defect):
+            count = sum(note.count for note in notes)
+            lines.append(f"{len(notes)} groups: {what.value}, {count} in all.")
+        else:
+            lines.append(f"{len(notes)} groups: {what}")
+    return lines
 
 
 def sizes(study: Study) -> tuple[float, ...]:

@@ -53,6 +53,7 @@ def summary(
         "schema": SCHEMA,
         **({} if what.is_learning_rate else {"tuned": what.key}),
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
+        **({"together": together} if (together := _together((study, *more))) else {}),
         "config": study.config,
         "environment": study.environment,
         **({"search": _search(study.search, study.tuned.column)} if study.search else {}),
@@ -64,6 +65,22 @@ def summary(
     }
     result: dict[str, Any] = strict(findings)
     return {**result, **(encode(kept) if whole else {})}
+
+
+def _together(studies: Sequence[Study]) -> list[dict[str, Any]]:
+    """What all groups of a table show together along each axis, where they are many."""
+    return [
+        {
+            "axis": study.axis,
+            "groups": together.groups,
+            "drift": _estimate(together.mean, f"octaves per doubling of {study.axis}"),
+            "scatter": together.scatter,
+            "new_group": _estimate(together.new_group, f"octaves per doubling of {study.axis}"),
+            "verdict": together.verdict(study.tolerance),
+        }
+        for study in studies
+        if (together := study.together) is not None
+    ]
 
 
 def _search(story: SearchStory, column: str) -> dict[str, Any]:

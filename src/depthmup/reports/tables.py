@@ -24,7 +24,15 @@ from depthmup.reports.sentences import (
     span_sentence,
 )
 from depthmup.reports.slices import by_slice
-from depthmup.reports.study_rows import of_scheme, question, size_of, transfers
+from depthmup.reports.study_rows import (
+    noted,
+    of_scheme,
+    question,
+    shown_laws,
+    shown_rules,
+    size_of,
+    transfers,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +69,7 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     )
     # Five depths and short names fit 80 columns: the interval stands below its drift, and
     # long names fold.
-    grid.add_column(Text("scheme"), overflow="fold")
+    grid.add_column(Text(header[0]), overflow="fold")
     for name in header[1:]:
         if name != "95%":
             grid.add_column(Text(name), justify="right", no_wrap=True)
@@ -108,18 +116,19 @@ def _printable(lines: str) -> str:
 def _beyond(study: Study, width: int) -> list[str]:
     """Rules, laws and notes."""
     lines = []
-    for judged in study.rules:
+    for judged in shown_rules(study):
         rule = f"{judged.rule} ({judged.axis}^{number(judged.exponent)})"
+        costs = f" Following it costs {cost(judged.cost)}." if judged.scheme else ""
         lines.append(
-            f"{of_scheme(study, judged.scheme)}{rule}: "
-            f"{judged.answer.value}. Following it costs {cost(judged.cost)}. {judged.source}."
+            f"{of_scheme(study, judged.scheme)}{rule}: {judged.answer.value}.{costs} "
+            f"{judged.source}."
         )
     if lines:
-        lines.insert(0, f"Published rules along {study.axis}:")
-    lines += [f"{of_scheme(study, law.scheme)}{law_sentence(law)}" for law in study.laws]
-    if study.notes:
-        notes = [f"- {of_scheme(study, note.scheme)}{note.text}" for note in study.notes]
-        lines += ["Notes on the runs:", *notes]
+        together = "" if study.together is None else ", by all groups together"
+        lines.insert(0, f"Published rules along {study.axis}{together}:")
+    lines += [f"{of_scheme(study, law.scheme)}{law_sentence(law)}" for law in shown_laws(study)]
+    if notes := noted(study):
+        lines += ["Notes on the runs:", *(f"- {note}" for note in notes)]
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
 
 
@@ -149,6 +158,10 @@ def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
 def _below(study: Study) -> list[str]:
     """What the columns hold, and the reason of every verdict."""
     schemes = transfers(study)
+    if study.together is not None:
+        unknown = ", ".join(t.title for t in schemes if not t.drift.known)
+        bounds = f"No drift of their own, as their best values are bounds or few: {unknown}."
+        return [_caption(study), *textwrap.wrap(bounds, 100)] if unknown else [_caption(study)]
     why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
     return [_caption(study), *why]
 
@@ -197,7 +210,7 @@ def _header(study: Study) -> list[str]:
     short = study.axis if len(study.axis) <= _SHORT else ""
     letter = _LETTERS.get(study.axis, short)
     return [
-        "scheme",
+        "scheme" if study.together is None else "group",
         *(f"{letter}={size:.10g}" if letter else f"{size:g}" for size in _sizes(study)),
         "drift",
         "95%",

@@ -19,7 +19,7 @@ from depthmup.statistics.exponents import (
     log_slopes,
     moderated,
 )
-from depthmup.statistics.groups import AcrossGroups, across_groups
+from depthmup.statistics.groups import across_groups
 from depthmup.statistics.intervals import (
     CONFIDENCE,
     Array,
@@ -44,7 +44,6 @@ __all__ = [
     "CONFIDENCE",
     "LOOKS",
     "TOLERANCE",
-    "AcrossGroups",
     "Array",
     "Ask",
     "Curves",

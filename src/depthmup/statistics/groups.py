@@ -19,13 +19,11 @@ new group.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
 
-from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Tuned
-from depthmup.records.finding import change, change_span
+from depthmup.records import UNKNOWN, AcrossGroups, Estimate
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 
 FEWEST_GROUPS = 3
@@ -34,26 +32,8 @@ FEWEST_GROUPS = 3
 BETWEEN = 0.3
 """Scale of tau's half-normal prior, octaves per doubling."""
 
-
-WORTH_A_NOTE = 5
-"""Groups of a table from which on a report says what they show together."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AcrossGroups:
-    """What groups say together.
-
-    Attributes:
-        mean: over all groups like these, with its 95% interval.
-        scatter: root mean square of tau, between groups, in the unit of the mean.
-        new_group: where one more group would lie, with its 95% interval.
-        groups: how many were pooled.
-    """
-
-    mean: Estimate
-    scatter: float
-    new_group: Estimate
-    groups: int
+MANY = 5
+"""Groups of a table from which on a report begins with what they show together."""
 
 
 def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
@@ -99,28 +79,3 @@ def _posterior(y: Array, variance: Array) -> tuple[Array, Array]:
     log = 0.5 * (np.log(weight).sum(-1) - np.log(total) - squares) - 0.5 * (taus / BETWEEN) ** 2
     share = np.exp(log - log.max())
     return taus, share / share.sum()
-
-
-def across_groups_sentence(
-    together: AcrossGroups, *, tolerance: float, axis: Axis, tuned: Tuned = LEARNING_RATE
-) -> str:
-    """What all groups show along an axis, with the verdict of their mean.
-
-    Example:
-        >>> together = across_groups([around(v, 0.2) for v in (0.3, 0.4, 0.35, 0.3, 0.4)])
-        >>> print(across_groups_sentence(together, tolerance=0.15, axis="rank"))
-        All 5 groups together: the best learning rate moves by +27% per doubling of rank, 95% \
-interval +22% to +33%: it drifts. A new group's lies in +12% to +45%.
-    """
-    mean, new = together.mean, together.new_group
-    verdict = "undecided"
-    if mean.outside(-tolerance, tolerance):
-        verdict = "it drifts"
-    elif mean.inside(-tolerance, tolerance):
-        verdict = "it transfers"
-    return (
-        f"All {together.groups} groups together: the best {tuned.name} moves by "
-        f"{change(mean.value)} per doubling of {axis}, 95% interval "
-        f"{change_span(mean.low, mean.high)}: {verdict}. A new group's lies in "
-        f"{change_span(new.low, new.high)}."
-    )

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import Certificate, Study, Transfer
+from depthmup.records import UNKNOWN, AcrossGroups, Certificate, Study, Transfer
 from depthmup.records.certificate import Lack, Refusal
-from depthmup.records.judgement import JointLaw, Judgement, Note
+from depthmup.records.judgement import Answer, JointLaw, Judgement, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
 from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
 from depthmup.statistics import Curves
-from depthmup.statistics.groups import WORTH_A_NOTE, across_groups, across_groups_sentence
+from depthmup.statistics.groups import MANY, across_groups
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.scattered import RUNS
-from depthmup.statistics.study import far_sizes, judged, window
+from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
 from depthmup.tables.columns import TITLE, listed, propose
@@ -61,7 +61,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
             environment={"depthmup": __version__, "fit": VERSION},
             # What is said of all axes stands in the first.
             laws=() if i else tuple(law for law in laws if law is not None),
-            notes=(*_together(study, question), *(() if i else notes), *study.notes),
+            notes=(*(() if i else notes), *study.notes),
         )
         for i, study in enumerate(study for study in studies if study is not None)
     )
@@ -168,9 +168,13 @@ def _study(
                 batch_held=_batch_held(group, question),
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
+    together = _together(transfers, question)
+    if together is not None:
+        rules = [*_judged_together(rules, together, tolerance), *rules]
     return Study(
         title="",
         windows=(replace(along, transfers=tuple(transfers)),),
+        together=together,
         tolerance=tolerance,
         config={},
         environment={},
@@ -181,14 +185,28 @@ def _study(
     )
 
 
-def _together(study: Study, question: Question) -> tuple[Note, ...]:
-    """What all groups of a table show together along the study's axis, where they are many."""
-    together = across_groups([transfer.drift for transfer in study.headline.transfers])
-    if not question.by or together.groups < WORTH_A_NOTE:
-        return ()
-    tolerance, tuned = question.tolerance, question.tuned
-    text = across_groups_sentence(together, tolerance=tolerance, axis=study.axis, tuned=tuned)
-    return (Note(text=text),)
+def _together(transfers: Sequence[Transfer], question: Question) -> AcrossGroups | None:
+    """What all groups of a table show together along an axis, where they are many."""
+    together = across_groups([transfer.drift for transfer in transfers])
+    return together if question.by and together.groups >= MANY else None
+
+
+def _judged_together(
+    rules: Sequence[Judgement], together: AcrossGroups, tolerance: float
+) -> list[Judgement]:
+    """The rules once more, by the drift of all groups; each group has costs of its own."""
+    once = {rule.rule: rule for rule in reversed(rules)}
+    return [
+        replace(
+            rule,
+            scheme="",
+            cost=UNKNOWN,
+            answer=rule.answer
+            if rule.answer is Answer.ELSEWHERE
+            else answer(together.mean, rule.exponent, tolerance),
+        )
+        for rule in reversed(once.values())
+    ]
 
 
 def _fixed(group: Cleaned, axis: str, question: Question) -> str:
@@ -321,8 +339,7 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
         notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
     for group in groups:
         if group.runs.problem:
-            which = group.runs.name or "The table"
-            notes.append(Note(text=f"{which}: {group.runs.problem}", scheme=group.runs.name))
+            notes.append(Note(text=group.runs.problem, scheme=group.runs.name))
     known = {canonical(a) for a in question.axes}
     if "batch" in known and not {"tokens", "steps"} & known and not question.steps:
         unnamed = [name for name in question.names if name not in question.axes.values()]
