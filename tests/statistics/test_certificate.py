@@ -559,16 +559,29 @@ class TestRefusals:
         late, early = simulated(rng, line(0.0)), simulated(rng, line(0.0, start=-1.0))
         assert of(late, early=early).issued
 
-    def test_sizes_before_the_asymptote(self):
-        losses = simulated(np.random.default_rng(0), line(-0.6, bend=0.2))
+    def test_optima_that_move_ever_faster(self):
+        losses = simulated(np.random.default_rng(0), line(-0.2, bend=-0.15))
         self.refused(of(losses), Lack.SMALL)
 
     def test_a_bend_along_a_line_of_sizes(self):
         """Where axes grew together their product is a square: no interaction hides a bend."""
         sizes = [size(32, 8), size(64, 16), size(128, 32), size(256, 64)]
-        losses = simulated(np.random.default_rng(0), line(-0.6, sizes, bend=0.2))
+        losses = simulated(np.random.default_rng(0), line(-0.2, sizes, bend=-0.15))
         bent = of(losses, sizes=sizes, target=size(512, 128))
         assert lacks(bent) == {Lack.SMALL}
+
+    @pytest.mark.parametrize("whole", [-1.6, 1.6])
+    def test_a_law_that_slows_down_is_certified_with_a_wider_interval(self, whole):
+        """Of its slope half is left with every doubling: from 0.8 to 0.2 octaves, then 0.1."""
+        far = size(64, 2 * DEPTHS[-1])
+        *slowing, truth = START + whole * (1 - 0.5 ** np.arange(len(SIZES) + 1.0))
+        for seed in range(5):
+            slow, straight = (
+                of(simulated(np.random.default_rng(seed), best), target=far).predicted
+                for best in (slowing, line(0.0))
+            )
+            assert slow.low < truth < slow.high
+            assert slow.high - slow.low > straight.high - straight.low
 
     def test_two_values_of_an_axis_have_no_bend(self):
         sizes = [*SIZES, size(128, 8)]

@@ -124,7 +124,9 @@ def noisy_sizes(fitted: Optima) -> list[int]:
 
 
 def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterator[Refusal]:
-    """A law that is not one: it bends, or it depends on the window of training.
+    """A law that is not one: it moves ever faster, or it depends on the window of training.
+
+    A law that slows down is none to refuse: predictions forget slopes, too.
 
     Both tests allow for the tolerance within which an optimum counts as staying where it is: a
     difference must be beyond it, and significantly so.
@@ -132,7 +134,8 @@ def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterato
     law = laws.optimum
     if not np.isfinite(law.without).all():
         return
-    for axis in law.axes:
+    for i, axis in enumerate(law.axes):
+        slope = float(law.inverse[1 + i] @ law.values)
         bend, weights = _bend(law, axis)
         # Sizes that scatter about one law look like a bend, too.
         scatter = SCATTER * float(np.linalg.norm(weights))
@@ -141,12 +144,12 @@ def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterato
         valley = laws.found.valley
         noise = math.sqrt(float(weights @ valley.noise @ weights))
         half = max(half, float(student(valley.freedom, 1 - SIGNIFICANCE / len(law.axes))) * noise)
-        if abs(bend) - half > TOLERANCE:
+        if abs(bend) - half > TOLERANCE and slope * bend > 0:
             yield Refusal(
                 lack=Lack.SMALL,
                 reason=(
-                    f"The change per doubling of {axis} differs by {change(bend)} between the "
-                    "smallest and the largest sizes: there is no one law yet."
+                    f"The optimum moves ever faster along {axis}: its change per doubling differs "
+                    f"by {change(bend)} between the smallest and the largest sizes."
                 ),
                 advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
             )
