@@ -55,7 +55,7 @@ def export(plan: PlanContent, model: nn.Module) -> nn.Module:
             )
         _carry(hooks.holder_of(hook, modules), hook, factor)
     config = getattr(exported, "config", None)
-    if factors and getattr(config, "tie_word_embeddings", False):
+    if config is not None and factors and getattr(config, "tie_word_embeddings", False):
         config.tie_word_embeddings = False  # transformers would tie them again on loading
     return exported
 
