@@ -66,3 +66,9 @@ def test_unknown_groups_are_left_out_and_two_are_too_few():
     known = [around(0.2, 0.1), around(0.3, 0.1)]
     assert not across_groups([*known, UNKNOWN, open_ended]).mean.known
     assert across_groups([*known, around(0.25, 0.1), UNKNOWN]).groups == 3
+
+
+def test_groups_that_agree_exactly_have_a_mean():
+    together = across_groups([around(0.25, 0.1)] * 5)
+    assert together.mean.value == pytest.approx(0.25)
+    assert together.new_group.low < 0.25 < together.new_group.high

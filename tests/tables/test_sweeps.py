@@ -154,6 +154,28 @@ def test_the_frame_of_a_transfer_is_a_table_as_it_is():
     assert not fitted.excluded
 
 
+def test_own_variants_are_alternatives_that_no_mean_stands_for():
+    """Five schemes of one sweep keep their verdicts; five groups of a table have one together."""
+
+    def train(trial):
+        drift = 0.4 * math.log2(trial.size["depth"] / 2) * len(trial.scheme) / 10
+        return [math.exp(0.1 * (math.log2(trial.lr) + 8 - drift) ** 2)] * trial.steps
+
+    design = depthmup.Design(
+        base={"depth": 2}, depth=(2, 4, 8), steps=5, window=1, seeds=2,
+        schemes=["depth-mup", "sp", "ode", "completep", "mup"],
+        lrs=[2.0**k for k in range(-12, -3)],
+    )  # fmt: skip
+    report = depthmup.transfer(depthmup.Model(train=train, version="1"), design)
+    frame = report.to_pandas("runs")
+    fitted = depthmup.fit(frame)
+    assert fitted.study().together is None
+    assert fitted.verdicts == report.verdicts
+    columns = {"axes": ["depth"], "lr": "lr", "loss": "loss", "seed": "seed", "by": "scheme"}
+    asked = frame[["scheme", "depth", "lr", "loss", "seed"]]
+    assert depthmup.fit(asked, **columns).study().together.groups == 5
+
+
 def test_a_folder_without_runs_is_no_table(tmp_path):
     shutil.rmtree(tmp_path)
     with pytest.raises(ValueError, match=f"no file {tmp_path}.$"):

@@ -35,6 +35,9 @@ BETWEEN = 0.3
 MANY = 5
 """Groups of a table from which on a report begins with what they show together."""
 
+TINY = 1e-12
+"""Octaves per doubling, in the place of an error that is none: of groups that agree exactly."""
+
 
 def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     """The mean of groups' slopes, and where a new group's would lie.
@@ -52,7 +55,7 @@ def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     weight = 1 / (variance + between)
     mean = float(weight @ y / weight.sum())
     error = math.sqrt(float(weight @ (y - mean) ** 2) / freedom / float(weight.sum()))
-    deviations = np.hypot(taus, error)
+    deviations = np.hypot(taus, max(error, TINY))
 
     def beyond(half: float) -> float:
         """Probability that a new group lies farther away, less the 5% that may."""

@@ -32,7 +32,7 @@ from depthmup.tables.rows import Excluded
 from depthmup.tables.where import equalities, is_number
 
 MOST_GROUPS = 40
-VERSION = 2
+VERSION = 3
 """Of what is concluded: raised when the same table would give another study."""
 
 
@@ -186,16 +186,23 @@ def _study(
 
 
 def _together(transfers: Sequence[Transfer], question: Question) -> AcrossGroups | None:
-    """What all groups of a table show together along an axis, where they are many."""
+    """What all groups of a table show together along an axis, where they are many.
+
+    Variants of this package's own runs are alternatives, of which no mean says anything.
+    """
+    if not question.by or question.own:
+        return None
     together = across_groups([transfer.drift for transfer in transfers])
-    return together if question.by and together.groups >= MANY else None
+    return together if together.groups >= MANY else None
 
 
 def _judged_together(
     rules: Sequence[Judgement], together: AcrossGroups, tolerance: float
 ) -> list[Judgement]:
     """The rules once more, by the drift of all groups; each group has costs of its own."""
-    once = {rule.rule: rule for rule in reversed(rules)}
+    once: dict[tuple[str, float], Judgement] = {}
+    for rule in rules:
+        once.setdefault((rule.rule, rule.exponent), rule)
     return [
         replace(
             rule,
@@ -205,7 +212,7 @@ def _judged_together(
             if rule.answer is Answer.ELSEWHERE
             else answer(together.mean, rule.exponent, tolerance),
         )
-        for rule in reversed(once.values())
+        for rule in once.values()
     ]
 
 
