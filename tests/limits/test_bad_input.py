@@ -14,6 +14,7 @@ def step(inputs=((1.0,),), targets=((0.5,),)):
 
 
 GOOD = step()
+FEW = limits.Sobol(points=64, scrambles=2)
 
 
 @pytest.mark.parametrize("solve", [limits.linear, limits.nonlinear])
@@ -169,3 +170,89 @@ def test_values_that_hold_arrays_are_compared_by_identity(make_steps):
     s = limits.linear(steps, depth=2, lr=0.1)
     assert s in [s]
     assert s != limits.linear(steps, depth=2, lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "came"),
+    [
+        (np.array([[1.0 + 2.0j]]), "complex"),
+        ([["a"]], "could not convert"),
+        ([[1.0, 2.0], [1.0]], "inhomogeneous"),
+    ],
+)
+def test_what_is_no_matrix_of_real_numbers(inputs, came):
+    with pytest.raises(ValueError, match=rf"Expected inputs to be real numbers.*{came}"):
+        step(inputs)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (lambda **k: limits.nonlinear([GOOD], depth=2, particles=FEW, **k), "Particles"),
+        (lambda **k: limits.mean_ode([GOOD], neurons=limits.Particles(), **k), "Neurons"),
+    ],
+)
+def test_averages_of_another_kind(given, kind):
+    """They were passed over, and the default ones taken."""
+    with pytest.raises(TypeError, match=rf"averages to be limits\.{kind}"):
+        given(activation="erf", lr=1.0)
+
+
+@pytest.mark.parametrize(
+    "scales",
+    [
+        {"multiplier": 1e200},
+        {"multiplier": 1e200, "depth": math.inf},
+        {"alpha": -300, "depth": 64},
+        {"gamma": -300, "depth": 64},
+    ],
+)
+def test_factors_beyond_floating_point(scales):
+    with pytest.raises(ValueError, match=r"below 1e100; got multiplier="):
+        limits.linear([GOOD], **({"depth": 4, "lr": 1.0} | scales))
+
+
+def test_a_zero_input_has_no_norm():
+    normed = {"activation": "tanh", "lr": 1.0, "branch": limits.Branch(rms_norm=True)}
+    with pytest.raises(ValueError, match=r"Input 1 is zero.*leave it out"):
+        limits.two_matrix([step([[1.0], [0.0]], [[1.0], [1.0]])], depth=4, **normed)
+    with pytest.raises(ValueError, match=r"Input 1 is zero"):
+        limits.mean_ode([GOOD], held_out=[[0.0]], **normed)
+
+
+def test_a_loss_is_one_finite_number():
+    several = limits.Loss(value=lambda f: f, gradient=lambda f: f, shape=(1, 1))
+    with pytest.raises(ValueError, match=r"loss.*one number; got shape \(1, 1\)"):
+        limits.linear([limits.Step([[1.0]], several)], depth=2, lr=1.0)
+    overflowing = limits.Loss(value=lambda f: math.inf, gradient=lambda f: f, shape=(1, 1))
+    s = limits.linear([limits.Step([[1.0]], overflowing)], depth=2, lr=1.0)
+    assert s.status.kind == "exploded"
+
+
+@pytest.mark.parametrize("activation", ["identity", "erf", "tanh"])
+def test_what_exploded_has_no_error(activation):
+    loss = limits.Loss(value=lambda f: 1.0, gradient=lambda f: f * math.nan, shape=(1, 1))
+    steps = [limits.Step([[1.0]], loss)] * 2
+    s = limits.nonlinear(steps, activation=activation, lr=1.0)
+    assert s.status.kind == "exploded"
+    assert math.isnan(s.error_estimate)
+
+
+def test_more_vectors_than_particles():
+    few = limits.Particles(count=256, populations=2)
+    ode = {"depth": math.inf, "alpha": 1, "gamma": 0, "activation": "tanh", "lr": 0.1}
+    with pytest.raises(ValueError, match=r"Gaussians .* more than 256 particles"):
+        limits.sign_sgd([GOOD] * 65, particles=few, **ode)
+
+
+def test_moments_that_no_quadrature_sees_are_an_explosion():
+    """E exp(z)^2 comes from 2 sigma^2, beyond the grid: it was too low, without a word."""
+    exponential = limits.smooth(np.exp, np.exp, np.exp, np.exp, name="exp")
+    near, far = exponential.single(np.array([1.0, 9.0])).variance
+    assert near == pytest.approx(math.exp(2) - math.e, rel=1e-9)
+    assert math.isnan(far)
+
+
+def test_a_rule_has_two_points():
+    with pytest.raises(ValueError, match="degree of at least 1; got 0"):
+        limits.rule(0)

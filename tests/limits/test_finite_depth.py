@@ -212,7 +212,7 @@ def test_what_is_returned_as_ok_is_finite(reference):
 def test_weights_of_past_updates_by_hand():
     from depthmup.limits.sgd import update_weights
 
-    got = update_weights([1.0, 0.5, 0.25], 3, momentum=0.5)
+    got = update_weights(np.array([1.0, 0.5, 0.25]), momentum=0.5)
     # Heavy ball by hand: speed s at tau carries momentum^(tau-s) of gradient s.
     assert np.allclose(got[1], [1, 0, 0])
     assert np.allclose(got[2], [1 + 0.5 * 0.5, 0.5, 0])

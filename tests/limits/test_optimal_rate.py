@@ -129,3 +129,25 @@ def test_bad_input(wrong, message):
     options = {"inputs": INPUTS, "depths": (8,), "base_depth": 8, **wrong}
     with pytest.raises(ValueError, match=message):
         optimal_rate(options.pop("inputs"), **options)
+
+
+def test_depths_as_an_array():
+    array, listed = (
+        optimal_rate(INPUTS, depths=depths, base_depth=depths[0])
+        for depths in (2 ** np.arange(1, 4), (2, 4, 8))
+    )
+    assert array == listed
+
+
+def test_a_depth_that_is_too_large_is_refused_before_the_base_is_computed():
+    def never(done, total):
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="at most 10,000,000; got 100,000,000"):
+        optimal_rate(INPUTS, depths=(10**8,), base_depth=4, progress=never)
+
+
+@pytest.mark.parametrize("scheme", ["1000,0", "-1000,0"])
+def test_factors_beyond_floating_point(scheme):
+    with pytest.raises(ValueError, match=r"r\^-?1000 .* floating point"):
+        optimal_rate(INPUTS, depths=(64,), base_depth=2, scheme=scheme)

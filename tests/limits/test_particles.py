@@ -117,7 +117,7 @@ def deviations(runs, solution, width):
 class WithoutResponses(particles.OneMatrix):
     """G01 = G10 = 0."""
 
-    def response(self, values, z, lower, i, size):
+    def response(self, values, z, lower, i, size, by=None):
         return np.zeros((len(values), size))
 
 

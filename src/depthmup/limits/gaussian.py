@@ -85,8 +85,9 @@ def smooth(
 ) -> Activation:
     """Any smooth activation from phi and its first three derivatives, by quadrature.
 
-    Expectations at variances beyond 3236, for which a grid would not fit into memory, are nan: a
-    solve that comes to them ends as exploded.
+    Expectations are nan at variances beyond 3236, for which a grid would not fit into memory, and
+    where phi grows so fast that its square is not small at the grid's ends (exp beyond a variance
+    of 2 or so): a solve that comes to them ends as exploded.
 
     Args:
         function: phi, elementwise.
@@ -143,8 +144,10 @@ def smooth(
         square = slope**2 @ weight
         curvature = second(z)
         curved = (curvature * deviation) @ weight
+        variance = deviation**2 @ weight
+        edges = (deviation[..., [0, -1]] ** 2 * weight[[0, -1]]).max(axis=-1)
         return Marginal(
-            variance=deviation**2 @ weight,
+            variance=np.where(edges > _BEYOND * variance, np.nan, variance),
             v1=square,
             vp=curved + square,
             mean_slope=slope @ weight,
@@ -161,6 +164,9 @@ _MOST_POINTS = 4096
 """A pair's grid has the square of it: 128 MiB, of which a handful are held at a time."""
 
 _LARGEST_VARIANCE = (_MOST_POINTS / 72) ** 2
+
+_BEYOND = 1e-9
+"""The part of a variance that one point at the end of a grid may have: the tolerance of limits."""
 
 
 @lru_cache(maxsize=64)

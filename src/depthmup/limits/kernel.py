@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
-from depthmup.limits.step import Array, matrix
+from depthmup.limits.step import Array, matrix, require_norms
 
 TOLERANCE = 1e-9
 """Of interpolated expectations, relative to the largest."""
@@ -170,34 +171,32 @@ def kernel(
     Definition 6.1 for the scaling.
     """
     xi = matrix(inputs, "inputs", "(N, d_in)")
-    if not (isinstance(depth, int) and depth >= 1):
-        raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
-    if depth > MOST_BRANCHES:
-        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got {depth:,}.")
     block = block or Block()
+    if block.layer_norm:
+        require_norms(xi)
     stream = xi @ xi.T
-    if block.layer_norm and not np.diag(stream).all():
-        raise ValueError(
-            f"Input {int(np.argmin(np.diag(stream)))} is zero, and LayerNorm of zero is undefined "
-            "at infinite width: leave it out."
-        )
     mean = np.zeros(len(xi))  # of the stream's entries: not 0 where a branch keeps its own
-    # Up first: what reaches a branch from above is known once all branches above it are.
-    jacobians, sums = [], []
-    for _ in range(depth):
-        covariance, own_mean, jacobian, tangent = _branch(block, stream, mean)
-        jacobians.append(1 + branch**2 * jacobian)
-        sums.append(tangent)
+    tangent, above = np.zeros_like(stream), np.ones_like(stream)
+    for _ in range(checked_depth(depth)):
+        covariance, own_mean, jacobian, own = _branch(block, stream, mean)
+        # A branch above multiplies what all below it add to Theta.
+        jacobian = 1 + branch**2 * jacobian
+        tangent, above = tangent * jacobian + own, above * jacobian
         cross = branch * np.outer(mean, own_mean)
         stream = stream + branch**2 * covariance + cross + cross.T
         mean = mean + branch * own_mean
-    tangent, above = np.zeros_like(stream), np.ones_like(stream)
-    for jacobian, own in zip(reversed(jacobians), reversed(sums), strict=True):
-        tangent += above * own
-        above = above * jacobian
     tangent *= lr * branch**2
     tangent += lr_input * above * (xi @ xi.T) + lr_readout * stream
     return Kernel(tangent=tangent, stream=stream)
+
+
+def checked_depth(depth: int) -> int:
+    """A number of residual branches; NumPy's integers are some, too."""
+    if isinstance(depth, bool) or not isinstance(depth, Integral) or depth < 1:
+        raise ValueError(f"Expected depths to be positive integers; got {depth!r}.")
+    if depth > MOST_BRANCHES:
+        raise ValueError(f"Expected depths to be at most {MOST_BRANCHES:,}; got {depth:,}.")
+    return int(depth)
 
 
 def _branch(block: Block, stream: Array, mean: Array) -> tuple[Array, Array, Array, Array]:
@@ -247,7 +246,7 @@ def moments(phi: Activation, covariance: Array) -> tuple[Array, Array, Array]:
     variance, short = np.diag(covariance), None
     if phi.sampled and np.ptp(variance) <= EQUAL * variance.max():
         size = float(variance.mean())
-        short = _interpolated(phi, covariance / size, size)
+        short = _interpolated(phi, covariance / (size or 1.0), size)  # inputs may all be 0
     if not phi.sampled:
         pair = phi.pair(variance[:, None], covariance, variance[None, :])
         out = np.stack([pair.k0, pair.v1])

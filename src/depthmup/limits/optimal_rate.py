@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from depthmup.limits.kernel import Block, kernel
+from depthmup.limits.kernel import Block, checked_depth, kernel
 from depthmup.rules import Family, Kind, Ratios, Role, Scheme
 from depthmup.rules import scheme as scheme_named
 
@@ -110,11 +110,9 @@ def optimal_rate(
     and measured for this package (docs/studies/predict.md).
     """
     chosen = scheme_named(scheme)
+    depths, base_depth = tuple(map(checked_depth, depths)), checked_depth(base_depth)
     if not depths:
         raise ValueError("Expected at least one depth to predict, e.g. depths=(8, 16, 32).")
-    for depth in (*depths, base_depth):
-        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-            raise ValueError(f"Expected depths to be positive integers; got {depth!r}.")
     if not 0 < multiplier < math.inf:
         raise ValueError(f"Expected the multiplier to be positive and finite; got {multiplier}.")
 
@@ -146,7 +144,7 @@ def optimal_rate(
     return OptimalRate(
         scheme=chosen.title,
         base_depth=base_depth,
-        depths=tuple(depths),
+        depths=depths,
         curvatures=tuple(curvatures[depth] for depth in depths),
         base_curvature=curvatures[base_depth],
     )

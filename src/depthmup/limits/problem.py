@@ -15,8 +15,11 @@ from numpy.typing import ArrayLike
 from depthmup.limits.averages import Particles, Sobol
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.sgd import SGD, Rate, rates, remaining, update_weights
-from depthmup.limits.step import Array, Step, check_steps, matrix
+from depthmup.limits.step import Array, Step, check_steps, matrix, require_norms
 from depthmup.rules import Exponent, exponent
+
+_MOST_DIGITS = 100
+"""Of a branch's factor and an update's: squares of both, and products, still are numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,17 +273,19 @@ def problem(
 
     def weights(rate: Array, decay: float = 0.0) -> Array:
         """How much of every vector's gradient a matrix carries at every step, (steps + 1, N)."""
-        return np.repeat(update_weights(rate, count, optimizer.momentum, decay), sizes, axis=1)
+        return np.repeat(update_weights(rate, optimizer.momentum, decay), sizes, axis=1)
 
     # Decay is of the matrices in blocks: U and V have none.
     hidden = weights(first, decay)
+    a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
+    _require_scales(branch.multiplier, depth, a, g)
     asked = Problem(
         steps=checked,
         rows=tuple(slice(int(e) - n, int(e)) for e, n in zip(ends, sizes, strict=True)),
         held_out=extra,
         depth=depth,
-        alpha=exponent(alpha, name="alpha"),
-        gamma=exponent(gamma, name="gamma"),
+        alpha=a,
+        gamma=g,
         activation=phi,
         block_depth=block_depth,
         branch=branch,
@@ -291,11 +296,13 @@ def problem(
         second=weights(second, decay) if block_depth == 2 else np.zeros_like(hidden),
         input=weights(lr_input),
         readout=weights(lr_readout),
-        remains=remaining(first, count, decay),
-        second_remains=remaining(second, count, decay),
+        remains=remaining(first, decay),
+        second_remains=remaining(second, decay),
         tol=math.nan if tol is None else tol,
         history=history,
     )
+    if branch.rms_norm:
+        require_norms(asked.inputs)
     if tol is None:
         exact = 1e-10 if asked.linear and block_depth == 1 else 1e-9
         return replace(asked, tol={None: exact, Sobol: 1e-3, Particles: 5e-3}[asked.averages])
@@ -334,6 +341,19 @@ def require_infinite_depth(problem: Problem) -> None:
         raise ValueError(
             f"alpha={alpha} > 1 is unfaithful: preactivations grow like L^({-gamma}), so only "
             "alpha in [1/2, 1] has an infinite-depth limit. Use a finite depth."
+        )
+
+
+def _require_scales(multiplier: float, depth: float, alpha: Fraction, gamma: Fraction) -> None:
+    """Refuse factors of branches and updates whose products overflow before any training."""
+    digits = math.log10(abs(multiplier) or 1.0)
+    if depth != math.inf:
+        digits += float(max(-alpha, -gamma)) * math.log10(depth)
+    if digits > _MOST_DIGITS:
+        raise ValueError(
+            f"Expected a L^-alpha and a L^-gamma to be below 1e{_MOST_DIGITS}; got "
+            f"multiplier={float(multiplier):g}, depth={depth}, alpha={alpha}, gamma={gamma}. Take "
+            "a smaller multiplier or larger exponents."
         )
 
 

@@ -68,7 +68,7 @@ def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
 
 
 def update_weights(
-    lr: Rate, steps: int, momentum: float = 0.0, decay: float = 0.0
+    lr: Float[Array, " steps"], momentum: float = 0.0, decay: float = 0.0
 ) -> Float[Array, "times steps"]:
     """``w[t, s]``: the weight at step t has moved by ``-w[t, s]`` times step s's gradient.
 
@@ -81,24 +81,24 @@ def update_weights(
     unrolled, with the decoupled decay of ``torch.optim.AdamW``. The paper has a constant rate and
     neither momentum nor decay.
     """
-    per_step = rates(lr, steps)
+    steps = len(lr)
     if not 0.0 <= momentum < 1.0:
         raise ValueError(f"momentum must lie in [0, 1); got {momentum}.")
-    left = _left_by_decay(per_step, decay)
+    left = _left_by_decay(lr, decay)
     weights = np.zeros((steps + 1, steps))
     for t in range(1, steps + 1):
         # Step t - 1 applies what momentum left of every gradient so far; its own whole, as 0^0 = 1.
         reach = momentum ** np.arange(t - 1, -1, -1.0)
-        weights[t, :t] = left[t - 1] * weights[t - 1, :t] + per_step[t - 1] * reach
+        weights[t, :t] = left[t - 1] * weights[t - 1, :t] + lr[t - 1] * reach
     return weights
 
 
-def remaining(lr: Rate, steps: int, decay: float) -> Float[Array, " times"]:
+def remaining(lr: Float[Array, " steps"], decay: float) -> Float[Array, " times"]:
     """The part of its initial value that decay leaves of a weight at each step: (steps + 1,)."""
-    return np.cumprod(np.append(1.0, _left_by_decay(rates(lr, steps), decay)))
+    return np.cumprod(np.append(1.0, _left_by_decay(lr, decay)))
 
 
-def _left_by_decay(per_step: Array, decay: float) -> Array:
+def _left_by_decay(lr: Array, decay: float) -> Array:
     if not (np.isfinite(decay) and decay >= 0):
         raise ValueError(f"decay must be finite and not negative; got {decay}.")
-    return 1.0 - decay * per_step
+    return 1.0 - decay * lr

@@ -68,8 +68,11 @@ def solve(problem: Problem, averages: Averages | None = None) -> Solution:
     *Source:* arXiv 2310.02244 for networks with one matrix per block; the others are derived here,
     see docs/studies/limits.md.
     """  # noqa: E501
-    if averages is not None:
-        _require_kind(problem, averages)
+    if averages is not None and problem.averages is None:
+        raise ValueError(
+            "This limit has no averages over neurons, so there is nothing for `neurons` to do: "
+            "leave it out. Nonlinear networks have them, at finite depth and at alpha=1."
+        )
     if problem.sign:
         return solve_sign(problem, averages)
     if problem.block_depth == 2:
@@ -173,21 +176,6 @@ def solve_sign(problem: Problem, particles: Averages | None) -> Solution:
     return solve_extrapolated(problem, _particles(particles))
 
 
-def _require_kind(problem: Problem, averages: Averages) -> None:
-    """Raise unless these are the averages that the problem's limit has."""
-    if problem.averages is None:
-        raise ValueError(
-            "This limit has no averages over neurons, so there is nothing for `neurons` to do: "
-            "leave it out. Nonlinear networks have them, at finite depth and at alpha=1."
-        )
-    kind = Particles if problem.averages is Particles else Neurons
-    if not isinstance(averages, kind):
-        raise TypeError(
-            f"Expected this limit's averages to be limits.{kind.__name__}; got "
-            f"{type(averages).__name__}."
-        )
-
-
 def _require_derived(problem: Problem, derived: Sequence[str], network: str) -> None:
     """Raise where the optimizer has settings that the equations of a network lack."""
     if others := [name for name in problem.optimizer.used if name not in derived]:
@@ -199,9 +187,22 @@ def _require_derived(problem: Problem, derived: Sequence[str], network: str) -> 
 
 
 def _particles(given: Averages | None) -> Particles:
-    return given if isinstance(given, Particles) else Particles()
+    if given is None:
+        return Particles()
+    if isinstance(given, Particles):
+        return given
+    raise _of_another_kind("Particles", given)
 
 
 def _neurons(problem: Problem, given: Averages | None) -> Neurons:
-    # Averages of linear neurons are exact.
-    return given if isinstance(given, Neurons) else Quadratic() if problem.linear else Sobol()
+    if given is None:
+        return Quadratic() if problem.linear else Sobol()  # of linear neurons exact
+    if isinstance(given, Neurons):
+        return given
+    raise _of_another_kind("Neurons", given)
+
+
+def _of_another_kind(wanted: str, given: Averages) -> TypeError:
+    return TypeError(
+        f"Expected this limit's averages to be limits.{wanted}; got {type(given).__name__}."
+    )

@@ -134,6 +134,16 @@ class Step:
         object.__setattr__(self, "inputs", rows)
         object.__setattr__(self, "loss", loss)
 
+    def value(self, outputs: Float[Array, "batch d_out"]) -> float:
+        """The loss at these outputs, once it is known to be one number."""
+        value = np.asarray(self.loss.value(outputs), dtype=np.float64)
+        if value.ndim:
+            raise ValueError(
+                f"Expected a loss's value to be one number; got shape {value.shape}. Sum it, or "
+                "average it, over samples and outputs."
+            )
+        return float(value)
+
     def gradient(self, outputs: Float[Array, "batch d_out"]) -> Float[Array, "batch d_out"]:
         """The loss's gradient at these outputs, once it is known to be one: (batch, d_out)."""
         gradient = np.asarray(self.loss.gradient(outputs), dtype=np.float64)
@@ -167,7 +177,15 @@ def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 def matrix(values: ArrayLike, what: str, shape: str) -> Float[Array, "rows columns"]:
     """A finite two-dimensional float array; raises with the reason where it is none."""
-    array = np.array(values, dtype=np.float64)
+    try:
+        given = np.asarray(values)
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        array = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:  # the last: tensors with a gradient
+        raise ValueError(
+            f"Expected {what} to be real numbers of shape {shape}; got {error}."
+        ) from None
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
             f"{what} must have shape {shape}, neither empty; got shape {array.shape}. "
@@ -182,3 +200,12 @@ def matrix(values: ArrayLike, what: str, shape: str) -> Float[Array, "rows colum
     # np.array has copied, so the caller's own array stays writable.
     array.flags.writeable = False
     return array
+
+
+def require_norms(rows: Float[Array, "rows d_in"]) -> None:
+    """Refuse inputs that a norm in every block cannot divide by their size."""
+    if not (sizes := np.abs(rows).max(axis=1)).all():
+        raise ValueError(
+            f"Input {int(np.argmin(sizes))} is zero, and LayerNorm and RMSNorm of zero are "
+            "undefined at infinite width: leave it out."
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -49,9 +49,9 @@ class Method(ABC):
     def kernel(self) -> Float[Array, "known known"]:
         """<x|x> at the last layer, over the training vectors that were reached, or over all."""
 
-    def error(self, status: SolveStatus) -> float:
+    def error(self) -> float:
         """An estimate of the outputs' error; that of what is sampled is seen in other samples."""
-        return 0.0 if status.ok else np.nan
+        return 0.0
 
     def history(self) -> History | None:
         """Every covariance of training, of methods that have them."""
@@ -63,7 +63,7 @@ class Method(ABC):
             self.held_out.append(outputs[batch:])
         if t < len(self.problem.steps):
             self.outputs.append(outputs[:batch])
-            self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            self.losses.append(self.problem.steps[t].value(outputs[:batch]))
             # Rounding may leave a square of zero below it.
             self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
         return outputs[:batch]
@@ -95,7 +95,7 @@ class Method(ABC):
             kernel=self.kernel()[: self.done, : self.done].copy(),
             held_out=held_out,
             status=status,
-            error_estimate=self.error(status),
+            error_estimate=np.nan if status.kind == "exploded" else self.error(),
             problem=p,
             activation=p.activation.name,
             history=self.history() if p.history and status.ok else None,
@@ -141,6 +141,7 @@ def train(method: Method) -> Solution:
                 outputs, squares = method.up(t, rows, inputs)
                 require_finite(outputs, squares)
                 f = method.record(t, rows.stop - rows.start, outputs, squares)
+                require_finite(np.array(method.losses[t:]))
                 if t < problem.updates:
                     method.down(t, rows, problem.steps[t].gradient(f))
             except (FloatingPointError, np.linalg.LinAlgError):
@@ -190,18 +191,23 @@ def combined(solutions: Sequence[Solution], averages: Averages, advice: str) -> 
         error = max(error, held_error)
     rms, _ = averages.estimate(np.array([np.concatenate(s.rms, axis=1) for s in solutions]))
     kernel, _ = averages.estimate(np.array([s.kernel for s in solutions]))
+    history = None
+    if last.history is not None:
+        parts = {f.name: [getattr(s.history, f.name) for s in solutions] for f in fields(History)}
+        history = History(**{n: averages.estimate(np.array(p))[0] for n, p in parts.items()})
     # Averages cannot be better than what they are of: every solve has its own error in depth.
     error = max(error, *(s.error_estimate for s in solutions))
     status = next((s.status for s in solutions if not s.status.ok), SolveStatus())
     whole = replace(
         last,
         outputs=per_step,
-        losses=np.array([s.loss.value(f) for s, f in zip(steps, per_step, strict=True)]),
+        losses=np.array([s.value(f) for s, f in zip(steps, per_step, strict=True)]),
         rms=tuple(np.split(rms, ends, axis=1)),
         kernel=kernel,
         held_out=held_out,
         status=status,
         error_estimate=error,
+        history=history,
     )
     resolved = not status.ok or error <= last.problem.tol
     return whole if resolved else unresolved(whole, "neurons", advice)

@@ -124,11 +124,19 @@ class Power:
     def at(self, ratios: Ratios) -> float:
         """The factor at these sizes; exactly 1 at the base."""
         # 1.0 to any power is 1.0 in floating point as well: nothing is rounded at the base.
-        result: float = math.prod(
-            getattr(ratios, field.name) ** float(getattr(self, field.name))
-            for field in fields(self)
-            if getattr(self, field.name)
-        )
+        try:
+            result: float = math.prod(
+                getattr(ratios, field.name) ** float(getattr(self, field.name))
+                for field in fields(self)
+                if getattr(self, field.name)
+            )
+        except OverflowError:
+            result = math.inf
+        if not 0 < result < math.inf:
+            raise ValueError(
+                f"Expected exponents and ratios whose factor a number can hold; {self} at {ratios} "
+                "is beyond floating point. Take smaller exponents, or sizes that are closer."
+            )
         return result
 
     def __mul__(self, other: "Power") -> "Power":

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.averages import Neurons, require_memory
-from depthmup.limits.numerics.factors import appended, own_only, stein
+from depthmup.limits.numerics.factors import appended, stein, stein_within
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Solution
 from depthmup.limits.step import Array
@@ -226,7 +226,7 @@ class Blocks(Sampled):
         # E[phi'(u) v z_u] is zero exactly: subtracting it leaves its noise out.
         excess = self.e[i, self.new] - self.activation.slope(self.new_u[i]) * v
         moments = (excess * self.weights) @ self.u[self.every].T
-        return own_only(stein(moments, self.lower_u[i, self.every, self.every]), self.old.stop)
+        return stein_within(moments, self.lower_u[i, self.every, self.every])
 
     def back_through(self, i: int) -> None:
         """New rows of Q and S, from above block i to below it."""

@@ -40,7 +40,7 @@ from depthmup.limits.methods.sides import (
 from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Solution, SolveStatus
+from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
 from depthmup.limits.training import train, unresolved
 
@@ -78,8 +78,8 @@ class Continuum(Imbedding):
         super().__init__(problem, x, d, pull=pull, positions=points.points)
         self.sweeps = x, d
 
-    def error(self, status: SolveStatus) -> float:
-        return max(super().error(status), max(side.tail for side in self.sweeps) * self.scale)
+    def error(self) -> float:
+        return max(super().error(), max(side.tail for side in self.sweeps) * self.scale)
 
 
 class Depths(Side):

@@ -132,7 +132,7 @@ class MeanField(Method):
         tops = self.tops[: self.done]
         return tops @ tops.T
 
-    def error(self, status: SolveStatus) -> float:
+    def error(self) -> float:
         return self.tail * self.scale
 
     def rise(

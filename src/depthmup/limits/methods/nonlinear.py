@@ -155,7 +155,7 @@ class Nonlinear(Method):
     def kernel(self) -> Array:
         return np.asarray(self.x[-1])
 
-    def error(self, status: SolveStatus) -> float:
+    def error(self) -> float:
         return self.tail * self.scale
 
     def history(self) -> History:

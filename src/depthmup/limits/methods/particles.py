@@ -38,7 +38,7 @@ from dataclasses import replace
 import numpy as np
 
 from depthmup.limits.averages import Particles, gaussian_sobol, require_memory
-from depthmup.limits.numerics.factors import appended, own_only, stein
+from depthmup.limits.numerics.factors import appended, stein, stein_within
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array
@@ -46,6 +46,8 @@ from depthmup.limits.training import Sampled, combined, train
 
 _LAYERS = (16, 32, 64)
 """Depths from which infinite depth is extrapolated."""
+
+Response = Callable[[Array, Array], Array]
 
 
 def solve_particles(problem: Problem, particles: Particles) -> Solution:
@@ -123,19 +125,20 @@ class Population(Sampled):
         shape, blocks = (self.depth + 1, self.vectors, self.count), self.depth
         self.x, self.d = np.zeros(shape), np.zeros(shape)
         ends = problem.d_in + problem.d_out
+        own = 0 if deterministic else blocks * (self.vectors + self.updated)
+        # A hidden neuron has Gaussians as well. Fields are made orthonormal: with nearly as many of
+        # them as particles, what is left of the last ones is determined by the others and no
+        # longer Gaussian.
+        if (most := max(ends + own, self.vectors + self.updated)) >= self.count // 2:
+            raise ValueError(
+                f"{most} Gaussians per particle need more than {self.count} particles. Pass "
+                "limits.Particles with a larger count."
+            )
         if deterministic:
             stream = _orthonormal(gaussian_sobol(ends, self.count, self.rng).T)
             self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
         else:
-            fields = blocks * (self.vectors + self.updated)
-            # Fields are made orthonormal: with nearly as many of them as particles, what is left of
-            # the last ones is determined by the others and no longer Gaussian.
-            if ends + fields >= self.count // 2:
-                raise ValueError(
-                    f"{ends + fields} Gaussians per particle need more than {self.count} "
-                    "particles. Pass limits.Particles with a larger count."
-                )
-            stream = _orthonormal(self.rng.standard_normal((ends + fields, self.count)))
+            stream = _orthonormal(self.rng.standard_normal((ends + own, self.count)))
             cut = ends + blocks * self.vectors
             self.z_x = stream[ends:cut].reshape(blocks, self.vectors, self.count)
             self.z_d = stream[cut:].reshape(blocks, self.updated, self.count)
@@ -186,11 +189,13 @@ class Population(Sampled):
         lower[i, : len(cov), : len(cov)] = appended(lower[i, :n, :n], cov)
         return lower[i, n : len(cov), : len(cov)] @ z[i, : len(cov)]
 
-    def response(self, values: Array, z: Array, lower: Array, i: int, size: int) -> Array:
+    def response(
+        self, values: Array, z: Array, lower: Array, i: int, size: int, by: Response = stein
+    ) -> Array:
         """What ``values`` (rows, J) answer to a field's first vectors: (rows, size)."""
         if self.deterministic:
             return np.zeros((len(values), size))
-        return stein(self.mean(values, z[i, :size]), lower[i, :size, :size])
+        return by(self.mean(values, z[i, :size]), lower[i, :size, :size])
 
 
 class OneMatrix(Population):
@@ -216,7 +221,7 @@ class OneMatrix(Population):
         old_e, weights = self.e[i, :n], self.kick * self.problem.hidden[t, :n]
         cov = self.mean(self.e[i, :size], self.e[i, :size])
         back = self.fresh(self.z_d, self.lower_d, i, n, cov)
-        answer = own_only(self.response(e, self.z_x, self.lower_x, i, size), n)
+        answer = self.response(e, self.z_x, self.lower_x, i, size, stein_within)
         back = back + answer @ self.x[i, :size]
         return back - (weights * self.mean(e, self.entry(old_e))) @ self.entry(self.x[i, :n])
 
@@ -274,7 +279,7 @@ class TwoMatrix(Population):
         v = lower[n:size, :size] @ self.z_v[:size]
         first, second = self.kick * self.problem.hidden[t, :n], self.kick * self.second[t, :n]
         self.phi[i, rows] = self.new_phi[i]
-        answer = own_only(self.response(d, self.z_x, self.lower_x, i, size), n)
+        answer = self.response(d, self.z_x, self.lower_x, i, size, stein_within)
         g = v + answer @ self.phi[i, :size] / self.ratio
         g -= (second * self.mean(d, q(above[:n]))) @ q(self.phi[i, :n])
         e = slope(self.new_h[i]) * g
@@ -283,8 +288,8 @@ class TwoMatrix(Population):
         back = self.fresh(self.z_d, self.lower_d, i, n, cov)
         # phi'(u) v is odd in v, so that its answer to u is 0: subtracted for its noise.
         excess = e - slope(self.new_u[i]) * v
-        own = stein(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
-        back = back + self.ratio * own_only(own, n) @ self.x[i, :size]
+        own = stein_within(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
+        back = back + self.ratio * own @ self.x[i, :size]
         pull = self.ratio * first * self.mean(e, q(self.e[i, :n]))
         return back - pull @ q(self.x[i, :n])
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from depthmup.limits.problem import Problem
-from depthmup.limits.solution import History, SolveStatus
+from depthmup.limits.solution import History
 from depthmup.limits.step import Array
 from depthmup.limits.training import Method, require_finite
 
@@ -201,8 +201,8 @@ class Imbedding(Method):
     def kernel(self) -> Array:
         return self.squares
 
-    def error(self, status: SolveStatus) -> float:
-        return self.mismatch if status.ok else np.nan
+    def error(self) -> float:
+        return self.mismatch
 
     def history(self) -> History:
         x, d = self.x, self.d

@@ -60,6 +60,9 @@ def rule(degree: int) -> Rule:
     Returns:
         Points of [0, 1], and what integrates, derives and interpolates a function by its values.
 
+    Raises:
+        ValueError: no degree.
+
     Example:
         >>> r = rule(8)
         >>> bool(np.allclose(r.integral @ r.points**3, r.points**4 / 4))
@@ -67,6 +70,8 @@ def rule(degree: int) -> Rule:
 
     *Source:* Trefethen (2000), Spectral Methods in MATLAB, Chapters 6 and 12.
     """
+    if degree < 1:
+        raise ValueError(f"Expected a degree of at least 1; got {degree}.")
     x = -np.cos(np.pi * np.arange(degree + 1) / degree)
     values = series.chebvander(x, degree)
     # On Lobatto points the inverse of the Vandermonde matrix is a scaled transpose (a type-I DCT).

@@ -48,13 +48,21 @@ def stein(
     return _solve(lower, moments.T, transposed=True).T
 
 
-def own_only(response: Array, n: int) -> Array:
-    """Samples of one minibatch (columns from n on) answer to themselves, not to each other."""
-    rows = np.arange(len(response))
-    own = response[rows, n + rows]
-    response[:, n:] = 0.0
-    response[rows, n + rows] = own
-    return response
+def stein_within(
+    moments: Float[Array, "rows size"], lower: Float[Array, "size size"]
+) -> Float[Array, "rows size"]:
+    """The same of a minibatch, the last rows of ``lower``: to old vectors, and each to itself.
+
+    Samples of one minibatch answer to themselves, not to each other. They may share a Gaussian (a
+    repeated sample has pivot zero): what is new to the old vectors in u_r is w_r, and of y_r it is
+    ``E dy_r/du_r = E[y_r w_r] / E w_r^2``.
+    """
+    n = len(lower) - len(moments)
+    fresh = lower[n:, n:]  # w_r, by the new Gaussians
+    size = np.square(fresh).sum(1)
+    own = (moments[:, n:] * fresh).sum(1) / np.where(size > 0, size, np.inf)
+    old = stein(moments[:, :n] - own[:, None] * lower[n:, :n], lower[:n, :n])
+    return np.concatenate([old, np.diag(own)], axis=1)
 
 
 def _solve(lower: Array, target: Array, *, transposed: bool = False) -> Array:
