@@ -36,8 +36,8 @@ Huber (1967), Fifth Berkeley Symposium 1:221-233, for the covariance of weighted
 """
 
 import math
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -134,8 +134,39 @@ class Valley:
         return np.asarray(np.exp(np.clip(self.steep[size][right], -40, 15)) * above)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A fit that is asked for, equal to another of the same numbers."""
+
+    fitted: Optima = field(compare=False)
+    doublings: Array = field(compare=False)
+    numbers: tuple[tuple[tuple[int, ...], bytes], ...]
+
+
 def valley_of(fitted: Optima, doublings: Array) -> Valley:
-    """Fit one valley to curves whose sizes lie at ``doublings``, (sizes, axes)."""
+    """Fit one valley to curves whose sizes lie at ``doublings``, (sizes, axes).
+
+    That of one experiment is kept, as a study asks for it once for each of its answers, and a
+    search in each of its rounds; of simulations none comes twice.
+    """
+    if fitted.centre.ndim > 1:
+        return _fit(fitted, doublings)
+    curves = fitted.curves.log2_lrs, fitted.curves.losses
+    own = (getattr(fitted, of.name) for of in fields(Optima) if of.name != "curves")
+    numbers = tuple((a.shape, a.tobytes()) for a in (*curves, *own, np.asarray(doublings, float)))
+    return _kept(_Asked(fitted=fitted, doublings=doublings, numbers=numbers))
+
+
+@lru_cache(maxsize=256)
+def _kept(asked: _Asked) -> Valley:
+    """A valley that several may hold: nobody writes into it."""
+    valley = _fit(asked.fitted, asked.doublings)
+    for of in fields(Valley):
+        getattr(valley, of.name).setflags(write=False)
+    return valley
+
+
+def _fit(fitted: Optima, doublings: Array) -> Valley:
     batch = fitted.centre.shape[:-1]
     s = np.asarray(doublings, float)
     x = np.nan_to_num(fitted.curves.log2_lrs)
@@ -165,7 +196,8 @@ def valley_of(fitted: Optima, doublings: Array) -> Valley:
         seeds=max(fitted.curves.fewest_seeds, 1),
         reach=np.repeat([REACH, NARROW], math.prod(batch)),
     )
-    both = problem.linear(problem.solved()).valley((2, *batch), twice(moved))
+    solved = problem.solved()
+    both = problem.linear(solved, problem.parts(solved)).valley((2, *batch), twice(moved))
     wide, narrow = (
         Valley(**{field.name: getattr(both, field.name)[i] for field in fields(Valley)})
         for i in (0, 1)
@@ -345,31 +377,31 @@ class _Problem:
         grows, turns = (shape[:, i : i + axes] @ self.s.T for i in (SHARED, SHARED + axes))
         return np.asarray(shape[:, None, :2] + np.stack([grows - turns, grows + turns], -1))
 
-    def parts(self, state: _State, *, slopes: bool = True) -> tuple[Array, Array, Array]:
+    def parts(self, state: _State) -> tuple[Array, Array, Array]:
         """Residuals, and derivatives of the valleys by k and by the shape."""
         axes = self.s.shape[1]
         u = self.x - state.minimum[..., None]
         square, right = u**2 + self.round**2, u > 0
-        sign = np.where(right, 1.0, -1.0)
         left_right = self.steepness(state.shape)
         steep = np.where(right, left_right[..., 1, None], left_right[..., 0, None])
         power = np.where(right, state.shape[:, None, None, 3], state.shape[:, None, None, 2])
-        scale = np.exp(np.clip(steep, -40, 15))
+        scale = np.exp(_within(steep, -40, 15))
         high, least = scale * square ** (power / 2), scale * self.round**power
         rise = high - least
         residual = self.values - state.level[..., None] - rise
-        if not slopes:
-            return residual, residual, residual
         by_k = -power * u * high / square
         by_power = np.log(square) / 2 * high - np.log(self.round) * least
-        columns = [rise * ~right, rise * right, by_power * ~right, by_power * right]
-        columns += [rise * self.s[:, a, None] for a in range(axes)]
-        columns += [rise * sign * self.s[:, a, None] for a in range(axes)]
-        return residual, by_k, np.stack(columns, -1)
+        by_shape = np.empty((*u.shape, SHARED + 2 * axes))
+        for column, slope in ((0, rise), (2, by_power)):
+            by_shape[..., column] = slope * ~right
+            by_shape[..., column + 1] = slope * right
+        grows = rise[..., None] * self.s[:, None]
+        by_shape[..., SHARED : SHARED + axes] = grows
+        by_shape[..., SHARED + axes :] = np.where(right, 1.0, -1.0)[..., None] * grows
+        return residual, by_k, by_shape
 
-    def loss(self, state: _State) -> tuple[Array, Array]:
+    def loss(self, state: _State, residual: Array) -> tuple[Array, Array]:
         """Weighted squares of the residuals, and of the distances from the priors."""
-        residual, _, _ = self.parts(state, slopes=False)
         mean, precision = self.prior
         away = (precision * (state.shape - mean) ** 2).sum(-1)
         away += (self.nearness * (state.minimum - self.near) ** 2).sum(-1)
@@ -384,17 +416,19 @@ class _Problem:
             shape=mean,
             variance=self.known[0],
         )
-        damping, here = np.full(len(mean), 1e-2), self.loss(state)
+        parts = self.parts(state)
+        damping, here = np.full(len(mean), 1e-2), self.loss(state, parts[0])
+        noise, weight = self.known
         for _ in range(PASSES):
-            before, linear = state.minimum, self.linear(state, damping)
+            before, linear = state.minimum, self.linear(state, parts, damping)
             tried = linear.step()
-            there = self.loss(tried)
+            parts = self.parts(tried)
+            there = self.loss(tried, parts[0])
             now, then = (fit + state.variance * away for fit, away in (here, there))
             better = then <= now * (1 + ROUNDING)
-            damping = np.clip(np.where(better, damping / 5, damping * 6), 1e-9, 1e6)
+            damping = _within(np.where(better, damping / 5, damping * 6), 1e-9, 1e6)
             one = better[:, None]
             here = np.where(better, there[0], here[0]), np.where(better, there[1], here[1])
-            noise, weight = self.known
             variance = (here[0] + weight * noise) / (linear.points_left + weight)
             state = _State(
                 level=np.where(one, tried.level, state.level),
@@ -402,16 +436,21 @@ class _Problem:
                 shape=np.where(one, tried.shape, state.shape),
                 variance=variance,
             )
-            if np.nanmax(np.abs(tried.minimum - before)) < SETTLED and better.all():
+            if not better.all():
+                parts = self.parts(state)
+            elif np.nanmax(np.abs(tried.minimum - before)) < SETTLED:
                 break
         return state
 
-    def linear(self, state: _State, damping: Array | None = None) -> "_Linear":
-        """The problem to first order around a state."""
-        residual, by_k, by_shape = self.parts(state)
+    def linear(
+        self, state: _State, parts: tuple[Array, Array, Array], damping: Array | None = None
+    ) -> "_Linear":
+        """The problem to first order around a state, of which these are the parts."""
+        residual, by_k, by_shape = parts
         mean, precision = self.prior
         nearness = state.variance[:, None] * self.nearness
-        own = np.stack([np.ones_like(by_k), by_k], -1)  # of a size's level and minimum
+        own = np.ones((*by_k.shape, 2))  # of a size's level and minimum
+        own[..., 1] = by_k
         weighted = self.weight[..., None] * own
         block = _over_rows(own, weighted)
         block[..., 1, 1] += nearness
@@ -465,15 +504,15 @@ class _Linear:
     def step(self) -> _State:
         """The next state."""
         total = self.pull_shared - np.einsum("bidq,bid->bq", self.carried, self.pull)
-        shape = np.clip(np.einsum("bqp,bp->bq", self.schur, total), -STEP, STEP)
+        shape = _within(np.einsum("bqp,bp->bq", self.schur, total), -STEP, STEP)
         own = np.einsum("bidf,bif->bid", self.inverse, self.pull)
         own = own - np.einsum("bidq,bq->bid", self.carried, shape)
         reach = STEP * np.maximum(self.problem.spacing, 1.0)
         shape = self.state.shape + shape
-        shape[:, 2:SHARED] = np.clip(shape[:, 2:SHARED], LEAST_POWER, MOST_POWER)
+        shape[:, 2:SHARED] = _within(shape[:, 2:SHARED], LEAST_POWER, MOST_POWER)
         return _State(
             level=self.state.level + own[..., 0],
-            minimum=self.state.minimum + np.clip(own[..., 1], -reach, reach),
+            minimum=self.state.minimum + _within(own[..., 1], -reach, reach),
             shape=shape,
             variance=self.state.variance,
         )
@@ -606,6 +645,11 @@ def _over_rows(first: Array, second: Array) -> Array:
     A third of a fit's time is spent here: ``einsum`` takes several times as long.
     """
     return np.asarray(np.swapaxes(first, -1, -2) @ second)
+
+
+def _within(values: Array, low: float | Array, high: float | Array) -> Array:
+    """``np.clip``, which takes several times as long for arrays as small as these."""
+    return np.asarray(np.minimum(np.maximum(values, low), high))
 
 
 def _flat(columns: Array) -> Array:
