@@ -13,6 +13,7 @@ import depthmup
 from depthmup.diagnostics import predict
 from depthmup.limits import Block, optimal_rate
 from depthmup.model import Model
+from depthmup.models import ResidualMLP
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.rules import general
 from depthmup.statistics import mean
@@ -121,6 +122,21 @@ def test_the_readme_call():
     assert [at.size[a.axis] for a in result.axes for at in a.sizes] == [2, 4, 16, 32]
     assert all(along.sizes[0].octaves.value == 0 for along in result.axes)
     assert result.axes[0].sizes[0].curvature == result.axes[1].sizes[0].curvature
+
+
+@pytest.mark.parametrize(("block_depth", "scheme"), [(1, "Depth-muP"), (2, "CompleteP")])
+def test_the_scheme_is_what_the_blocks_ask_for_as_in_a_plan(block_depth, scheme):
+    def make(width, depth):
+        return ResidualMLP(
+            inputs=4, width=width, depth=depth, outputs=1, multiplier=1.0,
+            activation_name="relu", block_depth=block_depth,
+        )  # fmt: skip
+
+    result = predict(
+        subject(make=make), base=(8, 2), depths=(4,), seeds=2, plan_options={"own_init": "fan_in"}
+    )
+    assert result.scheme == scheme
+    assert any("No scheme was named" in note for note in result.notes)
 
 
 def test_any_axis_of_the_factory():

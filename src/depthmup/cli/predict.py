@@ -37,7 +37,7 @@ class Options:
     along: tuple[str, ...] = ()
     """Further values along any axis of the base, as NAME=VALUE,VALUE, such as experts=16,32."""
 
-    scheme: str = "depth-mup"
+    scheme: str | None = None
     optimizer: str = "sgd"
     seeds: int = 4
     batches: int = 1

@@ -50,7 +50,7 @@ def predict(
     base: Size | tuple[int, int] | str,
     widths: Sequence[int] = (),
     depths: Sequence[int] = (),
-    scheme: str | Scheme = "depth-mup",
+    scheme: str | Scheme | None = None,
     optimizer: str | Family = "sgd",
     seeds: int = 4,
     batches: int = 1,
@@ -70,7 +70,8 @@ def predict(
         base: the size with a known or cheaply found learning rate, a value for every axis;
             a width and a depth also as (64, 4) or "64x4".
         widths, depths: further sizes to predict at; other axes stay at the base's.
-        scheme: a name, or alpha,gamma such as 1/2,1/2.
+        scheme: a name, or alpha,gamma such as 1/2,1/2; by default the one that suits the depth of
+            the model's blocks.
         optimizer: of the family raw, such as sgd; the rule holds for no other.
         seeds: number of networks of each size; their scatter gives the intervals.
         batches: number of batches over which each network's loss is averaged.
@@ -112,7 +113,7 @@ def predict(
         base = parse_size(base, option="base")
     here = dict(base) if isinstance(base, Mapping) else {"width": base[0], "depth": base[1]}
     refuse_along(along)
-    chosen = scheme_named(scheme)
+    chosen = None if scheme is None else scheme_named(scheme)
     axes = _axes(here, {"depth": depths, "width": widths, **along})
     if family_named(optimizer) is not Family.RAW:
         raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
@@ -147,7 +148,7 @@ def predict(
         logs.append(np.log2(values))
     return Prediction(
         title=model.name,
-        scheme=chosen.title,
+        scheme=scheme_named(chosen or plans[0].scheme).title,
         optimizer=str(optimizer),
         base=here,
         axes=tuple(
