@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Certificate, Score
-from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_text
 from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named

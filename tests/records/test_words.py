@@ -5,11 +5,11 @@ import math
 import pytest
 
 from depthmup.records import Estimate
-from depthmup.records.certificate import size_name, size_names, size_text
 from depthmup.records.codec import canonical_json
 from depthmup.records.finding import change, change_span, in_percent
 from depthmup.records.packages import installed, need, without
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_name, size_names, size_number, size_text
 from depthmup.records.study import plural, sizes_along
 from depthmup.records.text import aligned, html_card
 
@@ -27,6 +27,9 @@ BATCHES = [{"width": 64, "batch": batch} for batch in (8, 16, 32)]
             size_names(BATCHES[:2], [*BATCHES, {"width": 128, "batch": 8}]),
             "width 64 batch 8, width 64 batch 16",
         ),
+        ([size_number(n) for n in (64, 0.5, 524288, 999_999)], ["64", "0.5", "524288", "999999"]),
+        ([size_number(n) for n in (1e6, 1073741824, 4e9)], ["1M", "1.074B", "4B"]),
+        ([size_number(n) for n in (999_949_999, 999_999_999, 2e13)], ["999.9M", "1B", "20T"]),
         ([change(x) for x in (-0.06, 1.0, 0.001, math.inf)], ["−4%", "+100%", "0%", "+∞%"]),
         ([change(x) for x in (9.9, 10.0, 80.4, -80.4)], ["+95443%", *["> +100000%"] * 2, "−100%"]),
         (change_span(-0.15, 0.15), "−10% to +11%"),

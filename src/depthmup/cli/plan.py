@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json, say_page
 from depthmup.records import RUN_AXES
-from depthmup.records.certificate import size_text
-from depthmup.records.sizes import parse_size
+from depthmup.records.sizes import parse_size, size_text
 
 if TYPE_CHECKING:
     from depthmup.planning import Plan

@@ -24,8 +24,7 @@ from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.planning import Plan
 from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
-from depthmup.records.certificate import size_text
-from depthmup.records.sizes import parse_size
+from depthmup.records.sizes import parse_size, size_text
 from depthmup.records.study import plural
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named

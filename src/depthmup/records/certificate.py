@@ -3,7 +3,7 @@
 import json
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,7 @@ from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted, html_card
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
@@ -195,7 +196,7 @@ class Certificate(Meant):
     date: str = ""
 
     def __repr__(self) -> str:
-        where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
+        where = ", ".join(f"{axis} {size_number(size)}" for axis, size in self.target.items())
         # Names of axes and of what is tuned may come from a person's table.
         return printable(f"<Certificate for {where}: {self._answer}>")
 
@@ -371,25 +372,4 @@ def compare(first: Certificate, second: Certificate) -> Change:
             *(f"The first: {one}" for one in asked[0] if one not in asked[1]),
             *(f"The second: {one}" for one in asked[1] if one not in asked[0]),
         ),
-    )
-
-
-def size_text(size: Mapping[str, float]) -> str:
-    """A size in words, for sentences."""
-    parts = [f"{axis} {value:g}" for axis, value in size.items()]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def size_name(size: Mapping[str, float]) -> str:
-    """A size as a name, for legends and keys: without commas and "and"."""
-    return " ".join(f"{axis} {value:g}" for axis, value in size.items())
-
-
-def size_names(sizes: Sequence[Mapping[str, float]], among: Sequence[Mapping[str, float]]) -> str:
-    """Sizes by what tells them from the others among which they are."""
-    varied = [axis for axis in among[0] if len({size[axis] for size in among}) > 1]
-    if len(varied) == 1:
-        return f"{varied[0]} {', '.join(f'{size[varied[0]]:g}' for size in sizes)}"
-    return ", ".join(
-        size_name({axis: n for axis, n in size.items() if axis in varied} or size) for size in sizes
     )

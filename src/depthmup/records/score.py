@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from depthmup.records.certificate import Certificate, size_text
+from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, Optimum
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
 
 

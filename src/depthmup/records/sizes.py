@@ -1,7 +1,7 @@
 """Sizes as text: ``depth=64 width=1024``, or WIDTHxDEPTH."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 
@@ -13,6 +13,8 @@ def parse_size(text: str | Sequence[str], *, option: str) -> dict[str, int]:
         {'width': 1024, 'depth': 64}
         >>> parse_size(["depth=64", "tokens=2e10"], option="--target")
         {'depth': 64, 'tokens': 20000000000}
+        >>> parse_size("tokens=1.4T", option="target")
+        {'tokens': 1400000000000}
     """
     words = [text] if isinstance(text, str) else text
     parts = [part for said in words for part in said.replace(",", " ").split()]
@@ -41,12 +43,52 @@ def parse_size(text: str | Sequence[str], *, option: str) -> dict[str, int]:
 
 
 def _whole(text: str) -> int:
-    """A positive whole number, also one written as 2e10; 0 for any other text."""
+    """A positive whole number, also one written as 2e10 or 20B; 0 for any other text."""
     if text.isdecimal():
         return int(text)
     with suppress(ValueError, OverflowError):
-        value = float(text)
+        times = {letter: step for step, letter in _MANY}.get(text[-1:].upper(), 0)
+        value = round(float(text[:-1]) * times, 3) if times else float(text)
         # Beyond 2^53 a float no longer tells whole numbers apart.
-        if value.is_integer() and 0 < value < 2**80 and "e" in text.lower():
+        if value.is_integer() and 0 < value < 2**80 and (times or "e" in text.lower()):
             return int(value)
     return 0
+
+
+_MANY = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+_DIGITS = 4
+
+
+def size_number(value: float) -> str:
+    """A size as people say it: whole below a million, and else of four digits with a letter.
+
+    Example:
+        >>> [size_number(n) for n in (64, 16384, 214_663_680, 4e9, 999_999_999, 0.5)]
+        ['64', '16384', '214.7M', '4B', '1B', '0.5']
+    """
+    if value < _MANY[-1][0]:
+        return f"{value:g}"
+    rounded = float(f"{value:.{_DIGITS}g}")
+    step, letter = next((step, letter) for step, letter in _MANY if rounded >= step)
+    return f"{rounded / step:.{_DIGITS}g}{letter}"
+
+
+def size_text(size: Mapping[str, float]) -> str:
+    """A size in words, for sentences."""
+    parts = [f"{axis} {size_number(value)}" for axis, value in size.items()]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def size_name(size: Mapping[str, float]) -> str:
+    """A size as a name, for legends and keys: without commas and "and"."""
+    return " ".join(f"{axis} {size_number(value)}" for axis, value in size.items())
+
+
+def size_names(sizes: Sequence[Mapping[str, float]], among: Sequence[Mapping[str, float]]) -> str:
+    """Sizes by what tells them from the others among which they are."""
+    varied = [axis for axis in among[0] if len({size[axis] for size in among}) > 1]
+    if len(varied) == 1:
+        return f"{varied[0]} {', '.join(size_number(size[varied[0]]) for size in sizes)}"
+    return ", ".join(
+        size_name({axis: n for axis, n in size.items() if axis in varied} or size) for size in sizes
+    )

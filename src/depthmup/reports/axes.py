@@ -12,8 +12,8 @@ from statistics import median
 from depthmup.records import Place, Study
 from depthmup.reports.study_rows import optimum_rows, point_rows
 
-RATE, PERCENT = "rate", "percent"
-"""Formats of ticks beside those of d3: 3e-4 and 0.03; and factors as changes, -20%."""
+RATE, PERCENT, SIZE = "rate", "percent", "size"
+"""Formats of ticks beside those of d3: 3e-4 and 0.03; factors as changes, -20%; 16384 and 4B."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class Axis:
     ticks: tuple[float, ...] = ()  # the library's choice if there are none
     log: bool = False
     base: int = 10
-    format: str = ".6~g"  # of d3, or RATE or PERCENT; without digits ticks of 10 read "1e+1"
+    format: str = ".6~g"  # of d3, or one of those above; without digits ticks of 10 read "1e+1"
     grid: bool = True
     top: float | None = None  # the end of the scale beyond ``high``
     bottom: float | None = None
@@ -179,7 +179,7 @@ def size_axis(title: str, sizes: Sequence[float], *, room: bool = False) -> Axis
         ticks=tuple(measured),
         log=True,
         base=2,
-        format=".4~g",
+        format=SIZE,
         grid=False,
         room=room,
     )

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from depthmup.records import Certificate, Verdict
-from depthmup.records.certificate import size_text
 from depthmup.records.finding import change, in_percent
+from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import aligned, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
@@ -82,7 +82,8 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
 def _up_to(certificate: Certificate) -> str:
     """The largest size measured; beyond it the law is an extrapolation."""
     largest = ", ".join(
-        f"{s.axis} {max(o.size[s.axis] for o in certificate.optima):g}" for s in certificate.slopes
+        f"{s.axis} {size_number(max(o.size[s.axis] for o in certificate.optima))}"
+        for s in certificate.slopes
     )
     beyond = " and ".join(
         f"{n:.2g} doubling{'' if f'{n:.2g}' == '1' else 's'} of {axis}"
@@ -233,7 +234,7 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
 def _rows(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
-            "size": [f"{o.size[axis]:g}" for axis in certificate.base],
+            "size": [size_number(o.size[axis]) for axis in certificate.base],
             "rate": (
                 rate(certificate.rate_unit * 2.0**o.log2_lr.value) if o.log2_lr.known else UNKNOWN
             ),
@@ -248,7 +249,7 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
 
 def _measured_on(certificate: Certificate) -> str:
     axes = list(certificate.base)
-    sizes = ", ".join("x".join(f"{o.size[a]:g}" for a in axes) for o in certificate.optima)
+    sizes = ", ".join("x".join(size_number(o.size[a]) for a in axes) for o in certificate.optima)
     scheme = f" under {certificate.scheme}" if certificate.scheme else ""
     values = "Rates" if certificate.tuned.is_learning_rate else "Values"
     runs = f"{len(certificate.log2_lrs)} {certificate.tuned.plural}, "

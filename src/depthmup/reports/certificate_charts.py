@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from depthmup.records import Certificate, Optimum
-from depthmup.records.certificate import size_name
+from depthmup.records.sizes import size_name
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import Axis, plain, size_axis
 from depthmup.reports.chart import (

@@ -16,7 +16,7 @@ from depthmup.records import Estimate, Place
 from depthmup.records.certificate import BandPoint
 from depthmup.records.codec import strict
 from depthmup.records.text import MUTED
-from depthmup.reports.axes import PERCENT, RATE, Axis
+from depthmup.reports.axes import PERCENT, RATE, SIZE, Axis
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import BAND, INK, SCREEN, Style, configured
 
@@ -180,6 +180,10 @@ def _labels(axis: Axis) -> dict[str, Any]:
         return {"labelExpr": f"format(datum.value, {small_or_large} ? '~e' : '.3~g')"}
     if axis.format == PERCENT:
         return {"labelExpr": "datum.value == 1 ? '0%' : format(datum.value - 1, '+.0%')"}
+    if axis.format == SIZE:  # as ``records.sizes`` writes them
+        many = "replace(format(datum.value, '.4~s'), 'G', 'B')"
+        few = "format(datum.value, datum.value < 1e4 ? '.4~g' : '.6~g')"
+        return {"labelExpr": f"datum.value < 1e6 ? {few} : {many}"}
     return {"format": axis.format}
 
 

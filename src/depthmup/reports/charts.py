@@ -10,6 +10,7 @@ from typing import Any
 
 from depthmup.records import Place, Study, Window
 from depthmup.records.finding import exp2
+from depthmup.records.sizes import size_number
 from depthmup.reports import theme
 from depthmup.reports.axes import (
     Axis,
@@ -67,7 +68,7 @@ def scheme_shapes(study: Study) -> dict[str, str]:
 def size_signs(study: Study) -> list[tuple[str, str, str]]:
     """The legend of a panel of rates: what each colour and each mark stands for."""
     return [
-        *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
+        *((size_number(size), "━", colour) for size, colour in size_colours(study).items()),
         ("some seeds diverged", "○", ""),
         ("all diverged", "×", ""),
         ("loss beyond the axis", "△", ""),
@@ -89,8 +90,8 @@ def rates_section(study: Study) -> Section:
         lead=(
             f"Training loss against {name}, one panel per scheme. Diamonds: the best {name} of "
             f"each {axis}, with its interval. Dashed: the optimum of {axis} "
-            f"{base_size(study):.10g}. Shaded: the interval over seeds. Crosses on top: every "
-            "seed diverged."
+            f"{size_number(base_size(study))}. Shaded: the interval over seeds. Crosses on top: "
+            "every seed diverged."
         ),
         legend=size_signs(study),
         legend_of=axis,
@@ -241,7 +242,7 @@ def transfer_section(study: Study) -> Section:
         title="Flat lines transfer, slopes drift",
         lead=(
             f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-            f"{band_words(study)} per doubling away from {axis} {base_size(study):.10g}. "
+            f"{band_words(study)} per doubling away from {axis} {size_number(base_size(study))}. "
             "Triangles: on the edge of the grid. Crosses: nothing trains."
         ),
         legend=scheme_signs(study),

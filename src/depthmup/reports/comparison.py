@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from depthmup.records import Optimum, Study, Transfer
 from depthmup.records.finding import change
+from depthmup.records.sizes import size_number
 from depthmup.reports.axes import optimum_axis, plain
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
 from depthmup.reports.page import Page, Plot, Section, Table
@@ -126,6 +127,6 @@ def _rows(studies: Mapping[str, Study]) -> list[dict[str, str]]:
             known = [o.log2_lr.value for o in of.values() if o.log2_lr.known]
             best = {name: best_rate(of[name]) if name in of else "" for name in studies}
             moved = change(known[-1] - known[0]) if len(known) == len(studies) else ""
-            at = {"scheme": titles[scheme], axis: f"{size:.10g}"}
+            at = {"scheme": titles[scheme], axis: size_number(size)}
             rows.append({**at, **best, "change": moved})
     return rows

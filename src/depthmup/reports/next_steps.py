@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from depthmup.records import Optimum, Place, Study, Transfer, Verdict
-from depthmup.records.certificate import Certificate, Lack, size_text
+from depthmup.records.certificate import Certificate, Lack
+from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
 from depthmup.reports.page import Section
@@ -118,7 +119,7 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     elif study.axis in ("depth", "width"):
         # More seeds would not decide: a longer lever may. It needs the largest size's runs again.
         largest, power = sizes(study)[-1], 2 if study.axis == "width" else 1
-        values = ",".join(f"{size:g}" for size in (*sizes(study), 2 * largest))
+        values = ",".join(f"{size:.10g}" for size in (*sizes(study), 2 * largest))
         words, option = f"one more {study.axis}", f"--{study.axis}s {values}"
         work = {size: _runs(study, size) * size**power for size in sizes(study)}
         seconds *= 2**power * work[largest] / (sum(work.values()) or 1)
@@ -176,8 +177,8 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
     more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
     price = f" (about {counted(runs, 'run')})" if runs else ""  # a group may have none that counts
     lead = (
-        f"{aim}: add {study.axis} {more:.10g}{price}. This lists the runs to make first; it asks "
-        "for fewer where they suffice."
+        f"{aim}: add {study.axis} {size_number(more)}{price}. This lists the runs to make first; "
+        "it asks for fewer where they suffice."
     )
     if groups and transfer.scheme not in groups:  # no filter has its rows
         return lead, ""

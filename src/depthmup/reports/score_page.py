@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from depthmup.records import Fate, Score
-from depthmup.records.certificate import size_text
+from depthmup.records.sizes import size_text
 from depthmup.reports.certificate import percent
 from depthmup.reports.page import Card, Page, Section, Table
 from depthmup.reports.sentences import ranged, rate

@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Callable
 
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
-from depthmup.records.certificate import Certificate, size_text
+from depthmup.records.certificate import Certificate
 from depthmup.records.finding import change, change_span, in_percent
+from depthmup.records.sizes import size_number, size_text
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
@@ -197,7 +198,10 @@ def advice(study: Study, *more: Study) -> str:
         return ""
     along = [(s, t) for s in (study, *more) for t in transfers(s) if t.scheme == best.scheme]
     with_scheme = f" with {best.title}" if len(transfers(study)) > 1 else ""
-    reach = [f"from {s.axis} {base_size(s):.10g} to {_largest(s, (t,)):.10g}" for s, t in along]
+    reach = [
+        f"from {s.axis} {size_number(base_size(s))} to {size_number(_largest(s, (t,)))}"
+        for s, t in along
+    ]
     return f"Use {study.tuned.name} {rate(2.0**at.value)}{with_scheme}. It holds {_join(reach)}."
 
 
@@ -206,7 +210,7 @@ def base_sentence(study: Study, transfer: Transfer) -> str:
     optimum = _base_optimum(study, transfer)
     if optimum is None:
         return ""
-    at, where = optimum.log2_lr, f"{study.axis} {base_size(study):.10g}"
+    at, where = optimum.log2_lr, f"{study.axis} {size_number(base_size(study))}"
     if len(transfer.slices) > 1:  # others have values of their own
         where = size_text(optimum.size)
     best = ranged(at.exp2()) if interval(at) else rate(2.0**at.value)

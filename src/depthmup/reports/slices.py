@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from depthmup.records import Curve, Study, Transfer, Window
+from depthmup.records.sizes import size_number
 
 MOST = 12
 """Slices of a variant that are drawn; the frames have all."""
@@ -44,4 +45,4 @@ def _slices(study: Study, transfer: Transfer) -> Iterator[tuple[str, tuple[int, 
     for members in transfer.slices:
         held = transfer.optima[members[0]].size
         moves = {study.axis, *transfer.together}
-        yield ", ".join(f"{a} {n:g}" for a, n in held.items() if a not in moves), members
+        yield ", ".join(f"{a} {size_number(n)}" for a, n in held.items() if a not in moves), members

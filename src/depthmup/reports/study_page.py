@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict, Window
-from depthmup.records.certificate import Certificate, size_text
+from depthmup.records.certificate import Certificate
+from depthmup.records.sizes import size_text
 from depthmup.reports.certificate import certificate_headline, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.next_steps import next_steps

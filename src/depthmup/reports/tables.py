@@ -9,6 +9,7 @@ from depthmup.records import Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_number
 from depthmup.records.text import ON_TERMINALS, TONES, aligned
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.next_steps import next_lines
@@ -211,7 +212,10 @@ def _header(study: Study) -> list[str]:
     letter = _LETTERS.get(study.axis, short)
     return [
         "scheme" if study.together is None else "group",
-        *(f"{letter}={size:.10g}" if letter else f"{size:g}" for size in _sizes(study)),
+        *(
+            f"{letter}={size_number(size)}" if letter else size_number(size)
+            for size in _sizes(study)
+        ),
         "drift",
         "95%",
         "excess",

@@ -8,6 +8,7 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
+from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
 from depthmup.statistics.law import Size
 from depthmup.statistics.laws import CertificateLaws
@@ -44,8 +45,8 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
             yield Refusal(
                 lack=Lack.DIRECTION,
                 reason=(
-                    f"The target has {axis} {target[axis]:g}, and every size measured has "
-                    f"{axis} {next(iter(values)):g}."
+                    f"The target has {axis} {size_number(target[axis])}, and every size measured "
+                    f"has {axis} {size_number(next(iter(values)))}."
                 ),
                 advice=f"Measure at three {sizes_along(axis)} or more.",
             )
@@ -53,8 +54,8 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
             yield Refusal(
                 lack=Lack.FAR,
                 reason=(
-                    f"{axis.capitalize()} {target[axis]:g} is more than {FARTHEST} times the "
-                    f"largest that was measured, {max(values):g}."
+                    f"{axis.capitalize()} {size_number(target[axis])} is more than {FARTHEST} "
+                    f"times the largest that was measured, {size_number(max(values))}."
                 ),
                 advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
             )

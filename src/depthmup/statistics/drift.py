@@ -21,6 +21,7 @@ from depthmup.records import (
     Verdict,
 )
 from depthmup.records.finding import change, change_span
+from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Numbers, around
@@ -134,7 +135,7 @@ def judge(
     if drift.inside(-tolerance, tolerance) and not failed:
         # A bound shows less than an optimum: what transfers is what was measured.
         known = [o.size[axis] for o in optima if o.place is Place.INTERIOR]
-        the = f"Up to {axis} {max(known):.10g} the" if known else "The"
+        the = f"Up to {axis} {size_number(max(known))} the" if known else "The"
         return Verdict.TRANSFERS, (
             f"{the} optimum moves by {change(drift.value)} per doubling of {axis}, "
             f"95% interval {span}, inside {allowed}.{source}"
@@ -152,7 +153,7 @@ def judge(
 
 def _listed(values: Iterable[float]) -> str:
     """Different values of an axis, increasing."""
-    return ", ".join(f"{value:.10g}" for value in sorted(set(values)))
+    return ", ".join(size_number(value) for value in sorted(set(values)))
 
 
 def change_of_shape(

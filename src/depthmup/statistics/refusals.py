@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Optimum, Place, Tuned
-from depthmup.records.certificate import Lack, Refusal, TargetProbe, size_name, size_names
+from depthmup.records.certificate import Lack, Refusal, TargetProbe
 from depthmup.records.finding import change
+from depthmup.records.sizes import size_name, size_names
 from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student

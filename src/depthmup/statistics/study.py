@@ -24,6 +24,7 @@ from depthmup.records import (
     Window,
 )
 from depthmup.records.judgement import Answer, Defect, Judgement, Note
+from depthmup.records.sizes import size_number
 from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.drift import change_of_shape, drift_unit, judge
 from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
@@ -245,7 +246,7 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
     lows, highs = (np.where(telling, end(x, -1), np.nan) for end in (np.nanmin, np.nanmax))
     notes = []
     for i, octaves in slipped_rates(positions, centre, lows, highs, spacing, well).items():
-        size = ", ".join(f"{axis} {n:g}" for axis, n in runs.sizes[i].items())
+        size = ", ".join(f"{axis} {size_number(n)}" for axis, n in runs.sizes[i].items())
         text = (
             f"The best {tuned.name} of size {size} is {2.0**octaves:.3g} times that of the law of "
             "all other sizes: another unit, or another law there. It is kept."

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from depthmup.records import Cell, Trial
-from depthmup.records.certificate import size_text
+from depthmup.records.sizes import size_text
 
 if TYPE_CHECKING:
     from depthmup.model import Model

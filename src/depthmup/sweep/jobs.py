@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from depthmup.model import Model
 from depthmup.records import Cell, Measurement, Record, Trial
-from depthmup.records.certificate import size_text
+from depthmup.records.sizes import size_text
 from depthmup.sweep.cost import MEMBERS, work
 from depthmup.training import Backend, train_group, train_trials
 from depthmup.training.backend import place_of

@@ -9,6 +9,7 @@ import numpy as np
 from depthmup.records import Place
 from depthmup.records.judgement import Defect, Note
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_number
 from depthmup.records.text import counted
 from depthmup.statistics import Curves
 from depthmup.statistics.intervals import Array, Flags, Index
@@ -138,7 +139,7 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
     """Refuse rows of too few sizes, one rate, or no finite loss."""
     if len(sizes) < rows.question.fewest:
         axes = rows.question.axes
-        only = ", ".join(f"{a} {v:g}" for a, v in zip(axes, sizes[0], strict=True))
+        only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
         raise ValueError(
             f"Expected runs of two sizes or more{rows.of_group}; all have {only}. Name the columns "
             "in which your runs differ as axes."
@@ -196,9 +197,9 @@ def _of_axes(runs: Runs) -> list[Note]:
         if sides := two_units(runs.along(axis)):
             low, high = sides
             text = (
-                f"Between {printable(axis)} {low:.10g} and {high:.10g} lies a factor of "
-                f"{high / low:.3g} without runs, far more than between its other values. Are all "
-                "in one unit (sequences or tokens, millions)? They are kept."
+                f"Between {printable(axis)} {size_number(low)} and {size_number(high)} lies a "
+                f"factor of {high / low:.3g} without runs, far more than between its other values. "
+                "Are all in one unit (sequences or tokens, millions)? They are kept."
             )
             count = int((runs.along(axis) >= high).sum())
             notes.append(Note(text=text, scheme=runs.name, defect=Defect.UNIT, count=count))
@@ -237,7 +238,7 @@ def _of_lone_seeds(runs: Runs) -> list[Note]:
 def _first(runs: Runs, flags: Flags) -> str:
     """The first of some sizes, as text."""
     shown = np.flatnonzero(flags)[:SHOWN]
-    return "; ".join(", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in shown)
+    return "; ".join(", ".join(size_number(v) for v in runs.sizes[i].values()) for i in shown)
 
 
 def _of_some(defect: Defect, flags: Flags, runs: Runs, what: str) -> Note:
@@ -257,7 +258,7 @@ def _of_losses(runs: Runs) -> list[Note]:
     return [
         Note(
             text=f"The losses of size "
-            f"{', '.join(f'{v:g}' for v in runs.sizes[size].values())} are "
+            f"{', '.join(size_number(v) for v in runs.sizes[size].values())} are "
             f"{math.exp(shift):.3g} times the trend of all others: bits for nats, percent, or "
             "runs that train badly? They are kept.",
             scheme=runs.name,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import Certificate, Fate, Place
-from depthmup.records.certificate import Lack, Prescribed, Refusal, size_text
+from depthmup.records.certificate import Lack, Prescribed, Refusal
 from depthmup.records.printable import printable
-from depthmup.records.sizes import parse_size
+from depthmup.records.sizes import parse_size, size_text
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, minima, noisy_sizes, optima

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from depthmup.records import UNKNOWN, Certificate, Estimate, Fate, Place, Score
-from depthmup.records.certificate import size_text
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_text
 from depthmup.statistics.cost import cost
 from depthmup.statistics.minimum import measured
 from depthmup.statistics.runs import Runs

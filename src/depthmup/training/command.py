@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from depthmup.model.command import Command, CommandError, names_of
 from depthmup.records import Record, Status, Trial
-from depthmup.records.certificate import size_text
+from depthmup.records.sizes import size_text
 from depthmup.training import watch
 
 LARGEST_OUTPUT = 64 * 2**20
