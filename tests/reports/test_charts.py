@@ -21,7 +21,7 @@ from depthmup.reports import (
     rate_panel,
     save_chart,
 )
-from depthmup.reports.axes import best_loss_axis, loss_axis, spread, study_loss_axis
+from depthmup.reports.axes import best_loss_axis, loss_axis, round_values, spread, study_loss_axis
 from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.study_charts import FILES, available
 from reproduction.claims.panels import Axis, lines
@@ -194,6 +194,30 @@ def test_exploded_runs_do_not_squash_the_rest(study):
     assert any(r.get("loss") == 1e9 for r in drawn)  # drawn as leaving the panel, not dropped
     assert all(r["band_high"] is None or r["band_high"] <= usual.high * 1.5
                for r in drawn if "seeds" in r)  # fmt: skip
+
+
+def test_valleys_of_language_models_fill_their_panels(study):
+    """Losses near an entropy that no model beats: the axis is theirs, and not down from nothing."""
+    curve = study.headline.curves[0]
+    losses = [2.45, 2.40, 2.36, 2.35, 2.37, 2.42, 7.5, 9.0]
+    points = tuple(
+        replace(point, loss=Estimate(value=loss, low=loss, high=loss))
+        for point, loss in zip(curve.points, losses, strict=True)
+    )
+    first = study.headline.transfers[0]
+    loss = Estimate(value=2.35, low=2.35, high=2.35)
+    optima = tuple(replace(o, loss=loss) for o in first.optima)
+    window = replace(
+        study.headline,
+        curves=tuple(
+            replace(c, points=points) for c in study.headline.curves if c.scheme == first.scheme
+        ),
+        transfers=(replace(first, optima=optima),),
+    )
+    axis = study_loss_axis(replace(study, windows=(window,)))
+    assert axis.where(2.45) - axis.where(2.35) > 0.4
+    assert len(axis.ticks) > 3
+    assert round_values(2.19, 2.71) == (2.2, 2.3, 2.4, 2.5, 2.6, 2.7)
 
 
 @pytest.mark.parametrize("values", [[], [math.nan], [0.5], [math.inf, 1.0, 2.0], [1e-9, 2.3]])

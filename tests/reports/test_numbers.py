@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -171,9 +172,33 @@ def test_rich_table_fits_a_terminal_and_shows_the_same(study):
 
 
 def test_a_terminal_has_a_row_for_every_slice(study, sliced_study):
-    """Of two slices, one row would show the values of the last."""
-    assert table(sliced_study).row_count == len(study.headline.transfers) + 1
-    assert "Depth-muP, width 32" in drawn(table(sliced_study), 150)
+    """Of two slices, one row would show the values of the last; the drift is that of both."""
+    assert table(sliced_study).row_count == len(study.headline.transfers) + 2
+    first, second, whole = plain_table(sliced_study).splitlines()[5:8]
+    assert first.startswith("Depth-muP, width 32")
+    assert second.startswith("Depth-muP, width 64")
+    assert whole.startswith("Depth-muP  ")
+    assert whole.split()[1] == "−1%"
+    assert "%" not in first + second
+    alone = replace(sliced_study.headline, transfers=sliced_study.headline.transfers[:1])
+    assert (
+        plain_table(replace(sliced_study, windows=(alone,))).splitlines()[3].startswith("held at")
+    )
+
+
+def test_a_table_shows_as_many_sizes_as_a_line_has_room_for(study):
+    """Of 20 depths the first, the last and some between; what is left out is said."""
+    optimum = study.headline.transfers[0].optima[0]
+    optima = tuple(replace(optimum, size={"depth": 10**6 * n}) for n in range(1, 21))
+    wide = replace(study.headline.transfers[0], optima=optima)
+    window = replace(study.headline, transfers=(wide,), curves=())
+    lines = plain_table(replace(study, windows=(window,))).splitlines()
+    header = next(line for line in lines if line.startswith("scheme"))
+    shown = re.findall(r"L=(\d+)M", header)
+    assert (shown[0], shown[-1]) == ("1", "20")
+    assert len(header) <= 100 < len(header) + len("  0.0039")
+    assert f"Not shown: {20 - len(shown)} columns. --json has all." in lines
+    assert not any("Not shown" in line for line in plain_table(study).splitlines())
 
 
 def test_rich_table_takes_names_literally(odd_study):

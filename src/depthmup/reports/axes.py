@@ -63,7 +63,7 @@ def loss_axis(
     """An axis of losses, which are positive, that a few exploded runs cannot squash.
 
     It ends at ``reach`` or 25 times the best loss, whichever is less, but above all values that
-    must be visible; larger losses are drawn as leaving the panel.
+    must be visible; larger losses are drawn as leaving the panel. Beyond both ends is some air.
     """
     finite = [v for v in values if 0 < v < math.inf]
     needed = [v for v in must_show if 0 < v < math.inf]
@@ -71,31 +71,35 @@ def loss_axis(
         return Axis(title=title, low=0.1, high=1.0, ticks=(0.1, 1.0), log=True, format=".3~g")
     best, worst = min(finite), max(finite)
     # The minimum of a steep valley lies below every loss that was measured.
-    low = min([best, *needed]) / 1.12
-    high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
+    low, high = min([best, *needed]), max(min(worst, 25 * best, reach), *needed, 1.02 * best)
+    air = (high / low) ** 0.08
+    low, high = low / air, high * air
     ticks = round_values(low, high)
-    return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".3~g")
+    return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".4~g")
 
 
 def study_loss_axis(study: Study) -> Axis:
     """The loss axis that every panel shares.
 
     Learning rates that are too small leave a network as it was; those that are too large make it
-    worse without bound. So the losses at the smallest rates say how far the axis has to reach.
+    worse without bound. So the losses at the smallest rates, or half of all losses, say how far the
+    axis has to reach above the best.
     """
+    losses = sorted(row["loss"] for row in point_rows(study) if 0 < row["loss"] < math.inf)
     slow = [
         curve.points[0].loss.value
         for window in study.windows
         for curve in window.curves
         if curve.points and curve.points[0].loss.known
     ]
+    usual = [median(some) for some in (slow, losses) if some]
     return loss_axis(
-        [row["loss"] for row in point_rows(study)],
+        losses,
         # Beyond an edge lies a better one: such an optimum may be as bad as it likes.
         must_show=[
             row["loss"] for row in optimum_rows(study) if row["place"] == Place.INTERIOR.value
         ],
-        reach=1.5 * median(slow) if slow else math.inf,
+        reach=losses[0] + 1.5 * (max(usual) - losses[0]) if losses else math.inf,
     )
 
 
@@ -215,7 +219,16 @@ def round_values(low: float, high: float) -> tuple[float, ...]:
         if len(ticks) > 6 and len(best) > 1:
             break
         best = ticks
-    return best
+    return best if len(best) > 2 else _even(low, high)
+
+
+def _even(low: float, high: float) -> tuple[float, ...]:
+    """Four to nine round numbers at equal distances, for a range that is a part of its values."""
+    room = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(room))
+    step = max(d * unit for d in (1, 2, 5) if d * unit <= room)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return tuple(float(f"{k * step:.12g}") for k in range(first, last + 1))
 
 
 _DIGITS: tuple[tuple[float, ...], ...] = (

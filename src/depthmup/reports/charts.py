@@ -327,7 +327,8 @@ def _by_scheme(
     Schemes stand a little apart along the axis, so that equal values all stay visible.
     """
     names = [t.scheme for t in transfers(study)]
-    shift = {s: 2 ** (0.07 * (i - (len(names) - 1) / 2)) for i, s in enumerate(names)}
+    apart = min(0.07, 0.3 / len(names)) if names else 0.0
+    shift = {s: 2 ** (apart * (i - (len(names) - 1) / 2)) for i, s in enumerate(names)}
     rows: list[Row] = []
     failed: list[Row] = []
     for optimum in optimum_rows(study):

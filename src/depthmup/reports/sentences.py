@@ -158,8 +158,8 @@ def headline(study: Study) -> str:
     reach = f"along {study.axis}"  # a budget may be spent before a second size is reached
     if largest > base:
         below = [size_of(study, o) for t in schemes for o in t.optima if size_of(study, o) < base]
-        both_ways = f"{min(below)} and {largest}" if below else largest
-        reach = f"from {study.axis} {base} to {both_ways}"
+        both_ways = [size_number(end) for end in (*sorted(below)[:1], largest)]
+        reach = f"from {study.axis} {size_number(base)} to {' and '.join(both_ways)}"
     if not schemes:
         return "No scheme was measured."
     best = f"best {study.tuned.name}"
@@ -234,14 +234,15 @@ def _base_optimum(study: Study, transfer: Transfer) -> Optimum | None:
 def regret_sentence(study: Study, transfer: Transfer) -> str:
     """The excess loss of the base's best value at the largest size; empty if nothing trains."""
     axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
+    end, start = f"{axis} {size_number(largest)}", f"{axis} {size_number(base)}"
     the = study.tuned.the
     if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
         return ""
     if math.isinf(transfer.regret.value):
-        return f"With {the} of {axis} {base}, training diverges at {axis} {largest}."
+        return f"With {the} of {start}, training diverges at {end}."
     if not transfer.regret.known:
-        return f"The excess loss at {axis} {largest} could not be measured."
-    text, excess = f"At {axis} {largest}, {the} of {axis} {base} costs", transfer.regret
+        return f"The excess loss at {end} could not be measured."
+    text, excess = f"At {end}, {the} of {start} costs", transfer.regret
     if not interval(excess):
         return f"{text} {significant(excess.value)} in loss."
     if excess.low <= 0 < excess.high < math.inf:  # seeds cannot tell it from nothing

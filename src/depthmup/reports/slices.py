@@ -3,7 +3,6 @@
 Studies of runs that were trained here have one slice along each axis.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from depthmup.records import Curve, Study, Transfer, Window
@@ -23,26 +22,29 @@ def by_slice(study: Study) -> Study:
 def _split(study: Study, window: Window) -> Window:
     transfers: list[Transfer] = []
     curves: list[Curve] = []
-    several = len(window.transfers) > 1
     for whole in window.transfers:
         own = [curve for curve in window.curves if curve.scheme == whole.scheme]
-        if len(whole.slices) < 2:
+        if not (slices := slices_of(study, whole)):
             transfers.append(whole)
             curves += own
-            continue
-        for name, members in list(_slices(study, whole))[:MOST]:
-            scheme = f"{whole.scheme} {name}".strip()
-            title = f"{whole.title}, {name}" if several else name
-            optima = tuple(whole.optima[i] for i in members)
-            transfers.append(replace(whole, scheme=scheme, title=title, optima=optima, slices=()))
-            sizes = [optimum.size for optimum in optima]
-            curves += [replace(curve, scheme=scheme) for curve in own if curve.size in sizes]
+        for one in slices[:MOST]:
+            transfers.append(one)
+            sizes = [optimum.size for optimum in one.optima]
+            curves += [replace(curve, scheme=one.scheme) for curve in own if curve.size in sizes]
     return replace(window, transfers=tuple(transfers), curves=tuple(curves))
 
 
-def _slices(study: Study, transfer: Transfer) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The slices with what they are held at."""
-    for members in transfer.slices:
-        held = transfer.optima[members[0]].size
-        moves = {study.axis, *transfer.together}
-        yield ", ".join(f"{a} {size_number(n)}" for a, n in held.items() if a not in moves), members
+def slices_of(study: Study, whole: Transfer) -> list[Transfer]:
+    """The slices of a finding, by what they are held at; none where the axis alone varies."""
+    moves = {study.axis, *whole.together}
+    before = f"{whole.title}, " if len(study.headline.transfers) > 1 else ""
+    slices = []
+    for members in whole.slices if len(whole.slices) > 1 else ():
+        held = whole.optima[members[0]].size
+        name = ", ".join(f"{a} {size_number(n)}" for a, n in held.items() if a not in moves)
+        optima = tuple(whole.optima[i] for i in members)
+        scheme = f"{whole.scheme} {name}".strip()
+        slices.append(
+            replace(whole, scheme=scheme, title=f"{before}{name}", optima=optima, slices=())
+        )
+    return slices

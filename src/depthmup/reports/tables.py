@@ -24,7 +24,7 @@ from depthmup.reports.sentences import (
     significant,
     span_sentence,
 )
-from depthmup.reports.slices import by_slice
+from depthmup.reports.slices import MOST, slices_of
 from depthmup.reports.study_rows import (
     noted,
     of_scheme,
@@ -37,6 +37,13 @@ from depthmup.reports.study_rows import (
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+_FOUND = ("drift", "95%", "excess", "verdict")
+_WIDEST = 100
+"""Columns of the widest line that is not one name."""
+_FEWEST = 3
+"""Sizes that every table shows."""
 
 
 def table(study: Study, among: Sequence[Study] = ()) -> "Table":
@@ -58,7 +65,7 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    header, *rows = _rows(study)
+    (header, *rows), left_out = _rows(study)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
         title=Text("\n".join(said(study, among))),
@@ -76,9 +83,10 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
             grid.add_column(Text(name), justify="right", no_wrap=True)
     for row in rows:
         title, *rates, drift, between, regret, verdict = map(Text, row)
-        verdict.stylize(ON_TERMINALS[TONES[row[-1]]])
+        if row[-1]:
+            verdict.stylize(ON_TERMINALS[TONES[row[-1]]])
         grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
-    grid.caption = Text("\n".join([*question(study), *_below(study)]))
+    grid.caption = Text("\n".join([*question(study), *_below(study, left_out)]))
     grid.caption_justify = "left"
     return grid
 
@@ -93,7 +101,7 @@ def parts(
     studies: Sequence[Study],
     certificates: Sequence[Certificate],
     *,
-    width: int = 100,
+    width: int = _WIDEST,
     coloured: bool = False,
 ) -> Iterator["str | Table"]:
     """Everything that a report says, in the order in which it is read.
@@ -148,23 +156,25 @@ def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
         >>> print(plain_table(example_study()).splitlines()[0])
         Use learning rate 2.3e-3 with Depth-muP. It holds from depth 8 to 128.
     """
-    text = aligned(_rows(study))
+    rows, left_out = _rows(study)
+    text = aligned(rows)
     rule = "-" * max(map(len, text))
-    asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
+    asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, _WIDEST)]
     return "\n".join(
-        [*said(study, among), *asked, "", text[0], rule, *text[1:], "", *_below(study)]
+        [*said(study, among), *asked, "", text[0], rule, *text[1:], "", *_below(study, left_out)]
     )
 
 
-def _below(study: Study) -> list[str]:
+def _below(study: Study, left_out: str) -> list[str]:
     """What the columns hold, and the reason of every verdict."""
     schemes = transfers(study)
+    below = [_caption(study), *([left_out] if left_out else [])]
     if study.together is not None:
         unknown = ", ".join(t.title for t in schemes if not t.drift.known)
         bounds = f"No drift of their own, as their best values are bounds or few: {unknown}."
-        return [_caption(study), *textwrap.wrap(bounds, 100)] if unknown else [_caption(study)]
+        return [*below, *textwrap.wrap(bounds, _WIDEST)] if unknown else below
     why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
-    return [_caption(study), *why]
+    return [*below, *why]
 
 
 def said(study: Study, among: Sequence[Study] = ()) -> list[str]:
@@ -200,40 +210,55 @@ def _sizes(study: Study) -> list[float]:
     return sorted({size_of(study, o) for t in transfers(study) for o in t.optima})
 
 
-def _rows(study: Study) -> list[list[str]]:
-    """The header, and a row for each scheme, or for each slice of a table's group."""
-    lined = by_slice(study)
-    return [_header(lined), *(_cells(lined, transfer) for transfer in transfers(lined))]
+def _rows(study: Study) -> tuple[list[list[str]], str]:
+    """The header and a row for each scheme, below those of its slices; and what is not shown."""
+    rows, unshown = [_header(study)], 0
+    for transfer in transfers(study):
+        slices = slices_of(study, transfer)
+        unshown += len(slices[MOST:])
+        rows += [[one.title, *_rates(study, one), *[""] * len(_FOUND)] for one in slices[:MOST]]
+        rates = [""] * len(_sizes(study)) if slices else _rates(study, transfer)
+        rows.append([transfer.title, *rates, *_found(transfer)])
+    rows, narrowed = _narrowed(rows)
+    lacking = [f"{unshown} rows"] * (unshown > 0) + [f"{narrowed} columns"] * (narrowed > 0)
+    return rows, f"Not shown: {' and '.join(lacking)}. --json has all." if lacking else ""
+
+
+def _narrowed(rows: list[list[str]]) -> tuple[list[list[str]], int]:
+    """The rows with as many sizes, evenly chosen, as lines have room for; and how many lack."""
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    sizes = range(1, len(widths) - len(_FOUND))
+    found = range(sizes.stop, len(widths))
+    room = _WIDEST + 2 - widths[0] - sum(widths[i] for i in found)
+    for count in range(len(sizes), _FEWEST - 1, -1):
+        shown = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
+        if count == _FEWEST or sum(widths[i] for i in shown) <= room:
+            return [[row[i] for i in (0, *shown, *found)] for row in rows], len(sizes) - count
+    return rows, 0
 
 
 def _header(study: Study) -> list[str]:
     # Long names would make columns wider than their numbers; the caption has the axis.
     short = study.axis if len(study.axis) <= _SHORT else ""
     letter = _LETTERS.get(study.axis, short)
-    return [
-        "scheme" if study.together is None else "group",
-        *(
-            f"{letter}={size_number(size)}" if letter else size_number(size)
-            for size in _sizes(study)
-        ),
-        "drift",
-        "95%",
-        "excess",
-        "verdict",
-    ]
+    sizes = map(size_number, _sizes(study))
+    alone = len(transfers(study)) == 1 and slices_of(study, *transfers(study))
+    title = "held at" if alone else "scheme" if study.together is None else "group"
+    return [title, *(f"{letter}={size}" if letter else size for size in sizes), *_FOUND]
 
 
-def _cells(study: Study, transfer: Transfer) -> list[str]:
+def _rates(study: Study, transfer: Transfer) -> list[str]:
     by_size = {size_of(study, optimum): optimum for optimum in transfer.optima}
-    rates = [
+    return [
         "" if (optimum := by_size.get(size)) is None
         else "fails" if optimum.place is Place.FAILED
         else best_rate(optimum)
         for size in _sizes(study)
     ]  # fmt: skip
+
+
+def _found(transfer: Transfer) -> list[str]:
     return [
-        transfer.title,
-        *rates,
         change(transfer.drift.value) if transfer.drift.known else UNKNOWN,
         _span(transfer.drift),
         significant(transfer.regret.value),  # infinite where training diverges
