@@ -10,13 +10,17 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from operator import index
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from depthmup.diagnostics.networks import (
     Size,
     TrainedNetwork,
+    check_counts,
     distinct,
     further,
     grid_of,
@@ -40,6 +44,7 @@ from depthmup.records import Axis, Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
+from depthmup.training.trial import seeded
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
 RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
@@ -54,6 +59,8 @@ MOST_REPETITIONS = 10_000
 """Of seeds and of steps: a hundred times what an exponent needs."""
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def check(
     model: Model,
     *,
@@ -119,7 +126,7 @@ def check(
     are this package's (docs/studies/check.md).
     """
     started = time.perf_counter()
-    axes = _axes({"widths": widths, "depths": depths}, along)
+    axes = _axes({"width": widths, "depth": depths}, along)
     _refuse_settings(axes, seeds, steps, lr, plan_options)
     own, applied = with_factory(model), prepare is not as_is
     check_axes(own, tuple(axes))
@@ -142,7 +149,11 @@ def check(
     nonfinite: NonFinite | None = None
     runs = [(i, seed) for i in range(len(grid)) for seed in range(seeds)]
     for done, (i, seed) in enumerate(runs, start=1):
-        run = train(own, grid[i], seed, plans[i], points[i], prepare=prepare, lr=rate, steps=steps)
+        # What the model draws while it trains is part of the seed, too.
+        with seeded(seed):
+            run = train(
+                own, grid[i], seed, plans[i], points[i], prepare=prepare, lr=rate, steps=steps
+            )
         if isinstance(run, NonFinite):
             nonfinite = run
             break
@@ -194,15 +205,14 @@ ARGUMENTS = tuple(n for n in inspect.signature(check).parameters if n not in ("m
 
 
 def _axes(
-    square: Mapping[str, int | Sequence[int]], along: Mapping[Axis, Any]
+    square: Mapping[Axis, int | Sequence[int]], along: Mapping[Axis, Any]
 ) -> dict[Axis, tuple[int, ...]]:
-    """The sizes along every axis, in order; those of width and depth by the arguments' names."""
+    """The sizes along every axis, in order; of width and depth there may be one alone."""
     refuse_along(along)
-    whole = {axis: _whole(axis, values) for axis, values in along.items()}
-    given = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in square.items()}
+    given = {axis: [n] if isinstance(n, Integral) else n for axis, n in square.items()}
     return {
-        **{name.removesuffix("s"): distinct(sizes, name) for name, sizes in given.items()},
-        **{axis: distinct(sizes, axis) for axis, sizes in whole.items()},
+        axis: distinct(_whole(axis, sizes), axis if axis in along else f"{axis}s")
+        for axis, sizes in {**given, **along}.items()
     }
 
 
@@ -219,6 +229,7 @@ def _refuse_settings(
             "Expected three widths or three depths at least; got one of each. An exponent is a "
             "slope: give e.g. widths=(32, 64, 128)."
         )
+    check_counts(seeds=seeds, steps=steps)
     if seeds < 2 or steps < 1:
         raise ValueError(
             f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={seeds}, "

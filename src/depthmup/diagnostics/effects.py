@@ -290,6 +290,6 @@ def spectral_norm(matrix: Tensor, *, iterations: int = 12) -> float:
     smallest = torch.finfo(matrix.dtype).tiny  # of a matrix of zeros, all lengths are zero
     for _ in range(iterations):
         u = matrix @ (v / torch.linalg.vector_norm(v).clamp(min=smallest))
-        v = u @ matrix
+        v = (u.conj() @ matrix).conj()
     length, size = torch.linalg.vector_norm(u), torch.linalg.vector_norm(v)
     return float(size / length.clamp(min=smallest))

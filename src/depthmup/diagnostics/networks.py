@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import torch
@@ -19,7 +20,7 @@ from depthmup.diagnostics.observations import (
 from depthmup.diagnostics.points import growing_streams, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
-from depthmup.model import Functions, ignored, network_at
+from depthmup.model import Functions, ignored
 from depthmup.planning import Plan, PlanOptions, Prescription, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Axis, NonFinite
@@ -27,8 +28,9 @@ from depthmup.rules import Family, Kind, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import Facts, parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
-from depthmup.training.backend import generators
-from depthmup.training.loop import called, moved
+from depthmup.training.loop import called, check_batch, check_gradient, moved
+from depthmup.training.preflight import built
+from depthmup.training.trial import seeded
 
 Size: TypeAlias = Mapping[Axis, int]
 """A value for every axis."""
@@ -79,13 +81,19 @@ def train(
 ) -> TrainedNetwork | NonFinite:
     """Observe a network, train it, observe it again; stop where a value is not finite."""
     model = fresh(own, size, seed)
-    inputs, targets = beside_weights(own.batch(generator_of(seed)), model)
+    inputs, targets = beside_weights(batch_of(own, generator_of(seed)), model)
     broken = partial(
         NonFinite, width=size["width"], depth=size["depth"], seed=seed, along=further(size)
     )
     applied = prepare is not as_is
     optimizers = prepared_by(prepare, own)(model, plan, lr)
-    first = observe(model, inputs, points, plan, applied=applied)
+
+    def look(**since: Any) -> Observation:
+        # What a forward pass draws in every mode is the same before and after training.
+        with seeded(seed):
+            return observe(model, inputs, points, plan, applied=applied, **since)
+
+    first = look()
     if not first.finite and (module := first_nonfinite(model, inputs)):
         return broken(module=module, step=0)
     # Before training: a schedule of its own may move the rates.
@@ -97,6 +105,7 @@ def train(
     paths, losses = Paths(model), []
     for step in range(1, steps + 1):
         loss = own.loss(called(model, inputs), targets)
+        check_gradient(loss)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
             return broken(module=first_nonfinite(model, inputs) or "loss", step=step)
         for optimizer in optimizers:
@@ -106,16 +115,7 @@ def train(
             optimizer.step()
         paths.step()
         losses.append(float(loss.detach()))
-    second = observe(
-        model,
-        inputs,
-        points,
-        plan,
-        applied=applied,
-        initial=first,
-        weights=weights,
-        paths=paths.lengths,
-    )
+    second = look(initial=first, weights=weights, paths=paths.lengths)
     if not second.finite and (module := first_nonfinite(model, inputs)):
         return broken(module=module, step=steps)
     return TrainedNetwork(
@@ -151,7 +151,8 @@ def planned_sizes(
     A factory that ignores an axis is refused, and a model without residual branches if it has to be
     ``branched``. Every size is built and traced once.
     """
-    inputs, _ = own.batch(generator_of(0))
+    with seeded(0):
+        inputs, _ = batch_of(own, generator_of(0))
     _check_finite(inputs)
     plans: list[Plan] = []
     networks: list[tuple[Facts, nn.Module]] = []
@@ -266,7 +267,7 @@ def decays(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dic
     """lr * weight decay of every parameter whose group has a decay, by name."""
     names = {id(p): name for name, p in parameters(model).items()}
     return {
-        names[id(p)]: group["lr"] * group["weight_decay"]
+        names[id(p)]: float(group["lr"] * group["weight_decay"])
         for optimizer in optimizers
         for group in optimizer.param_groups
         for p in group["params"]
@@ -291,14 +292,18 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
     return ordered
 
 
+def check_counts(**counts: int) -> None:
+    """Refuse numbers of repetitions that are none."""
+    if any(isinstance(n, bool) or not isinstance(n, Integral) for n in counts.values()):
+        given = ", ".join(f"{name}={n!r}" for name, n in counts.items())
+        raise ValueError(f"Expected {' and '.join(counts)} as whole numbers; got {given}.")
+
+
 def fresh(own: Functions, size: Size, seed: int) -> nn.Module:
     """The factory's model of this size and seed."""
-    # The factory draws from torch's global generator; which numbers it gets is part of the seed.
-    with torch.random.fork_rng(devices=generators()):
-        beside = sum(1_000_003 * i * n for i, n in enumerate(further(size).values(), start=1))
-        torch.manual_seed(10_007 * seed + 101 * size["width"] + size["depth"] + beside)
-        network: nn.Module = network_at(own, size)
-        return network
+    # The factory draws from global generators; which numbers it gets is part of the seed.
+    beside = sum(1_000_003 * i * n for i, n in enumerate(further(size).values(), start=1))
+    return built(own, size, seed=10_007 * seed + 101 * size["width"] + size["depth"] + beside)
 
 
 def further(size: Size) -> dict[Axis, int]:
@@ -311,10 +316,15 @@ def generator_of(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def batch_of(own: Functions, generator: torch.Generator) -> tuple[Any, Any]:
+    """The inputs and targets of the model's next batch."""
+    return check_batch(own.batch(generator))
+
+
 def _check_finite(inputs: Any) -> None:
     """Refuse inputs that are not finite."""
     for tensor in tensors_of(inputs):
-        if tensor.is_floating_point() and not tensor.isfinite().all():
+        if not tensor.isfinite().all():
             raise ValueError(
                 "batch(generator) gave inputs that are not finite. Expected finite inputs."
             )

@@ -286,7 +286,7 @@ class Paths:
         if not now:
             return
         moves = torch._foreach_sub(now, list(self._last.values()))
-        lengths = torch._foreach_norm([whole(move).float() for move in moves])
+        lengths = torch._foreach_norm([reals(whole(move)).float() for move in moves])
         for name, p, length in zip(self._followed, now, torch.stack(lengths).tolist(), strict=True):
             self.lengths[name] += length / math.sqrt(p.numel())
             self._last[name].copy_(p)
@@ -398,14 +398,14 @@ class Collector:
 
 def shape_of(value: Tensor) -> tuple[float, ...]:
     """The root mean square of a tensor's entries, and other moments in its units."""
-    entries = value.detach().double()
+    entries = reals(value).double()
     size = entries.square().mean().sqrt()
     return (float(size), *(float((entries / size).pow(k).mean()) for k in (1, 3, 4)))
 
 
 def sample(value: Tensor) -> Tensor:
     """At most ``SAMPLE`` entries, the same ones of every tensor of this size."""
-    flat = value.detach().reshape(-1)
+    flat = reals(value).reshape(-1)
     if len(flat) <= SAMPLE:
         return flat.float().clone()
     # A stride would alias with the layout of the tensor; evenly spaced fractions do so less.
@@ -415,4 +415,11 @@ def sample(value: Tensor) -> Tensor:
 
 def mean_square(value: Tensor) -> float:
     """The mean over all entries of their squares."""
-    return float(value.detach().float().square().mean())
+    return float(reals(value).float().square().mean())
+
+
+def reals(value: Tensor) -> Tensor:
+    """A tensor's numbers without a gradient: two of a complex one, and zeros of a sparse one."""
+    value = value.detach()
+    value = value.to_dense() if value.is_sparse else value
+    return torch.view_as_real(value) if value.is_complex() else value

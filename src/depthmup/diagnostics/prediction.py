@@ -7,6 +7,7 @@ the rule is worth was measured; docs/studies/predict.md has the errors.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import torch
 
 from depthmup.diagnostics.networks import (
     Size,
+    batch_of,
     beside_weights,
+    check_counts,
     fresh,
     generator_of,
     planned_sizes,
@@ -26,11 +29,11 @@ from depthmup.planning import Plan
 from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
 from depthmup.records.sizes import parse_size, size_text
 from depthmup.records.study import plural
-from depthmup.rules import Family, Scheme
-from depthmup.rules import family as family_named
+from depthmup.rules import Family, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE, TOLERANCE, mean
-from depthmup.training.backend import generators
+from depthmup.statistics.drift import check_tolerance
+from depthmup.training.trial import seeded
 
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
@@ -43,6 +46,8 @@ NOT_FOR_ADAM = (
 )
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def predict(
     model: Model,
     *,
@@ -50,7 +55,7 @@ def predict(
     widths: Sequence[int] = (),
     depths: Sequence[int] = (),
     scheme: str | Scheme | None = None,
-    optimizer: str | Family = "sgd",
+    optimizer: str | Family | type = "sgd",
     seeds: int = 4,
     batches: int = 1,
     tolerance: float = TOLERANCE,
@@ -108,14 +113,15 @@ def predict(
     for this package (docs/studies/predict.md).
     """
     started = time.perf_counter()
-    if isinstance(base, str):
-        base = parse_size(base, option="base")
-    here = dict(base) if isinstance(base, Mapping) else {"width": base[0], "depth": base[1]}
+    here = _base(base)
     refuse_along(along)
+    check_tolerance(tolerance)
     chosen = None if scheme is None else scheme_named(scheme)
     axes = _axes(here, {"depth": depths, "width": widths, **along})
-    if family_named(optimizer) is not Family.RAW:
-        raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
+    name, family = named(optimizer)
+    if family is not Family.RAW:
+        raise ValueError(NOT_FOR_ADAM.format(optimizer=name))
+    check_counts(seeds=seeds, batches=batches)
     if seeds < 2 or batches < 1:
         raise ValueError(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
@@ -148,7 +154,7 @@ def predict(
     return Prediction(
         title=model.name,
         scheme=scheme_named(chosen or plans[0].scheme).title,
-        optimizer=str(optimizer),
+        optimizer=name,
         base=here,
         axes=tuple(
             _along(axis, [grid[i] for i in arm], [logs[i] for i in arm], base=logs[0])
@@ -167,22 +173,37 @@ def _sharpness(own: Functions, size: Size, plan: Plan, seed: int, batches: int) 
     model = fresh(own, size, seed)
     plan.initialize(model)
     generator = generator_of(seed)
-    data = [beside_weights(own.batch(generator), model) for _ in range(batches)]
+    with seeded(seed):
+        data = [beside_weights(batch_of(own, generator), model) for _ in range(batches)]
     rates = {name: p.lr for p in plan.prescriptions for name in p.names}
     try:
         # A model may draw in its forward pass (dropout): the same at every size.
-        with torch.random.fork_rng(devices=generators()):
-            torch.manual_seed(seed)
+        with seeded(seed):
             sharp = sharpness(model, data, loss=own.loss, rates=rates)
     except ValueError as error:
         raise ValueError(f"At {size_text(size)}: {error}") from error
     if not sharp.value > 0:
         raise ValueError(
-            f"At {size_text(size)} the outputs do not depend on the trained weights to first "
-            "order, so the sharpness is 0. Is the readout initialized at 0? Predict with one that "
-            "is not."
+            f"At {size_text(size)} the sharpness is {max(sharp.value, 0):g}: the outputs do not "
+            "depend on the trained weights to first order, or the loss does not curve upwards in "
+            "them. Is the readout initialized at 0? Predict with one that is not."
         )
     return sharp
+
+
+def _base(given: Size | tuple[int, int] | str) -> dict[Axis, int]:
+    """The base as a value for every axis."""
+    if isinstance(given, str):
+        return dict(parse_size(given, option="base"))
+    if isinstance(given, Mapping):
+        # NumPy's integers are none to generators and to JSON.
+        return {a: int(n) if isinstance(n, Integral) else n for a, n in given.items()}
+    if len(given) != 2:
+        raise ValueError(
+            f"Expected the base as a mapping, or as a width and a depth; got {given!r}. Give "
+            "base=(64, 4), or a value for every axis: {'width': 64, 'depth': 4}."
+        )
+    return _base({"width": given[0], "depth": given[1]})
 
 
 def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[int]]:
@@ -195,11 +216,11 @@ def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[in
         )
     for axis, further in asked.items():
         for number in (base[axis], *further):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
                 raise ValueError(
                     f"Expected {plural(axis)} to be positive integers; got {number!r}."
                 )
-        arm = sorted({base[axis], *further})
+        arm = sorted({base[axis], *map(int, further)})
         if len(arm) > 1:
             axes[axis] = arm
     if not axes:

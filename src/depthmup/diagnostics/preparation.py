@@ -94,4 +94,14 @@ def prepared_by(prepare: Prepare, own: Functions) -> Prepare:
     if prepare is not as_is or own.optimizers is None:
         return prepare
     given: Any = own.optimizers
-    return lambda model, plan, lr: given(model, lr)
+
+    def prepare_own(model: nn.Module, plan: Plan, lr: float) -> Sequence[torch.optim.Optimizer]:
+        made = given(model, lr)
+        if not isinstance(made, list | tuple):
+            raise TypeError(
+                "Expected optimizers(model, lr) to give a list of optimizers; got "
+                f"{type(made).__name__}."
+            )
+        return made
+
+    return prepare_own

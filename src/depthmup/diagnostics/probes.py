@@ -158,12 +158,12 @@ def _attention_logits(
 def _logits(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor | None:
     name = getattr(func, "__name__", "")
     if name == "scaled_dot_product_attention":
-        query, key = (*args, kwargs.get("query"), kwargs.get("key"))[:2]
-        if kwargs.get("query") is not None:
-            query, key = kwargs["query"], kwargs["key"]
+        query, key = (
+            args[i] if i < len(args) else kwargs[of] for i, of in enumerate(("query", "key"))
+        )
         scale = kwargs.get("scale") or query.shape[-1] ** -0.5
-        if key.shape[1] != query.shape[1]:  # grouped queries share keys
-            key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        if query.ndim > 3 and key.shape[-3] != query.shape[-3]:  # grouped queries share keys
+            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
         # One example is enough: the entries are many.
         result: Tensor = (query[:1] @ key[:1].transpose(-1, -2)) * scale
         return result
@@ -179,7 +179,8 @@ def logits_of(output: Any) -> Tensor:
     """The tensor that a model returns, or its ``logits``, or the first tensor of a structure."""
     if isinstance(output, Tensor):
         return output
-    logits = getattr(output, "logits", None)
+    logits = output.get("logits") if isinstance(output, Mapping) else None
+    logits = getattr(output, "logits", logits)
     if isinstance(logits, Tensor):
         return logits
     for tensor in tensors_of(output):
@@ -210,9 +211,7 @@ def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
 
         def check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
             for tensor in tensors_of(output):
-                if not tensor.is_floating_point() or nonfinite:
-                    continue
-                if not bool(torch.isfinite(tensor).all()):
+                if not nonfinite and not bool(torch.isfinite(tensor).all()):
                     nonfinite.append(name or type(module).__name__)
 
         handles.append(module.register_forward_hook(check))

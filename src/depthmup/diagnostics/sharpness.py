@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.diagnostics.probes import logits_of
-from depthmup.training.loop import called
+from depthmup.training.loop import called, check_gradient
 
 # Lanczos without reorthogonalization is good for some dozens; what is left, the error says.
 MOST_PRODUCTS = 30
@@ -39,6 +39,7 @@ class Sharpness:
     loss: float
 
 
+@torch.inference_mode(False)
 def sharpness(
     model: nn.Module,
     batches: Sequence[tuple[Any, Any]],
@@ -90,7 +91,8 @@ def sharpness(
                 f"{f' of {len(batch)}' if isinstance(batch, Sequence) else ''}."
             )
     products = [GaussNewton.of(model, *batch, loss) for batch in batches]
-    like = {name: p.detach() for name, p in products[0].parameters.items()}
+    # A batch may use weights that another does not: routed experts.
+    like = {name: p.detach() for product in products for name, p in product.parameters.items()}
     scale = {
         name: torch.as_tensor((rates or {}).get(name, 1.0), device=p.device, dtype=p.dtype).sqrt()
         for name, p in like.items()
@@ -99,7 +101,10 @@ def sharpness(
     def preconditioned(vector: Vector) -> Vector:
         scaled = _times(scale, vector)
         images = [product(scaled) for product in products]
-        mean = {name: sum(image[name] for image in images) / len(images) for name in like}
+        mean = {
+            name: sum(image[name] for image in images if name in image) / len(images)
+            for name in like
+        }
         return _times(scale, mean)  # type: ignore[arg-type]
 
     value, error, count = lanczos(
@@ -163,6 +168,7 @@ class GaussNewton:
             given = called(model, inputs)
             outputs = logits_of(given)
             value = loss(given, targets)
+        check_gradient(value)
         if not torch.isfinite(value):
             raise ValueError(
                 f"Expected a finite loss at these weights; got {float(value.detach())}. Sharpness "
@@ -211,7 +217,8 @@ class GaussNewton:
         gradients = torch.autograd.grad(
             self.outputs, list(self.parameters.values()), at_outputs, retain_graph=True
         )
-        return dict(zip(self.parameters, gradients, strict=True))
+        # Of tables with sparse gradients these are no sums with others.
+        return {n: g.to_dense() for n, g in zip(self.parameters, gradients, strict=True)}
 
 
 def lanczos(

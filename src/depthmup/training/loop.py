@@ -79,8 +79,25 @@ def trained_alone(
     return losses, None
 
 
+def check_batch(drawn: Any) -> tuple[Any, Any]:
+    """The inputs and targets of a batch, if it has both."""
+    if isinstance(drawn, tuple | list) and len(drawn) == 2:
+        return drawn[0], drawn[1]
+    raise TypeError(
+        "Expected batch(generator) to give a pair, (inputs, targets); got "
+        f"{type(drawn).__name__}"
+        + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
+    )
+
+
 def check_loss(loss: Any) -> None:
     """Refuse a loss that has no gradient, or no logarithm to judge it by."""
+    check_gradient(loss)
+    check_sign(float(loss.detach()))
+
+
+def check_gradient(loss: Any) -> None:
+    """Refuse a loss that is no number with a gradient."""
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         came = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(
@@ -92,7 +109,6 @@ def check_loss(loss: Any) -> None:
             "The loss does not depend on the model's parameters: it has no gradient. Compute it "
             "with torch from the model's outputs, without detach() or item()."
         )
-    check_sign(float(loss.detach()))
 
 
 def check_sign(loss: float) -> None:

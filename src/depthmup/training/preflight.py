@@ -16,7 +16,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.loop import called, check_loss, moved
+from depthmup.training.loop import called, check_batch, check_loss, moved
 from depthmup.training.trial import (
     OWN_INIT,
     arguments,
@@ -67,7 +67,7 @@ def preflight(
 
 def device_of(model: Model, base: Mapping[str, int]) -> str:
     """The device on which a model's function puts its parameters at the base."""
-    places = {parameter.device for parameter in _built(resolved(model), base).parameters()}
+    places = {parameter.device for parameter in built(resolved(model), base).parameters()}
     gpus = sorted(place.index or 0 for place in places if place.type == "cuda")
     if not gpus:
         return "cpu"
@@ -86,7 +86,7 @@ def suitable_scheme(
     """Depth-muP where the branches of a model have one matrix, CompleteP where they are deeper."""
     own = resolved(model)
     with time_limit(seconds, "Building the model and its batch"):
-        network = _built(own, base)
+        network = built(own, base)
         inputs, _ = _drawn(batches_at(own, base))
     with time_limit(seconds, "Reading the model"), seeded(0):
         given = make_plan(
@@ -121,7 +121,8 @@ def _try_functions(own: Functions, trials: Sequence[Trial], device: str) -> None
             )
 
 
-def _built(own: Functions, size: Mapping[str, int], *, seed: int = 0) -> nn.Module:
+def built(own: Functions, size: Mapping[str, int], *, seed: int = 0) -> nn.Module:
+    """The factory's model of a size and seed."""
     with seeded(seed):
         model = network_at(own, size)
     if not isinstance(model, nn.Module):
@@ -134,7 +135,7 @@ def _built(own: Functions, size: Mapping[str, int], *, seed: int = 0) -> nn.Modu
 
 def _same_twice(own: Functions, size: Mapping[str, int]) -> nn.Module:
     """The model, after checking that one seed always gives the same initial weights."""
-    first, second = _built(own, size), _built(own, size)
+    first, second = built(own, size), built(own, size)
     here, there = dict(first.named_parameters()), dict(second.named_parameters())
     for name in here:
         other = there.get(name)
@@ -145,7 +146,7 @@ def _same_twice(own: Functions, size: Mapping[str, int]) -> nn.Module:
                 "which are seeded before each call, not from a generator of your own, whose state "
                 "goes on from call to call."
             )
-    elsewhere = dict(_built(own, size, seed=1).named_parameters())
+    elsewhere = dict(built(own, size, seed=1).named_parameters())
     if here and all(torch.equal(here[name], elsewhere[name]) for name in here):
         warnings.warn(
             "The factory gives the same model for every seed, so the intervals leave out the "
@@ -174,7 +175,7 @@ def _check_noticed(
                 "is given: batch(generator, batch)."
             )
         return
-    grown = _built(own, size)
+    grown = built(own, size)
     shapes = [{name: p.shape for name, p in m.named_parameters()} for m in (model, grown)]
     if shapes[0] != shapes[1] or before != after:
         return
@@ -211,13 +212,7 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
     """One batch, after checking that its generator alone decides what is in it."""
     draws = []
     for _ in range(2):
-        drawn = batch(stream(0, "batches"))
-        if not isinstance(drawn, tuple | list) or len(drawn) != 2:
-            raise TypeError(
-                "Expected batch(generator) to give a pair, (inputs, targets); got "
-                f"{type(drawn).__name__}"
-                + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
-            )
+        drawn = check_batch(batch(stream(0, "batches")))
         # Cloned: the function may fill the same buffer at every call.
         draws.append([tensor.clone() for tensor in _tensors(drawn)])
     if not draws[0]:
@@ -238,7 +233,7 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
             "scatter of the data. That is right only if every batch is the whole data set.",
             stacklevel=2,
         )
-    return drawn[0], drawn[1]
+    return drawn
 
 
 def _equal(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
