@@ -219,3 +219,10 @@ def test_a_cost_whose_optimum_is_unknown_is_unbounded():
     near = cost(found, 0, 1.0, 0.1)
     assert near.low < near.value < near.high
     assert near.value == approx(np.expm1(0.07), rel=0.1)
+
+
+def test_a_cost_on_the_peak_of_a_stray_run_lies_in_its_interval():
+    losses = np.exp([0.3, 0.2, 9.0, 0.4, 0.1, 0.0, 0.1])
+    found = minima(optima(Curves.of(np.arange(-2.0, 5), [losses[:, None]])))
+    price = cost(found, 0, 0.0 - float(found.at[0]), 0.4)
+    assert price.low < price.value == price.high == approx(np.exp(9), rel=0.1)

@@ -269,3 +269,13 @@ def test_a_tracker_s_count_of_steps_is_named(tmp_path, capsys):
     assert "--steps _step finds runs that were cut short" in capsys.readouterr().err
     assert main([*words, "--steps", "_step"]) == 0
     assert "3 runs were trained for another number of steps" in capsys.readouterr().out
+
+
+def test_the_order_of_rows_asks_for_nothing_else():
+    """Seed 0 scanned the first size; where seed 1 stood first it was asked for at the next."""
+    rows = [{"layers": 4, "lr": 2.0**k, "seed": 0} for k in range(-10, -2)]
+    rows += [{"layers": 4, "lr": 2.0**k, "seed": 1} for k in (-7, -6, -5)]
+    runs = pd.DataFrame([{**row, "loss": trained(row)} for row in rows])
+    asked, turned = (depthmup.next_runs(r, sizes=SIZES, **NAMES) for r in (runs, runs[::-1]))
+    assert asked == turned
+    assert {row["seed"] for row in asked.rows} == {0}

@@ -76,3 +76,50 @@ def test_a_number_of_the_run_is_no_axis():
     runs["lr"] = 2.0 ** np.round(np.log2(runs["lr"]))
     with pytest.raises(ValueError, match="is it an axis"):
         fit(runs, axes=["run"])
+
+
+def of_depth(runs, width):
+    """The table as if all had been trained at one width, under which another one then stands."""
+    found = table(runs, slope=0.0)
+    return found.assign(loss=found.loss * np.exp(0.08 * np.log2(found.width / 64)), width=width)
+
+
+def test_the_order_of_rows_changes_nothing():
+    runs = table()
+    first, second = (fit(each) for each in (runs, runs.sample(frac=1, random_state=0)))
+    assert first.to_pandas("optima").equals(second.to_pandas("optima"))
+    assert first.regret == second.regret
+
+
+def test_an_axis_of_one_value_keeps_it():
+    """To three digits as the others it would be 1540, which no target names."""
+    target = {"width": 1536, "depth": 512}
+    [certificate] = fit(of_depth(540, 1536), target=target).certificates
+    assert certificate.issued
+    assert {size["width"] for size in (o.size for o in certificate.optima)} == {1536}
+
+
+NARROW = 1000 + np.linspace(0, 5.3, 400)
+"""Too far apart to be one value, and one size to three digits."""
+
+
+@pytest.mark.parametrize("width", [NARROW, np.where(np.arange(400) == 3, 128, 64)])
+def test_an_axis_that_hardly_varies_has_no_exponent(width):
+    report = fit(of_depth(400, width))
+    assert [study.axis for study in report.studies] == ["depth"]
+    assert report.drift.low < 0 < report.drift.high
+
+
+def test_runs_of_sizes_that_hardly_differ_are_of_one():
+    with pytest.raises(ValueError, match="two sizes or more; all have width 1000"):
+        fit(of_depth(400, NARROW), axes=["width"])
+
+
+def test_thousands_of_rates_of_one_size_are_averaged_in_bins():
+    """Each is nearer to the next than rates are told apart: they were taken for one."""
+    rng = np.random.default_rng(0)
+    sizes, x = np.repeat([4, 8, 16], 10_000), rng.uniform(-9, -3, 30_000)
+    loss = np.exp(0.1 * (x + 6) ** 2 + 0.02 * rng.standard_normal(len(x)))
+    report = fit(pd.DataFrame({"depth": sizes, "lr": 2.0**x, "loss": loss}), axes=["depth"])
+    assert report.verdict == "transfers"
+    assert 20 < len(report.to_pandas("points")) / 3 < 26  # six octaves in bins of a quarter

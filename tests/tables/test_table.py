@@ -546,3 +546,42 @@ def test_many_undecided_groups_get_one_answer():
     judged = {rule.rule: rule.answer for rule in report.study("rank").rules if not rule.scheme}
     assert judged["muA, B at zero"] is Answer.REJECTED
     assert str(report).count("muA, B at zero") == 1
+
+
+def test_a_prediction_whose_base_is_at_an_edge_names_no_breakdown():
+    """No size with an optimum inside has the base's batch: there is nothing to compare."""
+    runs = table(exponents={"batch": 0.5}, sizes=[(n,) for n in (16, 32, 64, 128, 256)])
+    runs = runs[(runs.batch != 16) | (runs.lr > 2.0**-3.8)]
+    [certificate] = fitted(runs, ["batch"], target={"batch": 512}).certificates
+    assert certificate.issued
+    assert certificate.optima[0].place is Place.LOW_EDGE
+
+
+def test_axes_that_no_slice_tells_apart_have_no_next_step():
+    """One size's optimum lies at an edge, so that no two show which axes change together."""
+    sizes = [(4, 64), (8, 128)]
+    runs = table(exponents={"depth": 0.0, "width": 0.0}, sizes=sizes)
+    runs = runs[(runs.depth == 4) | (runs.lr > 2.0**-5.8)]
+    text = fitted(runs, ["depth", "width"]).summary()
+    assert "No two sizes differ in depth alone." in text
+    assert "Next" not in text
+
+
+def test_the_same_seed_twice_is_no_second_seed():
+    runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8)], seeds=(7, 8))
+    report = fitted(runs.assign(seed=7), ["depth"], seed="seed")
+    told = " ".join(note.text for note in report.notes())
+    assert "repeat a run of the same size, rate and seed with another loss. Averaged." in told
+    assert "Seeds are not repeated over rates" not in told
+    assert "One seed: the interval is from the scatter of sizes." in report.finding().why
+
+
+def test_the_order_of_rows_changes_nothing():
+    """More seeds than a curve has columns are averaged in groups, by their names."""
+    runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4)], seeds=range(20))
+    here, there = (
+        fitted(rows, ["depth"], seed="seed", target={"depth": 8})
+        for rows in (runs, runs.sample(frac=1, random_state=0))
+    )
+    pd.testing.assert_frame_equal(here.to_pandas("optima"), there.to_pandas("optima"))
+    assert here.drift.high == approx(there.drift.high, rel=1e-9)

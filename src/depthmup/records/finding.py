@@ -43,7 +43,7 @@ class Estimate:
 
 def exp2(octaves: float) -> float:
     """``2**octaves``, infinite where that overflows."""
-    return math.inf if octaves > 1000 else 2.0**octaves
+    return math.inf if octaves >= 1024 else 2.0**octaves
 
 
 UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)

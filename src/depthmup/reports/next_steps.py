@@ -168,12 +168,14 @@ def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
     return option, (len(wide) - len(grid)) / len(grid)
 
 
-def _ask(study: Study, transfer: Transfer, aim: str) -> Step:
-    """The runs of one more size of a table's group, which ``next`` lists."""
+def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
+    """The runs of one more size of a table's group, which ``next`` lists; none without sizes."""
     config = study.config
     axes, groups = _mapped(config, "axes"), _mapped(config, "groups")
     optima = [transfer.optima[i] for i in max(transfer.slices, key=len, default=())]
     along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
+    if not along:  # no two sizes differ in this axis alone
+        return None
     more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
     price = f" (about {counted(runs, 'run')})" if runs else ""  # a group may have none that counts
     lead = (

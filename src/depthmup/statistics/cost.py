@@ -35,4 +35,6 @@ def cost(
         return Estimate(value=float(value), low=0.0, high=math.inf, unit=UNIT)
     # Infinite costs cannot be interpolated.
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
-    return Estimate(value=float(value), low=float(min(low, value)), high=float(high), unit=UNIT)
+    # At its own optimum a value costs less than anywhere near; on a stray run's peak, more.
+    low, high = min(low, value), max(high, value)
+    return Estimate(value=float(value), low=float(low), high=float(high), unit=UNIT)

@@ -221,6 +221,8 @@ def refuse_breakdown(laws: CertificateLaws, tuned: Tuned = LEARNING_RATE) -> Ite
         i for i, size in enumerate(law.sizes)
         if all(size[axis] == law.base[axis] for axis in RUN_AXES if axis in size)
     ]  # fmt: skip
+    if not alike:  # the base's optimum lies at an edge, and the others have other batches or runs
+        return
     largest = max(alike, key=lambda i: volume(law.sizes[i]))
     best = min(alike, key=lambda i: float(law.values[i]))
     rise = float(law.values[largest] - law.values[best])

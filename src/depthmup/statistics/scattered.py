@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.intervals import Array, Index
 from depthmup.statistics.pooled import Pooled, pooled_law, second_degree
 from depthmup.statistics.strays import FAR_ABOVE
 
@@ -44,8 +44,9 @@ def gather(
     every run its cell, its log2 rate, moved to the cell's size and the nearest rate there, and its
     log loss, moved likewise: infinite where it diverged.
     """
-    varied = np.ptp(values, axis=0) > 0
-    cells, sizes = _cells(values, varied)
+    cells, sizes = _cells(values)
+    # An axis whose values all fall into one part of it shows no law.
+    varied = np.ptp(sizes, axis=0) > 0
     centres = np.log2(sizes)
     positions = (np.log2(values) - centres.min(0))[:, varied]
     beyond = _beyond(positions, log_loss)
@@ -60,7 +61,7 @@ def gather(
         surface=True,
         near=_near(positions[kept], log2_rate[kept], beyond[kept]),
     )
-    if law is None:
+    if law is None or not law.constant.known:
         return None
     slopes = np.array([e.value if e.known else 0.0 for e in law.exponents])
     moved = log2_rate - (np.log2(values) - centres[cells])[:, varied] @ slopes
@@ -74,15 +75,19 @@ def gather(
     return law, sizes, cells, rate, loss
 
 
-def _cells(values: Array, varied: Flags) -> tuple[Index, Array]:
-    """Every run's cell, and the cells' sizes, to three digits."""
-    count = int(np.clip((len(values) / RUNS) ** (1 / max(int(varied.sum()), 1)), 2, MOST_CELLS))
+def _cells(values: Array) -> tuple[Index, Array]:
+    """Every run's cell, and the cells' sizes: to three digits, or as they are where all are one."""
+    varied = int((np.ptp(values, axis=0) > 0).sum())
+    count = int(np.clip((len(values) / RUNS) ** (1 / max(varied, 1)), 2, MOST_CELLS))
     middles = np.empty_like(values)
     for a, column in enumerate(np.log2(values).T):
         edges = np.unique(np.quantile(column, np.arange(1, count) / count))
         part = np.searchsorted(edges, column, side="right")
-        means = np.bincount(part, weights=column) / np.maximum(np.bincount(part), 1)
-        middles[:, a] = np.array([float(f"{2.0**mean:.3g}") for mean in means])[part]
+        for number in np.unique(part):
+            of_part = values[part == number, a]
+            alike = np.ptp(of_part) == 0
+            middle = of_part[0] if alike else float(f"{2.0 ** column[part == number].mean():.3g}")
+            middles[part == number, a] = middle
     sizes, cells = np.unique(middles, axis=0, return_inverse=True)
     return np.asarray(cells.reshape(-1), np.int64), sizes
 

@@ -101,7 +101,7 @@ def curves_of(
     """Curves of all sizes from runs in any order, and whether seeds are shared over rates.
 
     A seed of -1 is not known. Seeds that were trained at less than half of their size's rates mean
-    nothing as columns: runs are then repeats, numbered in their order.
+    nothing as columns: runs are then repeats, numbered by their seeds, or as they come.
     """
     point, points, x = _points(size, log2_rate)
     column, columns, shared = _columns(size, point, seed, points)
@@ -137,6 +137,9 @@ def _points(size: Index, log2_rate: Array) -> tuple[Index, int, Array]:
     for number in np.unique(s[starts][1:][inner]):
         of_size = gaps[inner & (s[starts][1:] == number)]
         dense[number] = len(of_size) >= 5 and float(np.median(of_size)) < DENSE
+    # Of thousands of runs the rates follow each other so closely that they have no gaps.
+    ends = np.append(starts[1:], len(x)) - 1
+    dense[s[starts[x[ends] - x[starts] > BIN]]] = True
     lowest = np.zeros(len(dense))
     lowest[s[new_size]] = x[new_size]
     bins = np.where(dense[s], np.floor((x - lowest[s]) / BIN), 0.0)
@@ -159,10 +162,10 @@ def _columns(size: Index, point: Index, seed: Index, points: int) -> tuple[Index
             axis=1,
             return_counts=True,
         )
-        if len(labels) > 1 and float(np.median(runs / per_size[pairs[0]])) >= 0.5:
+        if float(np.median(runs / per_size[pairs[0]])) >= 0.5:
             columns = min(len(labels), MOST_SEEDS)
             return np.asarray(column.reshape(-1) % columns, np.int64), columns, True
-    order = np.argsort(point, kind="stable")
+    order = np.lexsort((seed, point))
     sorted_points = point[order]
     first = np.searchsorted(sorted_points, np.arange(points))
     repeat = np.empty(len(point), np.int64)

@@ -68,6 +68,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
+        _askable(rows, sizes, log2_rate, loss)
     curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
     _enough(rows, curves, log2_rate)
     runs = Runs(
@@ -159,7 +160,10 @@ def _gathered(
     rows: GroupRows, values: Array, log2_rate: Array, loss: Array
 ) -> tuple[Pooled, Array, Index, Array, Array]:
     """The runs of a random design at the sizes of cells, told in a note."""
-    found = gather(values, log2_rate, np.log(loss))
+    # Runs of one cell and rate become its repetitions: in an order by chance, but not that of rows.
+    order = np.lexsort((*values.T, log2_rate, loss))
+    order = order[np.random.default_rng(0).permutation(len(order))]
+    found = gather(values[order], log2_rate[order], np.log(loss[order]))
     if found is None:
         raise ValueError(
             f"Expected runs that show where the best {rows.tuned} is{rows.of_group}; nearly every "

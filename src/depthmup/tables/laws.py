@@ -78,7 +78,8 @@ def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> Joi
     """One law of all runs at once, for sizes with too few rates for optima of their own."""
     x, y = runs.optima.curves.log2_lrs, runs.optima.log_losses
     size, rate = np.nonzero(np.isfinite(y))
-    varied = runs.varied(size)
+    # A law that is given has an exponent for every axis, also of sizes where all runs diverged.
+    varied = runs.varied(size if law is None else slice(None))
     if not varied:
         return None
     if law is None:

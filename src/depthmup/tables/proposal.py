@@ -257,7 +257,9 @@ def _seeds(
     places: dict[str, set[tuple[float, ...]]] = {}
     for name, point in zip(names, points, strict=True):
         places.setdefault(name, set()).add(point)
-    common = [name for name, at in places.items() if len(at) > 1]
+    common = sorted((name for name, at in places.items() if len(at) > 1), key=_natural)
+    # The seed with the most runs is the first, whatever the order of the rows.
+    common.sort(key=lambda name: -len(places[name]))
     index = {name: i for i, name in enumerate(common)}
     taken: dict[tuple[float, ...], set[int]] = {}
     for name, i in index.items():
@@ -271,6 +273,11 @@ def _seeds(
             used.add(index[name])
             labels.setdefault(index[name], name)
     return [labels[i] for i in range(len(labels))], [index[name] for name in names]
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """The order of seeds: that of numbers, then that of texts."""
+    return (int(name), "") if name.isdecimal() else (sys.maxsize, name)
 
 
 def _losses(

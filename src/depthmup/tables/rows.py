@@ -70,11 +70,12 @@ class GroupRows:
 
     @property
     def seed(self) -> Index:
-        """Every row's seed, numbered; -1 where no column was named."""
+        """Every row's seed, numbered in the order of their texts; -1 where no column was named."""
         if not self.question.seed:
             return np.full(len(self.table), -1, np.int64)
-        codes = self.table.codes[self.question.seed]
-        return np.unique(codes, return_inverse=True)[1].reshape(-1)
+        column = self.question.seed
+        names, codes = np.array(self.table.names[column]), self.table.codes[column]
+        return np.unique(names[codes], return_inverse=True)[1].reshape(-1)
 
     @property
     def counts_steps(self) -> bool:
