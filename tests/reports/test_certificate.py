@@ -1,6 +1,7 @@
 """A certificate in words, as text, and on a page."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from depthmup.reports import Page, certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.chart import draw
+from depthmup.reports.tables import text
 from depthmup.reports.theme import Style
 
 
@@ -128,6 +130,31 @@ def test_the_text_names_the_model_and_every_size():
     assert text.count("interior") == 9
     assert "usual distance from the law: ±2%" in text
     assert "no bound" in text
+
+
+def test_of_many_sizes_text_says_where_they_lie_and_lists_some():
+    many = issued(optima=tuple(optimum(256, 2**d, -2.8) for d in range(2, 22)))
+    text = certificate_text(many)
+    assert "Measured under completep on 20 sizes (width 256 to 256, depth 4 to 2.097M)" in text
+    assert "\nNot shown: 8 sizes. --json has all." in text
+    assert text.count("interior") == 12
+
+
+def test_what_to_do_at_the_target_is_said_first(study):
+    """A drift that is known predicts a rate as well; of several schemes one that transfers."""
+    drifting = replace(study.headline.transfers[2], verdict=Verdict.DRIFTS)
+    window = replace(study.headline, curves=(), transfers=(drifting,))
+    alone = replace(study, windows=(window,))
+    only = issued(scheme=drifting.scheme)
+    first = certificate_headline(only)
+    assert text(alone, certificates=[only]).startswith(first)
+    shown = page(alone, certificates=[only])
+    assert re.sub("<.*?>", "", re.findall("<h1>.*?</h1>", shown, re.DOTALL)[0]) == first
+    others = [only, issued(scheme="ode")]
+    assert not text(alone, certificates=others).startswith(first)
+    assert text(study, certificates=[*others, issued(scheme="depth-mup")]).startswith("Train at")
+    refused = replace(only, refusals=(Refusal(lack=Lack.SEEDS, reason="One.", advice="Two."),))
+    assert not text(alone, certificates=[refused]).startswith("No learning rate")
 
 
 def test_a_section_has_its_charts_and_escapes_its_strings(hostile):

@@ -127,6 +127,7 @@ ASKED = {
     ),
     "a target without its axis": ([*NAMED, "--target", "width=8"], "it lacks depth"),
     "a target in words": ([*NAMED, "--target", "depth=deep"], "positive number"),
+    "a target of a letter": ([*NAMED, "--target", "depth=B"], "positive number"),
     "a target of zero": ([*NAMED, "--target", "depth=0"], "positive number"),
     "an unknown scheme": ([*NAMED, "--scheme", "magic"], "Expected a scheme"),
     "a filter that is none": ([*NAMED, "--where", "lr <"], "Expected a value"),

@@ -408,6 +408,16 @@ class TestRules:
             rules = fitted(of, ["tokens"], **asked).rules()
             assert {j.answer for j in rules if j.rule == "Step Law"} == {Answer.ELSEWHERE}
 
+    def test_columns_named_as_in_the_field_have_their_rules(self):
+        runs = table(exponents={"batch": 0.5, "tokens": -0.5}, sizes=GRID, base=6)
+        here = fitted(runs, ["batch", "tokens"]).rules()
+        named = runs.rename(columns={"batch": "bs", "tokens": "D"})
+        there = fitted(named, ["bs", "D"]).rules()
+        assert [(j.rule, j.answer) for j in there] == [(j.rule, j.answer) for j in here]
+        assert {j.axis for j in there} == {"bs", "D"}
+        # d may be a width, and is nobody's tokens.
+        assert not fitted(runs.rename(columns={"tokens": "d"}), ["batch", "d"]).rules()
+
     def test_under_a_scheme_the_drift_beyond_it_is_judged(self):
         runs = table(exponents={"batch": 0.0, "tokens": 0.0}, sizes=GRID)
         judged = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from depthmup.records.printable import printable
+from depthmup.records.sizes import whole_size
 
 
 def parse_pairs(
@@ -37,13 +38,13 @@ def parse_values(
     texts = parse_pairs(words, option=option, value="VALUE,VALUE")
     values: dict[str, tuple[int, ...]] = {}
     for axis, text in texts.items():
-        listed = [number.strip() for number in text.split(",")]
-        if not all(number.isdecimal() and int(number) for number in listed):
+        listed = [whole_size(number.strip()) for number in text.split(",")]
+        if not all(listed):
             raise ValueError(
                 f"Expected whole numbers from 1 in {option}, such as {example}; got "
                 f"{printable(repr(f'{axis}={text}'))}."
             )
-        values[axis] = tuple(map(int, listed))
+        values[axis] = tuple(listed)
     return values
 
 

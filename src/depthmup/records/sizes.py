@@ -1,8 +1,8 @@
 """Sizes as text: ``depth=64 width=1024``, or WIDTHxDEPTH."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 
 def parse_size(text: str | Sequence[str], *, option: str) -> dict[str, int]:
@@ -22,8 +22,8 @@ def parse_size(text: str | Sequence[str], *, option: str) -> dict[str, int]:
     for word in parts or words:  # an option that is not given has no words
         name, equals, value = word.partition("=")
         width, cross, depth = word.lower().partition("x")
-        if equals and name.isidentifier() and _whole(value):
-            pairs = {name: _whole(value)}
+        if equals and name.isidentifier() and whole_size(value):
+            pairs = {name: whole_size(value)}
         elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
             pairs = {"width": int(width), "depth": int(depth)}
         else:
@@ -42,17 +42,22 @@ def parse_size(text: str | Sequence[str], *, option: str) -> dict[str, int]:
     return values
 
 
-def _whole(text: str) -> int:
+def size_value(text: str) -> float:
+    """The number that is written as 64, 2e10 or 20B; NaN for any other text."""
+    times = {letter: step for step, letter in _MANY}.get(text[-1:].upper(), 0)
+    try:
+        return round(float(text[:-1]) * times, 3) if times else float(text)
+    except ValueError:
+        return math.nan
+
+
+def whole_size(text: str) -> int:
     """A positive whole number, also one written as 2e10 or 20B; 0 for any other text."""
     if text.isdecimal():
         return int(text)
-    with suppress(ValueError, OverflowError):
-        times = {letter: step for step, letter in _MANY}.get(text[-1:].upper(), 0)
-        value = round(float(text[:-1]) * times, 3) if times else float(text)
-        # Beyond 2^53 a float no longer tells whole numbers apart.
-        if value.is_integer() and 0 < value < 2**80 and (times or "e" in text.lower()):
-            return int(value)
-    return 0
+    value, marked = size_value(text), "e" in text.lower() or text[-1:].isalpha()
+    # Beyond 2^53 a float no longer tells whole numbers apart.
+    return int(value) if marked and value.is_integer() and 0 < value < 2**80 else 0
 
 
 _MANY = ((1e12, "T"), (1e9, "B"), (1e6, "M"))

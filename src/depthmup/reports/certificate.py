@@ -2,17 +2,29 @@
 
 import math
 import textwrap as wrap
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from depthmup.records import Certificate, Verdict
+from depthmup.records import Certificate, Study, Verdict
 from depthmup.records.finding import change, in_percent
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import aligned, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
-from depthmup.reports.sentences import PLACES, UNKNOWN, number, ranged, rate, rate_interval
+from depthmup.reports.sentences import (
+    PLACES,
+    UNKNOWN,
+    holding,
+    number,
+    ranged,
+    rate,
+    rate_interval,
+)
+
+MOST_ROWS = 12
+"""Sizes that text lists one by one."""
 
 _MOVES = {
     Verdict.TRANSFERS: "The base's {} transfers",
@@ -42,6 +54,16 @@ def certificate_headline(certificate: Certificate) -> str:
     best, name = certificate.value, certificate.tuned.name
     sign = " " if name[0].isalpha() else " = "
     return f"Train at {where} with {name}{sign}{ranged(best)}."
+
+
+def at_target(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
+    """The value to train the target with: the only one, or that of the scheme that transfers."""
+    best = holding(*studies)
+    return [
+        certificate_headline(c)
+        for c in certificates
+        if c.issued and (len(certificates) == 1 or (best is not None and c.scheme == best.scheme))
+    ][:1]
 
 
 def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
@@ -117,9 +139,11 @@ def certificate_text(certificate: Certificate) -> str:
     table = [(*axes, f"best {certificate.tuned.word}", "interval", "curvature", "loss", "place")]
     table += [
         (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"].value)
-        for r in _rows(certificate)
+        for r in _rows(certificate)[:MOST_ROWS]
     ]
     lines += ["", *aligned(table, left=())]
+    if more := len(certificate.optima[MOST_ROWS:]):
+        lines += [f"Not shown: {counted(more, 'size')}. --json has all."]
     if facts := metric_facts(certificate):
         lines += ["", *(f"{label}: {text}" for label, text in facts)]
     return "\n".join(lines)
@@ -248,8 +272,15 @@ def _rows(certificate: Certificate) -> list[dict[str, Any]]:
 
 
 def _measured_on(certificate: Certificate) -> str:
-    axes = list(certificate.base)
-    sizes = ", ".join("x".join(size_number(o.size[a]) for a in axes) for o in certificate.optima)
+    axes, optima = list(certificate.base), certificate.optima
+    each = ", ".join("x".join(size_number(o.size[a]) for a in axes) for o in optima)
+    sizes = f"{each} ({' x '.join(axes)})"
+    if len(optima) > MOST_ROWS:
+        ends = {
+            a: [size_number(end(o.size[a] for o in optima)) for end in (min, max)] for a in axes
+        }
+        spans = ", ".join(f"{axis} {low} to {high}" for axis, (low, high) in ends.items())
+        sizes = f"{len(optima)} sizes ({spans})"
     scheme = f" under {certificate.scheme}" if certificate.scheme else ""
     values = "Rates" if certificate.tuned.is_learning_rate else "Values"
     runs = f"{len(certificate.log2_lrs)} {certificate.tuned.plural}, "
@@ -257,7 +288,7 @@ def _measured_on(certificate: Certificate) -> str:
     if made := certificate.config.get("random_runs"):
         runs = f"{made} runs in cells around these sizes"
     return (
-        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {runs}, by {certificate.measure}. "
+        f"Measured{scheme} on {sizes}, {runs}, by {certificate.measure}. "
         + (f"{values} are those of the base, which the scheme scales; i" if scheme else "I")
         + "ntervals hold 90%."
     )

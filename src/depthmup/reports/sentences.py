@@ -297,8 +297,8 @@ def span_sentence(certificate: Certificate) -> str:
     rates = sorted((r.rate, r.rule) for r in certificate.rules)
     low, high = rates[0], rates[-1]
     return (
-        f"Published rules, started from the best value at the base, prescribe from {low[0]:.3g} "
-        f"({low[1]}) to {high[0]:.3g} ({high[1]}) there: "
+        f"Published rules, started from the best value at the base, prescribe from "
+        f"{rate(low[0])} ({low[1]}) to {rate(high[0])} ({high[1]}) there: "
         f"a factor of {high[0] / low[0]:.2g} apart."
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
 from depthmup.records.sizes import size_text
-from depthmup.reports.certificate import certificate_headline, certificate_section
+from depthmup.reports.certificate import at_target, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Section, Table, spec_of
@@ -19,7 +19,6 @@ from depthmup.reports.sentences import (
     best_rate,
     cost,
     headline,
-    holding,
     interval,
     law_sentence,
     number,
@@ -87,7 +86,9 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
     sections += [*_laws(studies), *_notes(studies)]
-    use, found = _answers(studies, certificates), " ".join(headline(s) for s in studies)
+    measured = advice(*studies) or _by_axis(studies)
+    use = [*at_target(studies, certificates), *([measured] if measured else [])]
+    found = " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     if study.together is not None:
         verdict = study.together.verdict(study.tolerance).value
@@ -106,18 +107,6 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         windows_note=elsewhere,
         axes=[s.axis for s in studies],
     ).html()
-
-
-def _answers(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
-    """The value to use: first at the target, where one is certified, then at the sizes measured."""
-    best = holding(*studies)
-    at_target = [
-        certificate_headline(c)
-        for c in certificates
-        if c.issued and best is not None and c.scheme == best.scheme
-    ]
-    measured = advice(*studies) or _by_axis(studies)
-    return [*at_target[:1], *([measured] if measured else [])]
 
 
 def _by_axis(studies: Sequence[Study]) -> str:

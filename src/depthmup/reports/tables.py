@@ -11,7 +11,7 @@ from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import ON_TERMINALS, TONES, aligned
-from depthmup.reports.certificate import certificate_text
+from depthmup.reports.certificate import at_target, certificate_text
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
     UNKNOWN,
@@ -46,12 +46,15 @@ _FEWEST = 3
 """Sizes that every table shows."""
 
 
-def table(study: Study, among: Sequence[Study] = ()) -> "Table":
+def table(
+    study: Study, among: Sequence[Study] = (), certificates: Sequence[Certificate] = ()
+) -> "Table":
     """The best learning rates, their change, excess loss and verdict, as a Rich table.
 
     Args:
         study: to be shown.
         among: the studies of all axes, if there are several: the first says what to do.
+        certificates: of the target, which says it before.
 
     Returns:
         A table that Rich prints.
@@ -68,7 +71,7 @@ def table(study: Study, among: Sequence[Study] = ()) -> "Table":
     (header, *rows), left_out = _rows(study)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
-        title=Text("\n".join(said(study, among))),
+        title=Text("\n".join(said(study, among, certificates))),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -109,7 +112,8 @@ def parts(
     ``coloured`` has Rich tables, for a terminal; all else is text that can be printed.
     """
     for study in studies:
-        yield table(study, studies) if coloured else _printable(plain_table(study, studies))
+        shown = (study, studies, certificates)
+        yield table(*shown) if coloured else _printable(plain_table(*shown))
     further = ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
         further.append(certificate_text(certificate))
@@ -141,12 +145,15 @@ def _beyond(study: Study, width: int) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
 
 
-def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
+def plain_table(
+    study: Study, among: Sequence[Study] = (), certificates: Sequence[Certificate] = ()
+) -> str:
     """The same table as aligned text without colour, for logs and pipes.
 
     Args:
         study: to be shown.
         among: the studies of all axes, if there are several: the first says what to do.
+        certificates: of the target, which says it before.
 
     Returns:
         Lines of text.
@@ -161,7 +168,16 @@ def plain_table(study: Study, among: Sequence[Study] = ()) -> str:
     rule = "-" * max(map(len, text))
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, _WIDEST)]
     return "\n".join(
-        [*said(study, among), *asked, "", text[0], rule, *text[1:], "", *_below(study, left_out)]
+        [
+            *said(study, among, certificates),
+            *asked,
+            "",
+            text[0],
+            rule,
+            *text[1:],
+            "",
+            *_below(study, left_out),
+        ]
     )
 
 
@@ -177,10 +193,13 @@ def _below(study: Study, left_out: str) -> list[str]:
     return [*below, *why]
 
 
-def said(study: Study, among: Sequence[Study] = ()) -> list[str]:
-    """What to do, if a scheme transfers along every axis, once; then what was found."""
-    use = advice(*(among or (study,))) if not among or study is among[0] else ""
-    return [line for line in (use, headline(study)) if line]
+def said(
+    study: Study, among: Sequence[Study] = (), certificates: Sequence[Certificate] = ()
+) -> list[str]:
+    """What to do at the target and at the sizes measured, once; then what was found."""
+    studies = among or (study,)
+    use = [*at_target(studies, certificates), advice(*studies)] if study is studies[0] else []
+    return [line for line in (*use, headline(study)) if line]
 
 
 def _ended(study: Study, transfer: Transfer) -> str:

@@ -19,16 +19,31 @@ from types import MappingProxyType
 from depthmup.rules.power import ONE, Power
 from depthmup.rules.scheme import RunLaws
 
-ALIASES: Mapping[str, str] = MappingProxyType(
+CALLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "n": "parameters", "params": "parameters", "size": "parameters", "duration": "tokens",
-        "data": "tokens", "examples": "tokens", "batch_size": "batch", "flops": "compute",
-        "lora_rank": "rank", "r": "rank", "n_loops": "loops", "recurrence": "loops",
-        "n_experts": "experts", "num_experts": "experts", "n_rep": "repetition",
-        "seq_len": "sequence", "sequence_length": "sequence", "context_length": "sequence",
+        "width": ("d_model", "hidden_size", "n_embd"),
+        "depth": ("n_layers", "num_layers", "n_layer", "layers", "num_hidden_layers"),
+        "parameters": ("params", "n_params", "num_params", "num_parameters", "N", "n", "size"),
+        "tokens": (
+            "n_tokens", "train_tokens", "total_tokens", "D", "duration", "data", "examples",
+        ),
+        "batch": ("batch_size", "bs", "global_batch_size"),
+        "steps": (
+            "n_steps", "num_steps", "max_steps", "train_steps", "total_steps", "global_step",
+            "_step", "iterations",
+        ),
+        "compute": ("flops", "C"),
+        "rank": ("lora_rank", "lora_r", "r"),
+        "loops": ("n_loops", "recurrence"),
+        "experts": ("n_experts", "num_experts"),
+        "repetition": ("n_rep",),
+        "sequence": ("seq_len", "sequence_length", "context_length", "n_ctx"),
     }
 )  # fmt: skip
-"""Other names by which people call an axis."""
+"""Other names by which people call an axis, most usual first. D is that of scaling laws; d may be a
+width."""
+
+_AXIS_OF = {name: axis for axis, names in CALLED.items() for name in names}
 
 
 class Batch(StrEnum):
@@ -165,8 +180,8 @@ def canonical(axis: str) -> str:
         The name used here.
 
     Example:
-        >>> canonical("Params"), canonical("width"), canonical("vocabulary")
-        ('parameters', 'width', 'vocabulary')
+        >>> canonical("Params"), canonical("D"), canonical("d"), canonical("vocabulary")
+        ('parameters', 'tokens', 'd', 'vocabulary')
     """
-    lower = axis.strip().lower()
-    return ALIASES.get(lower, lower)
+    name = axis.strip()
+    return _AXIS_OF.get(name) or _AXIS_OF.get(name.lower(), name.lower())

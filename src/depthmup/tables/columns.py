@@ -10,6 +10,7 @@ from typing import Any
 from depthmup.records import TUNED
 from depthmup.records.printable import printable
 from depthmup.rules import canonical
+from depthmup.rules.run_rule import CALLED
 
 LIKELY: Mapping[str, tuple[str, ...]] = {
     "lr": ("lr", "learning_rate", "base_lr", "max_lr", "peak_lr", "params_lr", "log2_lr"),
@@ -18,15 +19,10 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
         "final_val_loss", "validation_loss", "metrics.loss", "value", "objective",
     ),
     "seed": ("seed", "random_seed", "rng_seed"),
-    "depth": ("depth", "n_layers", "num_layers", "n_layer", "layers"),
-    "width": ("width", "d_model", "hidden_size", "n_embd", "dim", "hidden_dim"),
-    "batch": ("batch", "batch_size", "bs", "global_batch_size"),
-    "tokens": ("tokens", "n_tokens", "train_tokens", "total_tokens"),
-    "parameters": ("parameters", "params", "n_params", "num_params", "num_parameters"),
-    "steps": (
-        "steps", "n_steps", "num_steps", "max_steps", "train_steps", "total_steps", "global_step",
-        "_step", "iterations",
-    ),
+    **{
+        axis: (axis, *(name for name in CALLED[axis] if len(name) > 1))
+        for axis in ("depth", "width", "batch", "tokens", "parameters", "steps")
+    },
 }  # fmt: skip
 """Names under which trainers and trackers write a column, most usual first."""
 

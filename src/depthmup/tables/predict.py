@@ -10,7 +10,7 @@ import numpy as np
 from depthmup.records import Certificate, Fate, Place
 from depthmup.records.certificate import Lack, Prescribed, Refusal
 from depthmup.records.printable import printable
-from depthmup.records.sizes import parse_size, size_text
+from depthmup.records.sizes import parse_size, size_text, size_value
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, minima, noisy_sizes, optima
@@ -158,14 +158,15 @@ def checked_target(target: Any, axes: Iterable[str]) -> dict[str, float]:
         )
     checked = {}
     for axis in axes:
+        given = target[axis]
         try:
-            value = float(target[axis])
+            value = size_value(given) if isinstance(given, str) else float(given)
         except (TypeError, ValueError):
             value = float("nan")
-        if not 0 < value < float("inf") or isinstance(target[axis], bool):
+        if not 0 < value < float("inf") or isinstance(given, bool):
             raise ValueError(
                 f"Expected a positive number for the target's {printable(axis)}; got "
-                f"{printable(repr(target[axis]))}."
+                f"{printable(repr(given))}."
             )
         checked[axis] = value
     return checked
