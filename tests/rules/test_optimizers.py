@@ -100,7 +100,8 @@ def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family):
     """Constant, but where a table leaves AdamW's alone: CompleteP's outside of branches, nuGPT's.
 
     Entrywise and relative steps add it to entries of the gradient; orthogonalized ones to its
-    norm, sqrt(in * out) times an entry for aligned gradients; Shampoo to the square of that norm.
+    norm, sqrt(in * out) times an entry for aligned gradients; Shampoo to the square of that norm,
+    or of an entry in blocks; AdaMuon to entries of an orthogonalized matrix.
     """
     for role, case in each_role(scheme, family):
         served = family.serving(role.kind)
@@ -113,6 +114,9 @@ def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family):
             Family.NORM_BALL: one,
             Family.MATRIX_ENTRYWISE: one,
             Family.SPECTRAL_INVERSE: norm**2,
+            Family.SHAMPOO: norm**2,
+            Family.SHAMPOO_BLOCKS: one**2,
+            Family.ADAMUON: Power(fan_in=-HALF, fan_out=-HALF),
         }.get(served, norm)
         ratio = laws.epsilon / scheme.run.epsilon / added_to
         table = scheme.name.startswith("completep") and served is Family.ENTRYWISE
@@ -173,6 +177,9 @@ UPDATES = {
     Family.SPECTRAL_RATIO: lambda w, g: (g.shape[0] / g.shape[1]) ** 0.5 * power_of(g, 0),
     Family.SPECTRAL_UNIT: lambda w, g: power_of(g, 0),
     Family.SPECTRAL_INVERSE: lambda w, g: power_of(g, -1),
+    Family.SHAMPOO: lambda w, g: power_of(g, 0),
+    Family.SHAMPOO_BLOCKS: lambda w, g: g.sign(),
+    Family.ADAMUON: lambda w, g: power_of(g, 0).sign(),
     Family.SPHERE: lambda w, g: w.norm() * power_of(g, 0) / power_of(g, 0).norm(),
 }
 
@@ -222,12 +229,13 @@ class TestMatrixOptimizers:
     RECTANGLE = Ratios(fan_in=4, fan_out=9, depth=2)
     TABLE = {
         # optimizer: eta, epsilon, at d_in 4, d_out 9, L 2 times the base's
-        "shampoo": ((9 / 4) ** 0.5, None),
+        "shampoo": ((9 / 4) ** 0.5, 4 / 9 / 4),  # 4 / (L^2 9)
+        "shampoo-blocks": (1 / 4, (1 / (2 * 9)) ** 2),  # with 4 * 9 blocks
         "shampoo2": (1 / 2, 4 / 9 / 4),
         "spectral-unit": ((9 / 4) ** 0.5, 1 / 2 * (4 / 9) ** 0.5),  # Muon without a factor
         "soap": ((9 * 4) ** 0.5 / 4, (9 * 4) ** 0.5 / (2 * 9)),  # b_in = d_in, b_out = d_out
         "soap-blocks": (1 / 4, 1 / (2 * 9)),
-        "adamuon": (1 / 4, None),
+        "adamuon": (1 / 4, (4 * 9) ** -0.5),
         "adam#shampoo": (1 / 4, None),
         "sgd": (9 / 4 * 2, None),
     }

@@ -58,6 +58,12 @@ def test_each_rule_by_its_own_exponents():
     assert octaves["Complete(d)P"] < -1.5
 
 
+def test_an_axis_by_two_names():
+    """The second one counted alone."""
+    with pytest.raises(ValueError, match="got batch and batch_size, which are one"):
+        growth({"batch": 32, "batch_size": 64, "steps": 10}, {})
+
+
 def test_what_a_rule_does_not_speak_of():
     rules = of_rules({"depth": 4, "batch": 64, "tokens": 100}, {"depth": 8, "batch": 128})
     assert rules["proportional to the batch"].silent == ("depth",)

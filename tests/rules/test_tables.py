@@ -5,7 +5,18 @@ from math import sqrt
 import pytest
 from pytest import approx
 
-from depthmup.rules import CATALOGUE, Family, Kind, Ratios, Role, completep, family, fold, scheme
+from depthmup.rules import (
+    CATALOGUE,
+    COMPLETE_DP,
+    Family,
+    Kind,
+    Ratios,
+    Role,
+    completep,
+    family,
+    fold,
+    scheme,
+)
 
 M, R = 4.0, 2.0
 SQUARE = Ratios(fan_in=M, fan_out=M, depth=R)
@@ -333,3 +344,17 @@ class TestSpellings:
             scheme("completpe")
         with pytest.raises(ValueError, match=r"got 'zebra'\.$"):
             scheme("zebra")
+
+
+@pytest.mark.parametrize("alpha", ["1/4", "5/4"])
+def test_alphas_that_completep_does_not_have(alpha):
+    with pytest.raises(ValueError, match=r"in \[1/2, 1\]; got"):
+        scheme(f"completep-{alpha}")
+
+
+def test_averages_move_with_the_run():
+    laws = COMPLETE_DP.run
+    assert laws.betas((0.9, 0.999), Ratios(batch=4)) == (0.6, 0.996)
+    # 1 - beta of 1e-13 is not 0, and an average over less than a step is that step.
+    assert laws.betas((0.9, 0.999), Ratios(duration=1e10))[1] < 1
+    assert laws.betas((0.9, 0.999), Ratios(batch=64))[0] == 0

@@ -21,7 +21,10 @@ from depthmup.tracing import parameters
 # A module is taken to be linear in its parameters if the parts add up to the whole this well.
 _LINEAR = 1e-2
 # Families whose update is a sum over inputs, or the signs of one; orthogonalized ones are not.
-_SUMS = (Family.RAW, Family.ENTRYWISE, Family.RELATIVE, Family.MATRIX_ENTRYWISE)
+_SUMS = (
+    *(Family.RAW, Family.ENTRYWISE, Family.RELATIVE),
+    *(Family.MATRIX_ENTRYWISE, Family.SHAMPOO_BLOCKS, Family.ADAMUON),
+)
 # Cosines of all pairs: 512 rows are 131,000 of them, whose mean is sharp enough for a count.
 _ROWS = 512
 

@@ -64,6 +64,7 @@ _NORMS: Mapping[Family, tuple[tuple[int, int], tuple[int, int]]] = MappingProxyT
         Family.SPECTRAL_RMS: ((0, 1), (1, 0)),
         Family.SPECTRAL_RATIO: ((1, -1), (1, -1)),
         Family.SPECTRAL_UNIT: ((0, 0), (0, 0)),
+        Family.SHAMPOO: ((0, 0), (0, 0)),
     }
 )
 """An update's norm as powers of rows^1/2 and columns^1/2: of matrices with no more rows than

@@ -9,6 +9,7 @@ from typing import Any
 from depthmup.planning.content import PlanContent
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Family
+from depthmup.rules.scheme import moved_betas
 
 RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr")
 """Keys of a group that hold a learning rate, its limits or its start."""
@@ -62,11 +63,5 @@ def alike(p: Prescription) -> Hashable:
 
 
 def betas_at(plan: PlanContent, betas: Iterable[float]) -> tuple[float, ...]:
-    """Decay rates of averages as a plan has them; an average over less than a step is that step.
-
-    Of ``betas``, those of the base, beta2 is the second.
-    """
-    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
-    if plan.log_beta2 != 1.0 and len(moved) > 1:
-        moved[1] = moved[1] ** plan.log_beta2
-    return tuple(moved)
+    """Decay rates of averages as a plan has them, from those of the base."""
+    return moved_betas(betas, plan.one_minus_beta, plan.log_beta2)

@@ -98,6 +98,9 @@ def completep(alpha: Exponent = 1) -> Scheme:
     Returns:
         The scheme.
 
+    Raises:
+        ValueError: an alpha out of its range.
+
     Example:
         >>> completep("3/4").title, completep().title
         ('CompleteP (3/4)', 'CompleteP')
@@ -106,6 +109,11 @@ def completep(alpha: Exponent = 1) -> Scheme:
     """
     adamw = frozenset({Family.ENTRYWISE})
     a = exponent(alpha, name="alpha")
+    if not Fraction(1, 2) <= a <= 1:
+        raise ValueError(
+            f"Expected an alpha of CompleteP in [1/2, 1]; got {a}. For another pair of exponents "
+            f"give both, such as '{a},{1 - a}'."
+        )
     return Scheme(
         name="completep" if a == 1 else f"completep-{a}",
         title="CompleteP" if a == 1 else f"CompleteP ({a})",

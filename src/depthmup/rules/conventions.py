@@ -14,6 +14,7 @@ OF_MATRICES: Mapping[Family, Callable[[int, int], float]] = MappingProxyType(
         Family.SPECTRAL_RMS: lambda rows, columns: 0.2,
         Family.SPECTRAL_RATIO: lambda rows, columns: math.sqrt(rows / columns / max(rows, columns)),
         Family.SPECTRAL_UNIT: lambda rows, columns: max(rows, columns) ** -0.5,
+        Family.SHAMPOO: lambda rows, columns: max(rows, columns) ** -0.5,
     }
 )
 """The same of matrices, by rows and columns, for updates that are a multiple of U V^T.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
+from depthmup.rules.power import Exponent, Power, Ratios, exponent
 from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.width import WidthLaw
 
@@ -291,4 +291,4 @@ def sized_as_router(power: Power) -> Power:
 
     *Source:* derived here.
     """
-    return power * Power(experts=power.fan_out) if power != ONE else power
+    return power * Power(experts=power.fan_out)

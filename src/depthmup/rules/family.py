@@ -30,9 +30,13 @@ class Family(StrEnum):
     SPECTRAL = "spectral"  # sqrt(max(1, rows/columns)) U V^T: Muon
     SPECTRAL_RMS = "spectral-rms"  # 0.2 sqrt(max(out, in)) U V^T: Muon matched to Adam's RMS
     SPECTRAL_RATIO = "spectral-ratio"  # sqrt(out/in) U V^T: Dion
-    SPECTRAL_UNIT = "spectral-unit"  # U V^T: Shampoo with exponents that sum to 1/2, SOAP
+    SPECTRAL_UNIT = "spectral-unit"  # U V^T: SOAP
     SPECTRAL_INVERSE = "spectral-inverse"  # U S^-1 V^T: Shampoo with exponents 1/2 and 1/2
-    MATRIX_ENTRYWISE = "matrix-entrywise"  # entries of size one: AdaMuon, blocks, grafting to Adam
+    MATRIX_ENTRYWISE = "matrix-entrywise"  # entries of size one: SOAP in blocks, grafting to Adam
+    # Steps as of these two, and epsilons of their own.
+    SHAMPOO = "shampoo"  # U V^T: exponents that sum to 1/2
+    SHAMPOO_BLOCKS = "shampoo-blocks"  # the same in blocks of a fixed size: entries of size one
+    ADAMUON = "adamuon"  # entries of size one, normalized behind U V^T
     SPHERE = "sphere"  # the norm of the weight times U V^T, and back to that norm: MuonH, AdamH
 
     @property
@@ -140,6 +144,15 @@ RESPONSES: Mapping[Family, Response] = MappingProxyType(
             matrices_only=True,
         ),
         Family.MATRIX_ENTRYWISE: Response(matrices_only=True),
+        # Epsilon is added to G G^T, of a matrix or of a block, and to the squares of U V^T.
+        Family.SHAMPOO: Response(
+            sizes=_hidden(_ROOT_AREA**-1),
+            epsilon=_ROOT_AREA**2,
+            epsilon_degree=2,
+            matrices_only=True,
+        ),
+        Family.SHAMPOO_BLOCKS: Response(epsilon_degree=2, matrices_only=True),
+        Family.ADAMUON: Response(epsilon=_ROOT_AREA**-1, epsilon_degree=0, matrices_only=True),
         Family.SPHERE: Response(
             weight=1,
             sizes=_hidden(Power(fan_in=-_HALF)),

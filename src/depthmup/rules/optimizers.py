@@ -97,9 +97,9 @@ _KNOWN: Mapping[str, _Known] = {
     "muon": _Known(family=Family.SPECTRAL, epsilon=1e-8, betas=_USUAL),
     "muon-rms": _Known(family=Family.SPECTRAL_RMS, epsilon=1e-8, betas=_USUAL),
     "dion": _Known(family=Family.SPECTRAL_RATIO),
-    "shampoo": _Known(family=Family.SPECTRAL_UNIT),
+    "shampoo": _Known(family=Family.SHAMPOO),
     "shampoo2": _Known(family=Family.SPECTRAL_INVERSE),
-    "shampoo-blocks": _Known(family=Family.MATRIX_ENTRYWISE),
+    "shampoo-blocks": _Known(family=Family.SHAMPOO_BLOCKS),
     "soap": _Known(
         family=Family.SPECTRAL_UNIT,
         caveat=(
@@ -109,7 +109,7 @@ _KNOWN: Mapping[str, _Known] = {
         ),
     ),
     "soap-blocks": _Known(family=Family.MATRIX_ENTRYWISE),
-    "adamuon": _Known(family=Family.MATRIX_ENTRYWISE, caveat=f"AdaMuon: {_DRIFTS}; measure it."),
+    "adamuon": _Known(family=Family.ADAMUON, caveat=f"AdaMuon: {_DRIFTS}; measure it."),
     "scion": _Known(
         family=Family.NORM_BALL,
         decay=Decay.DECOUPLED,

@@ -167,10 +167,8 @@ def _product(
             width = _exponent(_init(scheme, readout), Kind.READOUT)
             return width, none, "init * forward * random sum over the fan-in"
         case Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE:
-            # What is outside branches moves by order one at any depth.
-            depth = max(none, 1 - scheme.alpha - scheme.gamma)
             why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
-            return none, depth, why
+            return none, none, why
         case Observable.BRANCH_CHANGE:
             why = "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
             return none, None, why
@@ -196,7 +194,7 @@ def _where_depth_is_a_power(
         at_most, why = True, "a fresh matrix on a stream that does not grow with depth"
     if not stable and depth is not None:
         depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
-    return depth, at_most and depth is not None, why
+    return depth, at_most, why
 
 
 _OF_WHAT_CHANGES = (Observable.STREAM_CHANGE, Observable.BRANCH_CHANGE, Observable.LOGITS_CHANGE)

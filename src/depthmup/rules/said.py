@@ -50,7 +50,8 @@ def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, 
         The multiples, by axis.
 
     Raises:
-        ValueError: the target names an axis that the base does not, or a size is not positive.
+        ValueError: the target names an axis that the base does not, an axis has two names, or a
+            size is not positive.
 
     Example:
         >>> growth({"width": 64, "batch": 32, "steps": 100}, {"width": 128, "batch": 64})
@@ -59,6 +60,14 @@ def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, 
     *Source:* compute is proportional to parameters times tokens, embeddings left out: Kaplan et
     al. 2020 (arXiv 2001.08361) Section 2.1.
     """
+    for sizes in (base, target):
+        names: dict[str, list[str]] = {}
+        for name in sizes:
+            names.setdefault(canonical(name), []).append(name)
+        if twice := next((of for of in names.values() if len(of) > 1), None):
+            raise ValueError(
+                f"Expected one value for each axis; got {' and '.join(twice)}, which are one."
+            )
     at_base = {canonical(axis): float(value) for axis, value in base.items()}
     at_target = {canonical(axis): float(value) for axis, value in target.items()}
     if extra := sorted(set(at_target) - set(at_base)):

@@ -1,5 +1,6 @@
 """A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -75,12 +76,22 @@ class RunLaws:
             >>> laws.betas((0.9, 0.999), Ratios(batch=16))
             (0.0, 0.984)
         """
-        factor, power = self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
-        if factor == power == 1.0:
-            return betas
-        # Rounded, so that 1 - 4 (1 - 0.9) is 0.6 and not 0.6000000000000001.
-        first, second = (max(0.0, round(1 - (1 - beta) * factor, 12)) for beta in betas)
-        return first, round(second**power, 12)
+        first, second = moved_betas(
+            betas, self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
+        )
+        return first, second
+
+
+def moved_betas(
+    betas: Iterable[float], one_minus_beta: float, log_beta2: float
+) -> tuple[float, ...]:
+    """Decay rates of averages by the factors of 1 - beta and of log beta2; the second is beta2."""
+    if one_minus_beta == log_beta2 == 1.0:
+        return tuple(betas)
+    # Rounded, so that 1 - 4 (1 - 0.9) is 0.6 and not 0.6000000000000001.
+    moved = [max(0.0, round(1 - (1 - beta) * one_minus_beta, 15)) for beta in betas]
+    moved[1:2] = [round(beta**log_beta2, 15) for beta in moved[1:2]]
+    return tuple(moved)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
