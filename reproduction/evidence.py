@@ -50,11 +50,11 @@ class Accepted:
         if self.contains is not None and not measured.low <= self.contains <= measured.high:
             return Reproduction.NOT_REPRODUCED
         # An interval that reaches over an end of the region is neither inside nor outside.
-        if measured.inside(self.low, self.high):
-            return Reproduction.REPRODUCED
-        if measured.outside(self.low, self.high):
-            return Reproduction.NOT_REPRODUCED
-        return Reproduction.UNDECIDABLE
+        return {
+            True: Reproduction.REPRODUCED,
+            False: Reproduction.NOT_REPRODUCED,
+            None: Reproduction.UNDECIDABLE,
+        }[measured.within(self.low, self.high)]
 
     def __str__(self) -> str:
         low, high = (f"{v:g}".replace("-", "−") for v in (self.low, self.high))

@@ -26,6 +26,7 @@ from depthmup.data import Dataset, digits
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.records import Estimate, Optimum, Place, Transfer, Trial, Verdict, environment
+from depthmup.records.finding import verdict_of
 from depthmup.rules import NO_RULE, RUN_RULES, Ratios, RunRule
 from depthmup.statistics import TOLERANCE
 from depthmup.sweep import (
@@ -361,11 +362,8 @@ def _measured(rule: str, transfer: Transfer) -> Row:
 
 
 def _computed(rule: RunRule, none: Transfer, exponent: float) -> Row:
-    drift, verdict = shifted(none.drift, exponent), Verdict.UNDECIDED
-    if drift.inside(-TOLERANCE, TOLERANCE):
-        verdict = Verdict.TRANSFERS
-    elif drift.outside(-TOLERANCE, TOLERANCE):
-        verdict = Verdict.DRIFTS
+    drift = shifted(none.drift, exponent)
+    verdict = verdict_of(drift, -TOLERANCE, TOLERANCE)
     return Row(rule=rule.key, drift=drift, verdict=verdict)
 
 

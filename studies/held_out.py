@@ -25,8 +25,8 @@ import pandas as pd
 
 from depthmup.records import Place
 from depthmup.statistics import Curves, calibrate, minima, optima
+from depthmup.statistics.certificate_laws import CertificateLaws, laws_of
 from depthmup.statistics.law import Size, predict
-from depthmup.statistics.laws import CertificateLaws, laws_of
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import line_of
 
@@ -98,7 +98,7 @@ def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
                 continue
             size, truth = sizes[i], float(whole.values[i])
             error = math.sqrt(whole.known[i, i])
-            interval = predict(law, size).shifted(0.0, error, stream=7).estimate()
+            interval = predict(law, size).blurred(error, stream=7).estimate()
             certificate = calibrate(
                 sizes=sizes[:count], curves=part.curves, target=size, given=True
             )

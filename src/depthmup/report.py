@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from depthmup.records import (
 )
 from depthmup.records.certificate import TargetProbe
 from depthmup.records.codec import decode, parse
+from depthmup.records.finding import verdict_of_all
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
@@ -228,7 +229,8 @@ class Report(Meant):
             ``depthmup.fit("runs.csv", axes=["rank"], lr="lr", loss="loss",
             by="model").across_groups()``
         """
-        return across_groups([transfer.drift for transfer in self.study(axis).headline.transfers])
+        study = self.study(axis)
+        return across_groups([t.drift for t in study.headline.transfers], tolerance=study.tolerance)
 
     @property
     def verdict(self) -> Verdict:
@@ -239,7 +241,8 @@ class Report(Meant):
     def verdicts(self) -> dict[str, Verdict]:
         """By scheme: transfers if it does along every axis, drifts if along any."""
         return {
-            name: _worst(transfer.verdict for transfer in self._of(name)) for name in self.schemes
+            name: verdict_of_all(transfer.verdict for transfer in self._of(name))
+            for name in self.schemes
         }
 
     @property
@@ -606,12 +609,6 @@ class Report(Meant):
             runs = counted(len(self.records), "run")
             return f"<pre>A shard: {runs}, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
-
-
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """One axis is enough to show that a value does not transfer."""
-    found = set(verdicts)
-    return next((v for v in (Verdict.DRIFTS, Verdict.UNDECIDED) if v in found), Verdict.TRANSFERS)
 
 
 FitReport = Report

@@ -13,6 +13,7 @@ from pytest import approx
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, minima, optima
+from depthmup.statistics.certificate_laws import laws_of
 from depthmup.statistics.law import (
     MEMORY,
     SCATTER,
@@ -24,7 +25,6 @@ from depthmup.statistics.law import (
     TAILS,
     predict,
 )
-from depthmup.statistics.laws import laws_of
 from studies.coverage import World, two_axes
 
 RATES = np.arange(-8.0, 2.1, 0.5)

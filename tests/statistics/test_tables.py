@@ -11,7 +11,7 @@ from depthmup.statistics import Curves, Regression, cost, drifts, minima, optima
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.strays import beyond_sense, far_above, impossible
-from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of, merged, slices
+from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of_table, merged, slices
 from studies.coverage import SHAPES, World
 
 RATES = np.arange(-8.0, 0.0, 0.5)
@@ -152,31 +152,33 @@ class TestCurves:
     def test_seeds_that_are_shared_are_columns(self):
         size = np.zeros(12, int)
         rate = np.repeat(np.arange(4.0), 3)
-        curves, shared = curves_of(size, rate, np.full(12, 2.0), np.tile([7, 8, 9], 4), 1)
+        curves, shared = curves_of_table(size, rate, np.full(12, 2.0), np.tile([7, 8, 9], 4), 1)
         assert (curves.losses.shape[-1], shared) == (3, True)
 
     def test_a_seed_for_each_run_makes_repeats(self):
         size, rate = np.zeros(12, int), np.repeat(np.arange(4.0), 3)
-        curves, shared = curves_of(size, rate, np.full(12, 2.0), np.arange(12), 1)
+        curves, shared = curves_of_table(size, rate, np.full(12, 2.0), np.arange(12), 1)
         assert (curves.losses.shape[-1], shared) == (3, False)
 
     def test_many_seeds_are_averaged_in_groups(self):
         rate = np.repeat(np.arange(4.0), 100)
         seed = np.tile(np.arange(100), 4)
-        curves, _ = curves_of(np.zeros(400, int), rate, np.exp(seed / 100), seed, 1)
+        curves, _ = curves_of_table(np.zeros(400, int), rate, np.exp(seed / 100), seed, 1)
         assert curves.losses.shape == (1, 4, MOST_SEEDS)
         assert np.nanmean(np.log(curves.losses)) == approx(0.495, abs=0.005)
 
     def test_rates_drawn_at_random_are_binned(self):
         rate = np.random.default_rng(0).uniform(-6, 0, 300)
-        curves, _ = curves_of(np.zeros(300, int), rate, np.full(300, 2.0), np.full(300, -1), 1)
+        curves, _ = curves_of_table(
+            np.zeros(300, int), rate, np.full(300, 2.0), np.full(300, -1), 1
+        )
         grid = curves.log2_lrs[0]
         assert len(grid) == 24
         assert (np.diff(grid) > 0).all()
 
     def test_one_diverged_run_makes_its_rate_diverge(self):
         loss = np.array([2.0, np.inf, 2.1, 2.2])
-        curves, _ = curves_of(
+        curves, _ = curves_of_table(
             np.zeros(4, int), np.array([0.0, 0, 1, 1]), loss, np.array([0, 1] * 2), 1
         )
         assert np.isinf(curves.averages()[0, 0])

@@ -595,3 +595,12 @@ def test_the_order_of_rows_changes_nothing():
     )
     pd.testing.assert_frame_equal(here.to_pandas("optima"), there.to_pandas("optima"))
     assert here.drift.high == approx(there.drift.high, rel=1e-9)
+
+
+def test_the_law_of_one_axis_has_its_drift():
+    """Sizes beside a divergence counted less in the one than in the other, on one grid of rates."""
+    runs = table(exponents={"depth": 0.0}, sizes=[(d,) for d in (1, 2, 4, 8, 16)], noise=0.02)
+    walls = {2: -5.5, 8: -5.5}
+    runs["loss"] = runs.loss.where(np.log2(runs.lr) < runs.depth.map(walls).fillna(0.0), np.inf)
+    report = fitted(runs, ["depth"])
+    assert report.law().exponents[0].estimate.value == approx(report.drift.value, abs=1e-9)

@@ -1,7 +1,7 @@
 """Conclusions from records: estimates with intervals, and verdicts."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -34,6 +34,12 @@ class Estimate:
     def outside(self, low: float, high: float) -> bool:
         """Whether the whole interval lies outside [low, high]."""
         return self.high < low or self.low > high
+
+    def within(self, low: float, high: float) -> bool | None:
+        """Whether it lies in [low, high]: None where the interval is neither inside nor outside."""
+        if self.inside(low, high):
+            return True
+        return False if self.outside(low, high) else None
 
     def exp2(self, unit: float = 1.0) -> "Estimate":
         """``unit * 2**x`` of an estimate x in octaves, with the ends of its interval."""
@@ -124,6 +130,18 @@ class Verdict(StrEnum):
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
     UNDECIDED = "undecided"
+
+
+def verdict_of(drift: Estimate, low: float, high: float) -> Verdict:
+    """What a drift shows: that of staying is the region from low to high."""
+    stays = drift.within(low, high)
+    return {True: Verdict.TRANSFERS, False: Verdict.DRIFTS, None: Verdict.UNDECIDED}[stays]
+
+
+def verdict_of_all(verdicts: Iterable[Verdict]) -> Verdict:
+    """One drift is enough to show that a value does not transfer."""
+    found = set(verdicts)
+    return next((v for v in (Verdict.DRIFTS, Verdict.UNDECIDED) if v in found), Verdict.TRANSFERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

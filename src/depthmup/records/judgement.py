@@ -69,19 +69,14 @@ class AcrossGroups:
         scatter: root mean square of the standard deviation between groups, in the mean's unit.
         new_group: where one more group would lie, with its 95% interval.
         groups: how many were pooled.
+        verdict: whether groups like these transfer on average.
     """
 
     mean: Estimate
     scatter: float
     new_group: Estimate
     groups: int
-
-    def verdict(self, tolerance: float) -> Verdict:
-        """Whether groups like these transfer on average."""
-        if self.mean.outside(-tolerance, tolerance):
-            return Verdict.DRIFTS
-        inside = self.mean.inside(-tolerance, tolerance)
-        return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
+    verdict: Verdict
 
 
 class Answer(StrEnum):

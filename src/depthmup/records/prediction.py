@@ -78,11 +78,8 @@ class Prediction:
 
     def moves(self, axis: Axis) -> bool | None:
         """Whether the drift lies outside the tolerance; None where the interval holds both."""
-        drift = self.drift(axis)
-        # An interval across an end of the tolerance decides nothing.
-        if drift.inside(-self.tolerance, self.tolerance):
-            return False
-        return True if drift.outside(-self.tolerance, self.tolerance) else None
+        stays = self.drift(axis).within(-self.tolerance, self.tolerance)
+        return None if stays is None else not stays
 
 
 def direction(prediction: Prediction, axis: Axis) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from depthmup.records.finding import UNKNOWN, Estimate
 
-Asked = tuple[Mapping[str, int], float, tuple[int, ...]]
+Asked = tuple[Mapping[str, float], float, tuple[int, ...]]
 """A size, the log2 of a value at the base, and the seeds that were trained with it in one round."""
 
 

@@ -78,8 +78,8 @@ def _together(study: Study) -> list[Row]:
     if together is None:
         return []
     row = {"window": 0, "scheme": "", "title": f"All {together.groups} together"}
-    verdict = together.verdict(study.tolerance).value
-    return [{**row, **interval_columns("drift", together.mean), "verdict": verdict}]
+    interval = interval_columns("drift", together.mean)
+    return [{**row, **interval, "verdict": together.verdict.value}]
 
 
 def band_words(study: Study) -> str:

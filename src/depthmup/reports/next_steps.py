@@ -88,7 +88,7 @@ def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> St
     if best is not None and best.scheme in {c.scheme for c in refused}:
         return _more(studies[0], best, f"Get a certificate for {size_text(refused[0].target)}")
     for study in studies:
-        if study.together and study.together.verdict(study.tolerance) is not Verdict.UNDECIDED:
+        if study.together and study.together.verdict is not Verdict.UNDECIDED:
             continue  # all groups together are decided
         for transfer in transfers(study):
             if transfer.verdict is Verdict.UNDECIDED:

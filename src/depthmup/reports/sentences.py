@@ -127,7 +127,7 @@ def together_sentence(study: Study) -> str:
         Verdict.TRANSFERS: "transfers",
         Verdict.DRIFTS: "drifts",
         Verdict.UNDECIDED: "is undecided",
-    }[together.verdict(study.tolerance)]
+    }[together.verdict]
     return (
         f"All {together.groups} groups together: the best {study.tuned.name} {verdict}, "
         f"{change(mean.value)} per doubling of {axis} ({change_span(mean.low, mean.high)}). "

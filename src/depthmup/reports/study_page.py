@@ -91,7 +91,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     found = " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     if study.together is not None:
-        verdict = study.together.verdict(study.tolerance).value
+        verdict = study.together.verdict.value
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in _SHOWN_ELSEWHERE}
     return Page(
@@ -145,11 +145,10 @@ def _verdicts(study: Study) -> Section:
     if study.together is None:
         return Section(cards=verdict_cards(study))
     together = study.together
-    verdict = together.verdict(study.tolerance)
     whole = Card(
         title=f"All {together.groups} groups together",
-        verdict=verdict.value,
-        symbol=_symbol(verdict, together.mean),
+        verdict=together.verdict.value,
+        symbol=_symbol(together.verdict, together.mean),
         text=[together_sentence(study)],
     )
     each = Section(title=f"Each of {len(transfers(study))} groups", cards=verdict_cards(study))

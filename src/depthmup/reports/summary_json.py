@@ -76,7 +76,7 @@ def _together(studies: Sequence[Study]) -> list[dict[str, Any]]:
             "drift": _estimate(together.mean, f"octaves per doubling of {study.axis}"),
             "scatter": together.scatter,
             "new_group": _estimate(together.new_group, f"octaves per doubling of {study.axis}"),
-            "verdict": together.verdict(study.tolerance),
+            "verdict": together.verdict,
         }
         for study in studies
         if (together := study.together) is not None

@@ -17,11 +17,8 @@ from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
 from depthmup.statistics.minimum import Minima, measured, minima
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
-from depthmup.statistics.regression import Regression
+from depthmup.statistics.regression import Regression, uneven
 from depthmup.statistics.runs import Runs, slices_of
-
-UNEVEN = 0.1
-"""Octaves by which the spacings of grids differ from which on their sizes are weighted."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,20 +93,12 @@ class Along:
         return np.asarray(of_slice[:, None] == np.arange(len(self.used)), float)
 
     def _regression(self, fitted: Optima, columns: Sequence[Array]) -> Regression:
-        """A law of sizes, weighted where some lie at an edge, or on grids that differ in spacing.
-
-        On one grid weights by a divergence beside some optima gain nothing, and cost coverage.
-        """
-        grids = fitted.curves.log2_lrs
-        one_grid = np.allclose(grids, grids[:1], rtol=0, atol=1e-6, equal_nan=True)
-        uneven = not one_grid and (
-            float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
-        )
+        """A law of sizes, weighted where some lie at an edge, or on grids that differ."""
+        edges = not self.inside[np.concatenate(self.used)].all()
         return Regression(
             fitted=fitted,
             design=np.column_stack(columns),
-            weighted=(uneven or not self.inside[np.concatenate(self.used)].all())
-            and not self.runs.sought,
+            weighted=(edges or uneven(fitted)) and not self.runs.sought,
             lenient=not self.runs.sought,
             bend=self.positions**2,
             doublings=self.positions[:, None],

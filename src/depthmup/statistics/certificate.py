@@ -21,12 +21,12 @@ from depthmup.records.certificate import (
     TargetProbe,
 )
 from depthmup.records.codec import digest
+from depthmup.statistics.certificate_laws import laws_of, volume
 from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.design_refusals import refuse_design
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.law import CONFIDENCE, Size
-from depthmup.statistics.laws import laws_of, volume
 from depthmup.statistics.minimum import measured, minima
 from depthmup.statistics.optimum import optima
 from depthmup.statistics.refusals import (

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Estimate, Tuned, Verdict
+from depthmup.records import LEARNING_RATE, Estimate, Tuned
 from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
+from depthmup.records.finding import verdict_of, verdict_of_all
+from depthmup.statistics.certificate_laws import CertificateLaws, volume
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
-from depthmup.statistics.laws import CertificateLaws, volume
 
 
 def conclude(
@@ -27,7 +28,7 @@ def conclude(
     alike = float(laws.found.valley.alike)
 
     def optimum(size: Size) -> Predicted:
-        return predict(laws.optimum, size).shifted(0.0, alike, stream=3)
+        return predict(laws.optimum, size).blurred(alike, stream=3)
 
     largest = max(laws.clear.tolist(), key=lambda i: volume(sizes[i]))
 
@@ -62,7 +63,9 @@ def conclude(
             ),
             horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target))(handed_on),
         ),
-        "verdict": _verdict(slopes, tolerance),
+        "verdict": verdict_of_all(
+            verdict_of(slope.estimate, -tolerance, tolerance) for slope in slopes
+        ),
         "law": _law_band(laws.optimum, base, target),
         "penalty_curve": tuple(
             _point(float(k), there(float(k))) for k in np.linspace(low, high, 61)
@@ -117,15 +120,6 @@ def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
             value=change.value / doublings, low=low, high=high, unit=f"per doubling of {axis}"
         ),
     )
-
-
-def _verdict(slopes: Sequence[AxisSlope], tolerance: float) -> Verdict:
-    """Transfers if every slope's interval lies within the tolerance, drifts if one lies outside."""
-    if any(s.estimate.outside(-tolerance, tolerance) for s in slopes):
-        return Verdict.DRIFTS
-    if all(s.estimate.inside(-tolerance, tolerance) for s in slopes):
-        return Verdict.TRANSFERS
-    return Verdict.UNDECIDED
 
 
 def _law_band(law: Law, base: Size, target: Size) -> tuple[BandPoint, ...]:

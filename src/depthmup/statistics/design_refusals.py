@@ -10,8 +10,8 @@ from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
+from depthmup.statistics.certificate_laws import CertificateLaws
 from depthmup.statistics.law import Size
-from depthmup.statistics.laws import CertificateLaws
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, along each axis."""

@@ -20,7 +20,7 @@ from depthmup.records import (
     Tuned,
     Verdict,
 )
-from depthmup.records.finding import change, change_span
+from depthmup.records.finding import change, change_span, verdict_of
 from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
@@ -127,16 +127,17 @@ def judge(
             f"seeds scatter more than {tuned.the} matters around some optimum. Use more seeds, a "
             f"longer window, or a wider spacing of {tuned.plural}.{fails}"
         )
-    if drift.outside(-tolerance, tolerance):
-        return Verdict.DRIFTS, (
+    verdict = verdict_of(drift, -tolerance, tolerance)
+    if verdict is Verdict.DRIFTS:
+        return verdict, (
             f"The optimum moves by {change(drift.value)} per doubling of {axis}, "
             f"95% interval {span}, outside {allowed}.{source}{fails}"
         )
-    if drift.inside(-tolerance, tolerance) and not failed:
+    if verdict is Verdict.TRANSFERS and not failed:
         # A bound shows less than an optimum: what transfers is what was measured.
         known = [o.size[axis] for o in optima if o.place is Place.INTERIOR]
         the = f"Up to {axis} {size_number(max(known))} the" if known else "The"
-        return Verdict.TRANSFERS, (
+        return verdict, (
             f"{the} optimum moves by {change(drift.value)} per doubling of {axis}, "
             f"95% interval {span}, inside {allowed}.{source}"
         )

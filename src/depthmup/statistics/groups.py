@@ -23,7 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr
 
-from depthmup.records import UNKNOWN, AcrossGroups, Estimate
+from depthmup.records import UNKNOWN, AcrossGroups, Estimate, Verdict
+from depthmup.records.finding import verdict_of
+from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 
 FEWEST_GROUPS = 3
@@ -39,7 +41,7 @@ TINY = 1e-12
 """Octaves per doubling, in the place of an error that is none: of groups that agree exactly."""
 
 
-def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
+def across_groups(estimates: Sequence[Estimate], *, tolerance: float = TOLERANCE) -> AcrossGroups:
     """The mean of groups' slopes, and where a new group's would lie.
 
     *Source:* Hartung and Knapp (2001), Statistics in Medicine 20:1771-1782.
@@ -47,7 +49,13 @@ def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     used = [e for e in estimates if e.known and 0 < e.high - e.low < math.inf]
     unit = used[0].unit if used else ""
     if len(used) < FEWEST_GROUPS:
-        return AcrossGroups(mean=UNKNOWN, scatter=math.nan, new_group=UNKNOWN, groups=len(used))
+        return AcrossGroups(
+            mean=UNKNOWN,
+            scatter=math.nan,
+            new_group=UNKNOWN,
+            groups=len(used),
+            verdict=Verdict.UNDECIDED,
+        )
     y = np.array([e.value for e in used])
     variance = np.array([((e.high - e.low) / 2 / float(student(math.inf))) ** 2 for e in used])
     taus, share = _posterior(y, variance)
@@ -64,11 +72,13 @@ def across_groups(estimates: Sequence[Estimate]) -> AcrossGroups:
     from scipy.optimize import brentq  # a fifth of a second, for which no other import waits
 
     new = brentq(beyond, 0.0, 10 * float(deviations.max()))
+    on_average = around(mean, float(student(freedom)) * error, unit)
     return AcrossGroups(
-        mean=around(mean, float(student(freedom)) * error, unit),
+        mean=on_average,
         scatter=math.sqrt(between),
         new_group=around(mean, new, unit),
         groups=len(used),
+        verdict=verdict_of(on_average, -tolerance, tolerance),
     )
 
 

@@ -211,10 +211,10 @@ class Predicted:
         half = float(np.quantile(np.abs(self.draws - self.value), confidence))
         return Estimate(value=self.value, low=self.value - half, high=self.value + half, unit=unit)
 
-    def shifted(self, by: float, error: float, stream: int) -> "Predicted":
-        """The prediction plus a value of known standard error; other streams err independently."""
+    def blurred(self, error: float, stream: int) -> "Predicted":
+        """The same with an error of its own; those of other streams are independent of it."""
         normal = np.random.default_rng([stream, 1]).standard_normal(len(self.draws))
-        return Predicted(value=self.value + by, draws=self.draws + by + error * normal)
+        return Predicted(value=self.value, draws=self.draws + error * normal)
 
 
 def predict(law: Law, size: Size, *, minus: Size | None = None) -> Predicted:

@@ -10,10 +10,10 @@ from depthmup.records.certificate import Lack, Refusal, TargetProbe
 from depthmup.records.finding import change
 from depthmup.records.sizes import size_name, size_names
 from depthmup.records.study import RUN_AXES, sizes_along
+from depthmup.statistics.certificate_laws import CertificateLaws, volume
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import SCATTER, Law, Size
-from depthmup.statistics.laws import CertificateLaws, volume
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 

@@ -59,6 +59,20 @@ straight.
 LAW_SCATTER = 0.1
 """Octaves by which optima scatter about a law of sizes, for their weights in it."""
 
+UNEVEN = 0.1
+"""Octaves by which the spacings of grids differ from which on their sizes are weighted."""
+
+
+def uneven(fitted: Optima) -> bool:
+    """Whether sizes of one experiment count unequally: on grids that differ, some known less well.
+
+    On one grid weights by a divergence beside some optima gain nothing, and cost coverage.
+    """
+    grids = fitted.curves.log2_lrs
+    if np.allclose(grids, grids[:1], rtol=0, atol=1e-6, equal_nan=True):
+        return False
+    return float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:

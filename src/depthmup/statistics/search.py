@@ -1,23 +1,22 @@
 """What a search for optima asks for, and where it stands after the losses so far."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Tuned, Verdict
+from depthmup.records.finding import verdict_of
 from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, around
+from depthmup.statistics.law import Size
 from depthmup.statistics.looks import LOOKS, looked_at
 from depthmup.statistics.optimum import Optima, optima
-
-Size: TypeAlias = Mapping[str, int]
 
 EXHAUSTED = ": undecided, and every run that could be asked for was made"
 
@@ -152,11 +151,9 @@ class Search:
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         """What some sizes along an axis show; "transfers" takes all of them."""
         drift = around(*looked_at(self.positions(axis, sizes), self.fitted(sizes)))
-        low, high = self.edges
-        if drift.outside(low, high):
-            return Verdict.DRIFTS
-        inside = drift.inside(low, high) and len(sizes) == len(self.arm(axis))
-        return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
+        verdict = verdict_of(drift, *self.edges)
+        part = verdict is Verdict.TRANSFERS and len(sizes) < len(self.arm(axis))
+        return Verdict.UNDECIDED if part else verdict
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
         """log2 of sizes along an axis."""

@@ -15,7 +15,7 @@ from depthmup.records import Verdict
 from depthmup.records.finding import change, change_span
 from depthmup.records.text import counted
 from depthmup.statistics.intervals import CONFIDENCE, Array, student
-from depthmup.statistics.looks import SPENT, looked_at, shallow
+from depthmup.statistics.looks import SPENT, looked_along, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
@@ -53,16 +53,17 @@ class Sharpening:
 
     @cached_property
     def _line(self) -> Regression:
-        return line_of(self._positions, self.fitted)
+        return line_of(self.search.positions(self.axis, self.sizes), self.fitted)
 
-    @property
-    def _positions(self) -> Array:
-        return self.search.positions(self.axis, self.sizes)
+    def _drift(self, *, decides: bool = True) -> tuple[float, float]:
+        """The drift so far, and the half-width of its interval."""
+        value, half = looked_along(self._line, 1, decides=decides)
+        return float(value), float(half)
 
     def _half(self, look: int, misfit: Array) -> float:
         """The half-width that so many seeds and such errors of the fits would leave."""
         if look < 2:
-            return float(looked_at(self._positions, self.fitted)[1])
+            return self._drift()[1]
         # What data leave open of the valleys falls as their fits' misfits do.
         now, then = (float((self.row**2 * m**2).sum()) for m in (self.fitted.misfit, misfit))
         left = float(self._line.shape_part(self.row)) * math.sqrt(then / now)
@@ -70,7 +71,7 @@ class Sharpening:
 
     def _of_seeds(self, look: int) -> float:
         if look < 2:
-            return float(looked_at(self._positions, self.fitted)[1])
+            return self._drift()[1]
         decides = self.search.precision is None
         level = SPENT if decides else CONFIDENCE
         return float(self._line.seeds_part(self.row, level, planned=look))
@@ -78,8 +79,7 @@ class Sharpening:
     def next_step(self) -> Round:
         """The runs that narrow its interval most for their cost, or why none are needed."""
         search = self.search
-        slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
-        value, half = map(float, slope)
+        value, half = self._drift(decides=search.precision is None)
         shown = f"{change(value)} ({change_span(value - half, value + half)})"
         if search.precision is not None:
             need, slack = search.precision, 0.0
@@ -115,7 +115,7 @@ class Sharpening:
     def decisive(self, most: float) -> Round | None:
         """Runs that are expected to decide "drifts" at the sizes measured, if there are any."""
         search = self.search
-        value, half = map(float, looked_at(self._positions, self.fitted))
+        value, half = self._drift()
         low, high = search.edges
         need = max(value - high, low - value)
         if need <= 0:

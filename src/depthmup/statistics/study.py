@@ -226,10 +226,8 @@ def answer(drift: Estimate, exponent: float, tolerance: float) -> Answer:
         >>> answer(Estimate(value=-0.4, low=-0.5, high=-0.35), -0.45, 0.15)
         <Answer.CONSISTENT: 'consistent'>
     """
-    region = exponent - tolerance, exponent + tolerance
-    if drift.inside(*region):
-        return Answer.CONSISTENT
-    return Answer.REJECTED if drift.outside(*region) else Answer.UNDECIDED
+    agrees = drift.within(exponent - tolerance, exponent + tolerance)
+    return {True: Answer.CONSISTENT, False: Answer.REJECTED, None: Answer.UNDECIDED}[agrees]
 
 
 def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Note, ...]:

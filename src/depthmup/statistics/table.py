@@ -28,24 +28,24 @@ MOST_SEEDS = 16
 the jackknife: 16 know their scatter to a fifth."""
 
 
-def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
+def merged(values: Array) -> Array:
     """Positive values, those of one cluster replaced by its most frequent member.
 
     Sorted values belong to one cluster as long as each is within the closeness of its first. Where
     clusters are not clearly apart the values are left as they are.
     """
     distinct, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
-    if len(distinct) < 2 or (distinct[1:] > distinct[:-1] * (1 + closeness)).all():
+    if len(distinct) < 2 or (distinct[1:] > distinct[:-1] * (1 + SAME_SIZE)).all():
         return values
     names = np.empty(len(distinct))
     start = 0
     for end in range(1, len(distinct) + 1):
-        if end == len(distinct) or distinct[end] > distinct[start] * (1 + closeness):
+        if end == len(distinct) or distinct[end] > distinct[start] * (1 + SAME_SIZE):
             names[start:end] = distinct[start + int(np.argmax(count[start:end]))]
             start = end
     # Clusters nearer than four times their width may be one grid of close values, and not noise.
     clusters = np.unique(names)
-    apart = (clusters[1:] > clusters[:-1] * (1 + 4 * closeness)).all()
+    apart = (clusters[1:] > clusters[:-1] * (1 + 4 * SAME_SIZE)).all()
     return np.asarray(names[inverse]) if apart else values
 
 
@@ -95,7 +95,7 @@ def _follows(sizes: Array, axis: int, other: int) -> bool:
     return pairs == len(np.unique(sizes[:, axis])) == len(np.unique(sizes[:, other]))
 
 
-def curves_of(
+def curves_of_table(
     size: Index, log2_rate: Array, loss: Array, seed: Index, count: int
 ) -> tuple[Curves, bool]:
     """Curves of all sizes from runs in any order, and whether seeds are shared over rates.

@@ -67,7 +67,7 @@ def trend_of(
     return Trend(expected=design @ coefficients, scatter=scatter)
 
 
-def least_absolute(design: Array, values: Array, *, close: float = CLOSE) -> Array:
+def least_absolute(design: Array, values: Array) -> Array:
     """Coefficients of least absolute deviations, by iteratively reweighted least squares."""
     weights = np.ones(len(values))
     coefficients = np.asarray(np.zeros(design.shape[1]), float)
@@ -76,7 +76,7 @@ def least_absolute(design: Array, values: Array, *, close: float = CLOSE) -> Arr
         moved = np.asarray(
             np.linalg.lstsq(design * root[:, None], values * root, rcond=1e-10)[0], float
         )
-        weights = 1 / np.maximum(np.abs(values - design @ moved), close)
+        weights = 1 / np.maximum(np.abs(values - design @ moved), CLOSE)
         still = math.isclose(float(np.abs(moved - coefficients).max(initial=0)), 0, abs_tol=1e-9)
         coefficients = moved
         if still:

@@ -178,17 +178,18 @@ _Step: TypeAlias = tuple[Search, Round, Mapping[Ask, Any]]
 def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
     """The next round of every variant whose search goes on, and the state with those that end."""
     steps, ended = dict[str, _Step](), dict(state.ended)
+    sizes = state.sweep.design.all_sizes
     for variant in state.sweep.design.variants:
         if variant.name in ended:
             continue
         search = search_of(state, variant)
-        losses = state.losses.get(variant.name) or [{} for _ in search.sizes]
+        losses = state.losses.get(variant.name) or [{} for _ in sizes]
         step = next_round(search, losses)
         if not step.asks:
             ended[variant.name] = step.why
         else:
             runs = {
-                ask: state.sweep.run(variant, search.sizes[ask.size], ask.log2_lr, ask.seed)
+                ask: state.sweep.run(variant, sizes[ask.size], ask.log2_lr, ask.seed)
                 for ask in step.asks
             }
             steps[variant.name] = (search, step, runs)

@@ -18,7 +18,7 @@ from depthmup.statistics.runs import FEWEST_RATES, Runs, is_sought
 from depthmup.statistics.scattered import gather
 from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
-from depthmup.statistics.table import curves_of
+from depthmup.statistics.table import curves_of_table
 from depthmup.tables import defects
 from depthmup.tables.columns import CHANCE, RATES
 from depthmup.tables.question import Question
@@ -69,7 +69,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
         _askable(rows, sizes, log2_rate, loss)
-    curves, shared = curves_of(size, log2_rate, loss, seed, len(sizes))
+    curves, shared = curves_of_table(size, log2_rate, loss, seed, len(sizes))
     _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,

@@ -192,7 +192,7 @@ def _together(transfers: Sequence[Transfer], question: Question) -> AcrossGroups
     """
     if not question.by or question.own:
         return None
-    together = across_groups([transfer.drift for transfer in transfers])
+    together = across_groups([t.drift for t in transfers], tolerance=question.tolerance)
     return together if together.groups >= MANY else None
 
 

@@ -10,10 +10,10 @@ from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
 from depthmup.statistics import Optima, Regression, cost, optima, pooled_law
-from depthmup.statistics.along import UNEVEN
 from depthmup.statistics.drift import drift_unit, judge
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.pooled import Pooled
+from depthmup.statistics.regression import uneven
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.tables.clean import number
 
@@ -63,12 +63,11 @@ def _base(runs: Runs, values: Array) -> dict[str, float]:
 
 
 def _regression(fitted: Optima, doublings: Array, *products: Array) -> Regression:
-    """A law of sizes, weighted where their grids differ or some optima are beside a divergence."""
-    uneven = float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
+    """A law of sizes, weighted where their grids differ."""
     return Regression(
         fitted=fitted,
         design=np.column_stack([np.ones(len(doublings)), doublings, *products]),
-        weighted=uneven,
+        weighted=uneven(fitted),
         lenient=True,
         doublings=doublings,
     )

@@ -14,9 +14,9 @@ from depthmup.records.sizes import parse_size, size_text, size_value
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, minima, noisy_sizes, optima
+from depthmup.statistics.certificate_laws import laws_of, volume
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.law import predict as predict_law
-from depthmup.statistics.laws import laws_of, volume
 from depthmup.statistics.optimum import FEWEST_INSIDE
 from depthmup.statistics.runs import Runs
 from depthmup.tables.score import scored

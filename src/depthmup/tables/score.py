@@ -30,16 +30,13 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
         raise ValueError(
             f"Expected runs that train at {printable(size_text(certificate.target))}; none does."
         )
-    excess, bound = UNKNOWN, Fate.UNDECIDED
+    excess = UNKNOWN
     if best.place is Place.INTERIOR:
         away = math.log2(certificate.value.value) - float(found.at[i])
         nats = cost(found, i, away, found.error(i), certificate.confidence)
         level = best.loss.value
         excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
-        if excess.inside(0.0, certificate.penalty.high):
-            bound = Fate.HELD
-        elif excess.outside(0.0, certificate.penalty.high):
-            bound = Fate.MISSED
+    below = excess.within(0.0, certificate.penalty.high)
     return Score(
         certificate=certificate,
         best=best,
@@ -47,7 +44,7 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
         rates=int((~np.isnan(curves.log2_lrs[i])).sum()),
         seeds=int(curves.seeds[i].sum()),
         value=_fate(certificate.value, best.log2_lr),
-        bound=bound,
+        bound={True: Fate.HELD, False: Fate.MISSED, None: Fate.UNDECIDED}[below],
     )
 
 
