@@ -12,7 +12,8 @@ from torch.nn import functional as F
 import depthmup
 from depthmup.diagnostics import locate, planned
 from depthmup.diagnostics.effects import apart
-from depthmup.diagnostics.networks import grid_of, planned_sizes
+from depthmup.diagnostics.grid import grid_of
+from depthmup.diagnostics.networks import planned_sizes
 from depthmup.model import with_factory
 from depthmup.records import Outcome
 from depthmup.rules import Kind, completep

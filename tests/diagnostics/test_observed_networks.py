@@ -9,7 +9,7 @@ from torch.nn import functional as F
 import depthmup
 from depthmup.diagnostics import locate, observe
 from depthmup.diagnostics.effects import patches
-from depthmup.diagnostics.observations import labels_of
+from depthmup.diagnostics.labels import labels_of
 from depthmup.records import Outcome
 from depthmup.rules import Observable
 from depthmup.tracing import read

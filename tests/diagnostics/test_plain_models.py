@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from depthmup.diagnostics import check, locate, planned
 from depthmup.diagnostics.effects import independent_inputs
-from depthmup.diagnostics.networks import staircase
+from depthmup.diagnostics.grid import staircase
 from depthmup.model import Model
 from depthmup.records import Outcome
 from depthmup.rules import CATALOGUE, Family, Kind, Observable, Role, completep, predict

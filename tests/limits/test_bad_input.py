@@ -256,3 +256,24 @@ def test_moments_that_no_quadrature_sees_are_an_explosion():
 def test_a_rule_has_two_points():
     with pytest.raises(ValueError, match="degree of at least 1; got 0"):
         limits.rule(0)
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda: limits.linear([GOOD] * 40, depth=10**6, lr=1.0),
+        lambda: limits.two_matrix([GOOD] * 40, depth=10**6, lr=1.0),
+        lambda: limits.linear([GOOD] * 3000, depth=math.inf, lr=1.0),
+        lambda: limits.nonlinear([GOOD] * 4000, activation="erf", lr=1.0),
+        lambda: limits.mean_ode(
+            [GOOD], activation="erf", lr=1.0, neurons=limits.Sobol(points=2**26, scrambles=2)
+        ),
+    ],
+)
+def test_more_memory_than_there_is(monkeypatch, solve):
+    """The system killed the process, as zeros take no memory until they are used."""
+    monkeypatch.setattr(
+        "depthmup.limits.averages.gaussian_sobol", lambda d, n, rng: np.empty((n, d))
+    )
+    with pytest.raises(ValueError, match=r"would need .* GiB"):
+        solve()

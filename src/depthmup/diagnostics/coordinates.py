@@ -17,17 +17,8 @@ from typing import Any
 
 import torch
 
-from depthmup.diagnostics.networks import (
-    Size,
-    TrainedNetwork,
-    check_counts,
-    distinct,
-    further,
-    grid_of,
-    planned_sizes,
-    refuse_along,
-    train,
-)
+from depthmup.diagnostics.grid import Size, check_counts, distinct, further, grid_of, refuse_along
+from depthmup.diagnostics.networks import TrainedNetwork, planned_sizes, train
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned
 from depthmup.diagnostics.verdicts import (

@@ -1,29 +1,23 @@
 """Networks of every size: built, observed, trained for a few steps, and observed again."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
 
-from depthmup.diagnostics.observations import (
-    Key,
-    Observation,
-    Paths,
-    Points,
-    labels_by,
-    of_several_depths,
-)
+from depthmup.diagnostics.grid import Size, further
+from depthmup.diagnostics.labels import labels_by, of_several_depths
+from depthmup.diagnostics.observations import Key, Observation, Paths, Points
 from depthmup.diagnostics.points import growing_streams, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.model import Functions, ignored
 from depthmup.planning import Plan, PlanOptions, Prescription, recorded
 from depthmup.planning import plan as make_plan
-from depthmup.records import RUN_AXES, Axis, NonFinite
+from depthmup.records import NonFinite
 from depthmup.rules import Family, Kind, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import Facts, parameters, pattern_of, read
@@ -31,9 +25,6 @@ from depthmup.tracing.recorder import tensors_of
 from depthmup.training.loop import called, check_batch, check_gradient, moved
 from depthmup.training.preflight import built
 from depthmup.training.trial import seeded
-
-Size: TypeAlias = Mapping[Axis, int]
-"""A value for every axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,46 +214,6 @@ def _shapes(network: nn.Module) -> dict[str, torch.Size]:
     return {name: p.shape for name, p in parameters(network).items()}
 
 
-def grid_of(axes: Mapping[Axis, Sequence[int]]) -> list[Size]:
-    """The sizes to train, the smallest first: some of width and depth, each further axis alone.
-
-    Example:
-        >>> grid_of({"width": (8,), "depth": (2, 4), "experts": (2, 4)})[1:]
-        [{'width': 8, 'depth': 4, 'experts': 2}, {'width': 8, 'depth': 2, 'experts': 4}]
-    """
-    smallest = {axis: values[0] for axis, values in axes.items()}
-    square = staircase(axes["width"], axes["depth"])
-    return [
-        *({**smallest, "width": width, "depth": depth} for width, depth in square),
-        *({**smallest, axis: value} for axis in further(smallest) for value in axes[axis][1:]),
-    ]
-
-
-def refuse_along(axes: Collection[Axis]) -> None:
-    """Refuse further axes that are none: of width and depth, and of the run."""
-    if twice := {"width", "depth", *RUN_AXES} & {*axes}:
-        raise ValueError(
-            f"Expected along to name axes of the factory other than width and depth; got "
-            f"{min(twice)}. Give widths=..., depths=...; the batch and the steps are the same at "
-            "every size here."
-        )
-
-
-def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
-    """The sizes to train: wide ones shallow, deep ones narrow, and those between.
-
-    Both slopes follow from half of the grid, without the networks that are wide and deep, which
-    take most of the time.
-    """
-    across, down = max(len(widths) - 1, 1), max(len(depths) - 1, 1)
-    return [
-        (width, depth)
-        for i, width in enumerate(widths)
-        for j, depth in enumerate(depths)
-        if i * down + j * across <= across * down
-    ]
-
-
 def decays(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
     """lr * weight decay of every parameter whose group has a decay, by name."""
     names = {id(p): name for name, p in parameters(model).items()}
@@ -275,40 +226,11 @@ def decays(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dic
     }
 
 
-def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
-    """Sizes in order, if a slope follows from them."""
-    ordered = tuple(sorted(sizes))
-    if not ordered or ordered[0] < 1:
-        raise ValueError(f"Expected {name} to be positive; got {list(sizes)}.")
-    if len(set(ordered)) < len(ordered):
-        raise ValueError(
-            f"Expected {name} to differ, as a slope needs ratios other than 1; got {list(sizes)}."
-        )
-    if len(ordered) == 2:
-        raise ValueError(
-            f"Expected at least 3 {name}, because two points lie on any line; got {list(sizes)}. "
-            "Give one size only to leave this dimension out."
-        )
-    return ordered
-
-
-def check_counts(**counts: int) -> None:
-    """Refuse numbers of repetitions that are none."""
-    if any(isinstance(n, bool) or not isinstance(n, Integral) for n in counts.values()):
-        given = ", ".join(f"{name}={n!r}" for name, n in counts.items())
-        raise ValueError(f"Expected {' and '.join(counts)} as whole numbers; got {given}.")
-
-
 def fresh(own: Functions, size: Size, seed: int) -> nn.Module:
     """The factory's model of this size and seed."""
     # The factory draws from global generators; which numbers it gets is part of the seed.
     beside = sum(1_000_003 * i * n for i, n in enumerate(further(size).values(), start=1))
     return built(own, size, seed=10_007 * seed + 101 * size["width"] + size["depth"] + beside)
-
-
-def further(size: Size) -> dict[Axis, int]:
-    """The values along axes other than width and depth."""
-    return {axis: n for axis, n in size.items() if axis not in ("width", "depth")}
 
 
 def generator_of(seed: int) -> torch.Generator:

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from depthmup.diagnostics.observations import Key, Labels, MeasuringPoint, Points, labels_of
+from depthmup.diagnostics.labels import Labels, labels_of
+from depthmup.diagnostics.observations import Key, MeasuringPoint, Points
 from depthmup.rules import Observable
 from depthmup.tracing import (
     ExampleInputs,

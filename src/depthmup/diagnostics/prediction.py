@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from depthmup.diagnostics.grid import Size, check_counts, refuse_along
 from depthmup.diagnostics.networks import (
-    Size,
     batch_of,
     beside_weights,
-    check_counts,
     fresh,
     generator_of,
     planned_sizes,
-    refuse_along,
 )
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
+from depthmup.diagnostics.labels import labels_by
 from depthmup.diagnostics.observations import (
     Collector,
     Key,
     Observation,
     Points,
-    labels_by,
     mean_square,
     shape_of,
 )

@@ -23,7 +23,9 @@ import numpy as np
 from torch import nn
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.observations import Key, Points, labels_by
+from depthmup.diagnostics.grid import further
+from depthmup.diagnostics.labels import labels_by
+from depthmup.diagnostics.observations import Key, Points
 from depthmup.planning import Plan
 from depthmup.records import Axis, Exponent, NonFinite, Outcome, Size
 from depthmup.rules import ExpectedExponents, Family, Kind, Observable, Part, Role, Scheme, predict
@@ -128,7 +130,7 @@ def judge(
         )
     counted = [{**size, "depth": at.branches} for size, at in zip(grid, points, strict=True)]
     head_grows = len({frozenset(at.heads) for at in points}) > 1
-    widest = max(range(len(grid)), key=lambda i: grid[i].get("width", 0))
+    widest = max(range(len(grid)), key=lambda i: grid[i]["width"])
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in values if k.observable in _EFFECTS}
     narrow = any(role.narrows and role.part is not Part.ROUTER for role in roles.values())
@@ -351,7 +353,6 @@ def summaries(values: Values, grid: Sequence[Mapping[Axis, int]]) -> tuple[Size,
     """Means and spreads over seeds at every size."""
     result = []
     for i, size in enumerate(grid):
-        along = {axis: n for axis, n in size.items() if axis not in ("width", "depth")}
         for key, group in values.items():
             found = [value for (at, _), value in group.items() if at == i and value > 0]
             if not found:
@@ -363,7 +364,7 @@ def summaries(values: Values, grid: Sequence[Mapping[Axis, int]]) -> tuple[Size,
                     module=key.module,
                     width=size["width"],
                     depth=size["depth"],
-                    along=along,
+                    along=further(size),
                     value=float(np.exp(logs.mean())),
                     spread=float(logs.std(ddof=1)) if len(found) > 1 else 0.0,
                     seeds=tuple(found),

@@ -20,9 +20,6 @@ from scipy.stats import qmc
 
 from depthmup.limits.step import Array
 
-# Refused above it, before anything is allocated: the system would kill the process without a word.
-_MOST_MEMORY = 16 * 2**30
-
 _MOST_NODES = 2**22
 """A product rule's size: 32 MiB per dimension."""
 
@@ -182,12 +179,3 @@ def gaussian_sobol(dimension: int, count: int, rng: np.random.Generator) -> Arra
     uniform = qmc.Sobol(dimension, rng=rng).random(count)
     # A scrambled point can be 0 in 53 bits, whose quantile is infinite.
     return np.asarray(special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)))
-
-
-def require_memory(size: float, advice: str) -> None:
-    """Raise where averages would need more memory than most machines have."""
-    if size > _MOST_MEMORY:
-        raise ValueError(
-            f"Averages over neurons would need {size / 2**30:.0f} GiB, more than "
-            f"{_MOST_MEMORY / 2**30:.0f}. {advice}"
-        )

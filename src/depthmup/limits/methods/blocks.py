@@ -30,8 +30,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.averages import Neurons, require_memory
+from depthmup.limits.averages import Neurons
 from depthmup.limits.numerics.factors import appended, stein, stein_within
+from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Solution
 from depthmup.limits.step import Array

@@ -34,6 +34,7 @@ from jaxtyping import Float
 
 from depthmup.limits.averages import Neurons
 from depthmup.limits.numerics.chebyshev import Rule, rule
+from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, SolveStatus
 from depthmup.limits.step import Array
@@ -101,6 +102,11 @@ class MeanField(Method):
         rank = coordinates.shape[1]
         eye = np.eye(rank + problem.d_out)
         self.input, self.readout = eye[:, :rank].copy(), eye[:, rank:].copy()
+        # Two weights of every neuron at every point in depth, and their speeds.
+        require_memory(
+            32.0 * len(depths.points) * len(points) * len(eye),
+            "Pass neurons with fewer points, or a problem of fewer dimensions.",
+        )
         # Standard Gaussians become every depth's initial weights.
         dimension, ratio, shape = len(eye), problem.branch.width_ratio, (len(depths.points), 1, 1)
         self.w1 = np.tile(points[:, :dimension], shape)

@@ -47,6 +47,7 @@ from jaxtyping import Float
 
 from depthmup.limits.gaussian import Activation, Joint
 from depthmup.limits.numerics.chebyshev import Mesh, graded, integrate
+from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem, require_infinite_depth
 from depthmup.limits.solution import History, Solution, SolveStatus
 from depthmup.limits.step import Array
@@ -123,6 +124,8 @@ class Nonlinear(Method):
         self.a = problem.branch.multiplier
         self.nu = 1.0 if problem.alpha == Fraction(1, 2) else 0.0
         shape = (len(mesh.points), problem.vectors, problem.vectors)
+        # The fourteen stacks below.
+        require_memory(112.0 * math.prod(shape), "Take fewer training vectors.")
         self.p, self.q, self.r, self.s = np.zeros((4, *shape))
         self.x, self.d, self.k = np.zeros((3, *shape))
         self.m, self.n, self.mh = np.zeros((3, *shape))

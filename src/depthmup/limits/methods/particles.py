@@ -37,8 +37,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from depthmup.limits.averages import Particles, gaussian_sobol, require_memory
+from depthmup.limits.averages import Particles, gaussian_sobol
 from depthmup.limits.numerics.factors import appended, stein, stein_within
+from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Array

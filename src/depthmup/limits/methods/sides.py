@@ -12,6 +12,7 @@ from typing import NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History
 from depthmup.limits.step import Array
@@ -55,6 +56,8 @@ class Side(ABC):
         self, problem: Problem, depths: int, layers: int, partner: Self | None = None
     ) -> None:
         size, columns = problem.remembered, problem.d_out if partner else problem.d_in
+        # A dozen stacks of doubles here and in what extends it, and as many of the other side.
+        require_memory(192.0 * depths * size**2, "Take fewer training vectors, or a smaller depth.")
         self.source = np.zeros((size, columns))
         self.response, self.cov = np.zeros((2, depths, size, size))
         self.resolvent, self.feedback = np.zeros((2, depths, size, size))
