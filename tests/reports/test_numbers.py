@@ -12,7 +12,7 @@ from rich.table import Table
 
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
-from depthmup.records.judgement import Note
+from depthmup.records.judgement import Answer, Judgement, Note
 from depthmup.records.text import aligned, counted
 from depthmup.reports import page, plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
@@ -150,6 +150,31 @@ def test_a_note_names_the_scheme_it_is_about(study):
     assert "Depth-muP: Rates end at 0.1." in page(replace(study, notes=notes))
 
 
+def test_what_all_schemes_share_is_said_once(study):
+    notes = tuple(Note(text="One seed.", scheme=t.scheme) for t in study.headline.transfers)
+    assert "runs:\n- One seed." in text(replace(study, notes=notes))
+    assert "- Depth-muP: One seed." in text(replace(study, notes=notes[:-1]))
+
+
+def test_a_published_rule_is_one_line(study):
+    def judged(scheme, answer):
+        return Judgement(
+            scheme=scheme, rule="Law", axis="depth", exponent=-0.5, answer=answer,
+            cost=Estimate(value=0.2, low=0.1, high=0.3), setting="", reach="", source="A paper",
+            standing="",
+        )  # fmt: skip
+
+    def lines(*rules):
+        shown = text(replace(study, rules=rules)).splitlines()
+        return [line for line in shown if line.startswith("Law ")]
+
+    one, other = judged("sp", Answer.REJECTED), judged("ode", Answer.UNDECIDED)
+    law = "Law (depth^−0.50): "
+    assert lines(one, other) == [law + "rejected (SP), cannot tell (ODE). A paper."]
+    assert lines(one, replace(one, scheme="ode")) == [law + "rejected. A paper."]
+    assert lines(one) == [law + "rejected. Following it costs 0.200 nats [0.100, 0.300]. A paper."]
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_notes_are_as_wide_as_the_terminal(study, width):
     """Of 100 columns on a terminal of 80, every second line would hold two words."""
@@ -174,9 +199,9 @@ def test_rich_table_fits_a_terminal_and_shows_the_same(study):
 def test_a_terminal_has_a_row_for_every_slice(study, sliced_study):
     """Of two slices, one row would show the values of the last; the drift is that of both."""
     assert table(sliced_study).row_count == len(study.headline.transfers) + 2
-    first, second, whole = plain_table(sliced_study).splitlines()[5:8]
-    assert first.startswith("Depth-muP, width 32")
-    assert second.startswith("Depth-muP, width 64")
+    whole, first, second = plain_table(sliced_study).splitlines()[5:8]
+    assert first.startswith("  width 32 ")
+    assert second.startswith("  width 64 ")
     assert whole.startswith("Depth-muP  ")
     assert whole.split()[1] == "−1%"
     assert "%" not in first + second

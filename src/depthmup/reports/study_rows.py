@@ -224,9 +224,15 @@ def of_scheme(study: Study, scheme: str) -> str:
 
 
 def noted(study: Study) -> list[str]:
-    """The notes as sentences; of many groups those that say the same are one."""
+    """The notes as sentences; what all groups share, and of many what several say, is one."""
     if study.together is None:
-        return [f"{of_scheme(study, note.scheme)}{note.text}" for note in study.notes]
+        said = [(note.scheme, note.text) for note in study.notes]
+        schemes = {t.scheme for t in transfers(study)}
+        shared = {text for _, text in said if {(s, text) for s in schemes} <= set(said)}
+        lines = [
+            text if text in shared else f"{of_scheme(study, scheme)}{text}" for scheme, text in said
+        ]
+        return list(dict.fromkeys(lines))
     alike: dict[object, list[Note]] = {}
     for note in study.notes:
         alike.setdefault(note.defect or note.text, []).append(note)

@@ -5,12 +5,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from depthmup.records import Place, Study, Transfer, Verdict
+from depthmup.records import Judgement, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
-from depthmup.records.text import ON_TERMINALS, TONES, aligned
+from depthmup.records.text import ON_TERMINALS, TONES, aligned, counted
 from depthmup.reports.certificate import at_target, certificate_text
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
@@ -32,6 +32,7 @@ from depthmup.reports.study_rows import (
     shown_laws,
     shown_rules,
     size_of,
+    title_of,
     transfers,
 )
 
@@ -128,14 +129,7 @@ def _printable(lines: str) -> str:
 
 def _beyond(study: Study, width: int) -> list[str]:
     """Rules, laws and notes."""
-    lines = []
-    for judged in shown_rules(study):
-        rule = f"{judged.rule} ({judged.axis}^{number(judged.exponent)})"
-        costs = f" Following it costs {cost(judged.cost)}." if judged.scheme else ""
-        lines.append(
-            f"{of_scheme(study, judged.scheme)}{rule}: {judged.answer.value}.{costs} "
-            f"{judged.source}."
-        )
+    lines = _judged(study)
     if lines:
         together = "" if study.together is None else ", by all groups together"
         lines.insert(0, f"Published rules along {study.axis}{together}:")
@@ -143,6 +137,25 @@ def _beyond(study: Study, width: int) -> list[str]:
     if notes := noted(study):
         lines += ["Notes on the runs:", *(f"- {note}" for note in notes)]
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
+
+
+def _judged(study: Study) -> list[str]:
+    """A line for each published rule: its answer, or each answer's schemes, and its source."""
+    found: dict[tuple[str, str], list[Judgement]] = {}
+    for each in shown_rules(study):
+        rule = f"{each.rule} ({each.axis}^{number(each.exponent)})"
+        found.setdefault((rule, each.source), []).append(each)
+    lines = []
+    for (rule, source), (first, *more) in found.items():
+        answers: dict[str, list[str]] = {}
+        for judged in (first, *more):
+            of = title_of(study, judged.scheme)
+            answers.setdefault(judged.answer.value, []).append(of)
+        texts = [f"{answer} ({'; '.join(schemes)})" for answer, schemes in answers.items()]
+        answer = ", ".join(texts) if len(texts) > 1 else first.answer.value
+        costs = f" Following it costs {cost(first.cost)}." if first.scheme and not more else ""
+        lines.append(f"{rule}: {answer}.{costs} {source}.")
+    return lines
 
 
 def plain_table(
@@ -230,16 +243,18 @@ def _sizes(study: Study) -> list[float]:
 
 
 def _rows(study: Study) -> tuple[list[list[str]], str]:
-    """The header and a row for each scheme, below those of its slices; and what is not shown."""
+    """The header, and a row for each scheme above those of its slices; and what is not shown."""
     rows, unshown = [_header(study)], 0
     for transfer in transfers(study):
         slices = slices_of(study, transfer)
         unshown += len(slices[MOST:])
-        rows += [[one.title, *_rates(study, one), *[""] * len(_FOUND)] for one in slices[:MOST]]
         rates = [""] * len(_sizes(study)) if slices else _rates(study, transfer)
         rows.append([transfer.title, *rates, *_found(transfer)])
+        for one in slices[:MOST]:
+            held = one.title.removeprefix(f"{transfer.title}, ")
+            rows.append([f"  {held}", *_rates(study, one), *[""] * len(_FOUND)])
     rows, narrowed = _narrowed(rows)
-    lacking = [f"{unshown} rows"] * (unshown > 0) + [f"{narrowed} columns"] * (narrowed > 0)
+    lacking = [counted(n, what) for n, what in ((unshown, "row"), (narrowed, "column")) if n]
     return rows, f"Not shown: {' and '.join(lacking)}. --json has all." if lacking else ""
 
 
