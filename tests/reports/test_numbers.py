@@ -171,8 +171,16 @@ def test_a_published_rule_is_one_line(study):
     one, other = judged("sp", Answer.REJECTED), judged("ode", Answer.UNDECIDED)
     law = "Law (depth^−0.50): "
     assert lines(one, other) == [law + "rejected (SP), cannot tell (ODE). A paper."]
-    assert lines(one, replace(one, scheme="ode")) == [law + "rejected. A paper."]
-    assert lines(one) == [law + "rejected. Following it costs 0.200 nats [0.100, 0.300]. A paper."]
+    assert lines(one, replace(one, scheme="ode")) == [law + "rejected (SP; ODE). A paper."]
+    everyone = [replace(one, scheme=t.scheme) for t in study.headline.transfers]
+    assert lines(*everyone) == [law + "rejected. A paper."]
+    costs = "Following it costs 0.200 nats [0.100, 0.300]. A paper."
+    assert lines(one) == [f"{law}rejected (SP). {costs}"]
+    own = replace(one, rule="Law of SP")
+    named = replace(study.headline.transfers[2], title="Law of SP")
+    window = replace(study.headline, transfers=(*study.headline.transfers[:2], named))
+    shown = text(replace(study, windows=(replace(window, curves=()),), rules=(own,)))
+    assert f"Law of SP (depth^−0.50): rejected. {costs}" in shown
 
 
 @pytest.mark.parametrize("width", [40, 80])

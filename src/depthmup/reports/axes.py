@@ -82,8 +82,8 @@ def study_loss_axis(study: Study) -> Axis:
     """The loss axis that every panel shares.
 
     Learning rates that are too small leave a network as it was; those that are too large make it
-    worse without bound. So the losses at the smallest rates, or half of all losses, say how far the
-    axis has to reach above the best.
+    worse without bound. So the losses at the smallest rates say how far the axis has to reach above
+    the best; or most of all losses, of which half lie within a third of the axis.
     """
     losses = sorted(row["loss"] for row in point_rows(study) if 0 < row["loss"] < math.inf)
     slow = [
@@ -92,14 +92,18 @@ def study_loss_axis(study: Study) -> Axis:
         for curve in window.curves
         if curve.points and curve.points[0].loss.known
     ]
-    usual = [median(some) for some in (slow, losses) if some]
+    best = losses[0] if losses else math.inf
+    above = [1.5 * (median(slow) - best)] if slow else []
+    if losses:
+        most = losses[math.ceil(0.85 * len(losses)) - 1]
+        above.append(min(most - best, 3 * (median(losses) - best)))
     return loss_axis(
         losses,
         # Beyond an edge lies a better one: such an optimum may be as bad as it likes.
         must_show=[
             row["loss"] for row in optimum_rows(study) if row["place"] == Place.INTERIOR.value
         ],
-        reach=losses[0] + 1.5 * (max(usual) - losses[0]) if losses else math.inf,
+        reach=best + max(above, default=0.0),
     )
 
 

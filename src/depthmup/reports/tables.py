@@ -140,7 +140,8 @@ def _beyond(study: Study, width: int) -> list[str]:
 
 
 def _judged(study: Study) -> list[str]:
-    """A line for each published rule: its answer, or each answer's schemes, and its source."""
+    """A line for each published rule: its answer, for whom if not for all, and its source."""
+    everyone = {transfer.scheme for transfer in transfers(study)}
     found: dict[tuple[str, str], list[Judgement]] = {}
     for each in shown_rules(study):
         rule = f"{each.rule} ({each.axis}^{number(each.exponent)})"
@@ -152,7 +153,9 @@ def _judged(study: Study) -> list[str]:
             of = title_of(study, judged.scheme)
             answers.setdefault(judged.answer.value, []).append(of)
         texts = [f"{answer} ({'; '.join(schemes)})" for answer, schemes in answers.items()]
-        answer = ", ".join(texts) if len(texts) > 1 else first.answer.value
+        whose = {judged.scheme for judged in (first, *more)}
+        plain = whose in ({""}, everyone) or title_of(study, first.scheme) == first.rule
+        answer = first.answer.value if plain and len(texts) == 1 else ", ".join(texts)
         costs = f" Following it costs {cost(first.cost)}." if first.scheme and not more else ""
         lines.append(f"{rule}: {answer}.{costs} {source}.")
     return lines
