@@ -36,7 +36,7 @@ from depthmup.records.text import counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
-from depthmup.statistics.groups import across_groups
+from depthmup.statistics.groups import across_groups, comparable
 from depthmup.statistics.runs import Runs
 from depthmup.sweep import (
     MAIN_STORE,
@@ -230,7 +230,7 @@ class Report(Meant):
             by="model").across_groups()``
         """
         study = self.study(axis)
-        return across_groups([t.drift for t in study.headline.transfers], tolerance=study.tolerance)
+        return across_groups(comparable(study.headline.transfers), tolerance=study.tolerance)
 
     @property
     def verdict(self) -> Verdict:

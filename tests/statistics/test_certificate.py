@@ -14,6 +14,7 @@ from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, minima, optima
 from depthmup.statistics.certificate_laws import laws_of
+from depthmup.statistics.conclusion import _excess_loss
 from depthmup.statistics.law import (
     MEMORY,
     SCATTER,
@@ -758,3 +759,10 @@ def test_what_is_no_measurement_is_an_error(change, message):
     given = {"losses": simulated(np.random.default_rng(0), line()), **change}
     with pytest.raises(ValueError, match=message):
         of(**given)
+
+
+def test_a_stretch_without_a_power_of_two_leaves_a_number():
+    """Two seeds draw such stretches, far beyond the sizes measured."""
+    excess = _excess_loss(np.array([-2000.0, 0.0, 2000.0]), np.array([np.inf, 0.1, 0.0]))
+    assert (excess.low, excess.high) == (0.0, np.inf)
+    assert excess.value == approx(np.expm1(0.1))

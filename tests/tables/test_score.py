@@ -221,3 +221,14 @@ def test_what_is_no_forecast_is_refused(tmp_path):
             (tmp_path / name).write_text(text)
         with pytest.raises(ValueError, match="Expected"):
             depthmup.score(tmp_path / name, table, **COLUMNS)
+
+
+def test_another_size_at_which_nothing_trains_says_nothing_of_the_target():
+    """It made the interval of every optimum unbounded, so that nothing was held or missed."""
+    table = runs()
+    certificate = forecast(table)
+    table.loc[table.depth == 8, "loss"] = math.inf
+    score = depthmup.score(certificate, table, **COLUMNS)
+    assert (score.value, score.bound) == (Fate.HELD, Fate.HELD)
+    [law] = depthmup.fit(table, axes=["depth"], **COLUMNS).studies[0].laws
+    assert law.twice.high < math.inf

@@ -604,3 +604,30 @@ def test_the_law_of_one_axis_has_its_drift():
     runs["loss"] = runs.loss.where(np.log2(runs.lr) < runs.depth.map(walls).fillna(0.0), np.inf)
     report = fitted(runs, ["depth"])
     assert report.law().exponents[0].estimate.value == approx(report.drift.value, abs=1e-9)
+
+
+def test_groups_whose_axes_change_together_are_not_pooled_with_others():
+    """Three groups grow in depth alone, by no drift; in three the width, with one, grows too."""
+    alone = table(exponents={"depth": 0.0}, sizes=[(d,) for d in (1, 2, 4, 8)], width=64)
+    both = table(exponents={"depth": -1.0}, sizes=[(d,) for d in (1, 2, 4, 8)])
+    both["width"] = 64 * both.depth
+    runs = pd.concat(
+        part.assign(model=f"{name} {i}", loss=part.loss * (1 + 0.001 * (i + part.depth % 3)))
+        for name, part in (("alone", alone), ("both", both))
+        for i in range(3)
+    )
+    together = fitted(runs, ["depth", "width"], by="model").across_groups("depth")
+    assert together.groups == 3
+    assert together.verdict is Verdict.TRANSFERS
+    assert together.mean.value == approx(0.0, abs=0.05)
+
+
+def test_a_certificate_of_axes_that_change_together_has_their_drift():
+    """Half of it was given to each, though no size shows the slope of one alone."""
+    runs = table(exponents={"depth": -0.8}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
+    report = fitted(runs.assign(width=64 * runs.depth), ["depth", "width"])
+    certificate = report.certificate({"depth": 32, "width": 2048})
+    assert {slope.axis for slope in certificate.slopes} == {"depth", "width"}
+    for slope in certificate.slopes:
+        assert slope.estimate.low < -0.8 < slope.estimate.high
+    assert certificate.verdict is report.verdict is Verdict.DRIFTS

@@ -15,7 +15,6 @@ from depthmup.statistics.cost import cost
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
-from depthmup.statistics.minimum import Minima, measured, minima
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression, uneven
 from depthmup.statistics.runs import Runs, slices_of
@@ -29,7 +28,6 @@ class Along:
         runs: the sizes of all slices, one slice after the other.
         members: indices of the sizes of each slice.
         together: axes that change with this one.
-        found: the minima of the sizes that train, ``trains`` their indices.
         edges: whether optima at an edge of their grid count.
     """
 
@@ -37,8 +35,6 @@ class Along:
     runs: Runs
     members: tuple[Index, ...]
     together: tuple[Axis, ...]
-    found: Minima
-    trains: tuple[int, ...]
     optima: tuple[Optimum, ...]
     edges: bool = True
 
@@ -57,9 +53,13 @@ class Along:
             return self.inside
         others = replace(self, edges=False)
         agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
-        told = self.inside.copy()
-        told[[i for i in agree if self.found.fitted.told_at_edge[self.trains.index(i)]]] = True
+        told, shown = self.inside.copy(), self.runs.minima.fitted.told_at_edge
+        told[[i for i in agree if shown[self._at(i)]]] = True
         return told
+
+    def _at(self, size: int) -> int:
+        """A size's number among those that train, of which there are minima."""
+        return self.runs.trains.index(size)
 
     @cached_property
     def used(self) -> list[Index]:
@@ -153,7 +153,7 @@ class Along:
 
     def cost(self, base: int, target: int, octaves: float) -> Estimate:
         """What one size's best value, times ``2**octaves``, costs at another, in nats."""
-        found, i, j = self.found, self.trains.index(base), self.trains.index(target)
+        found, i, j = self.runs.minima, self._at(base), self._at(target)
         away = float(found.at[i] - found.at[j]) + octaves
         return cost(found, j, away, found.error(i, j) if i != j else found.error(j))
 
@@ -164,19 +164,19 @@ class Along:
         """
         if not (drift.known and math.isfinite(drift.high - drift.low)):
             return set()
-        x, agree = np.log2(self.runs.along(self.axis)), set()
+        x, found, agree = np.log2(self.runs.along(self.axis)), self.runs.minima, set()
         for member in self.members:
             known = member[self.inside[member]]
             if not len(known):
                 continue
-            best = [float(self.found.at[self.trains.index(int(i))]) for i in known]
+            best = [float(found.at[self._at(int(i))]) for i in known]
             level, middle = float(np.mean(best)), float(x[known].mean())
             for i in map(int, member):
                 place = self.optima[i].place
-                if not place.at_edge or i not in self.trains:
+                if not place.at_edge:
                     continue
                 ends = [level + slope * (x[i] - middle) for slope in (drift.low, drift.high)]
-                if self.found.fitted.reaches_edge(self.trains.index(i), min(ends), max(ends)):
+                if found.fitted.reaches_edge(self._at(i), min(ends), max(ends)):
                     agree.add(i)
                 upwards = (place is Place.HIGH_EDGE) == bool(x[i] > middle)
                 if drift.low > tolerance if upwards else drift.high < -tolerance:
@@ -194,23 +194,10 @@ def along_axis(runs: Runs, axis: Axis) -> Along | None:
     part = runs.at(np.concatenate(members))
     ends = np.cumsum([len(member) for member in members])
     own = tuple(np.arange(end - len(m), end) for m, end in zip(members, ends, strict=True))
-    found = minima(part.optima, part.sizes)
-    best = list(measured(found, part.sizes))
-    # Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
-    trains = [k for k, optimum in enumerate(best) if optimum.place is not Place.FAILED]
-    if 0 < len(trains) < len(best):
-        sizes = [part.sizes[k] for k in trains]
-        found = minima(optima(part.optima.curves[trains], chance=runs.chance), sizes)
-        for k, optimum in zip(trains, measured(found, sizes), strict=True):
-            best[k] = optimum
-    elif not trains:
-        trains = list(range(len(best)))
     return Along(
         axis=axis,
         runs=part,
         members=own,
         together=together,
-        found=found,
-        trains=tuple(trains),
-        optima=tuple(best),
+        optima=part.best(),
     )

@@ -13,6 +13,7 @@ from depthmup.statistics.certificate_laws import CertificateLaws, volume
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
+from depthmup.statistics.table import confounded
 
 
 def conclude(
@@ -76,7 +77,8 @@ def conclude(
 def _excess_loss(stretch: Array, above: Array) -> Estimate:
     """The fraction by which the loss exceeds the best: its median, and 5% to 95%."""
     with np.errstate(over="ignore"):
-        draws = np.expm1(2.0**stretch * above)
+        # Few seeds draw stretches beyond any power of two: their product would be no number.
+        draws = np.expm1(2.0 ** np.clip(stretch, -1000, 1000) * above)
     tail = (1 - CONFIDENCE) / 2
     # A quantile is one of the draws: between a finite and an infinite one there is nothing.
     low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
@@ -103,14 +105,14 @@ def _handed_on(law: Law, base: Size) -> float:
 def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
     """The law's slope along one axis, with the interval of the mean slope from base to target.
 
-    Where the target is no larger than the base, that to the largest size, or to the smallest.
+    Where the target is no larger than the base, that to the largest size, or to the smallest. Axes
+    that always change with this one do so here: nothing shows a slope of one of them alone.
     """
-    others = (
-        target[axis],
-        max(size[axis] for size in law.sizes),
-        min(size[axis] for size in law.sizes),
-    )
-    end = {**base, axis: next(n for n in others if n != base[axis])}
+    values = np.array([[size[a] for a in law.base] for size in law.sizes], float)
+    together = next((a for a in confounded(values, list(law.base)) if axis in a), (axis,))
+    ends = (target, *(pick(law.sizes, key=lambda size: size[axis]) for pick in (max, min)))
+    to = next(size for size in ends if size[axis] != base[axis])
+    end = {**base, **{a: to[a] for a in together}}
     doublings = math.log2(end[axis] / base[axis])
     change = predict(law, end, minus=base).estimate()
     low, high = sorted((change.low / doublings, change.high / doublings))

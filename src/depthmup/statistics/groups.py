@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr
 
-from depthmup.records import UNKNOWN, AcrossGroups, Estimate, Verdict
+from depthmup.records import UNKNOWN, AcrossGroups, Estimate, Transfer, Verdict
 from depthmup.records.finding import verdict_of
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
@@ -80,6 +80,13 @@ def across_groups(estimates: Sequence[Estimate], *, tolerance: float = TOLERANCE
         groups=len(used),
         verdict=verdict_of(on_average, -tolerance, tolerance),
     )
+
+
+def comparable(transfers: Sequence[Transfer]) -> list[Estimate]:
+    """The drifts of groups that answer one question: of the axis alone, where any do."""
+    known = [transfer for transfer in transfers if transfer.drift.known]
+    together = min((transfer.together for transfer in known), default=())
+    return [transfer.drift for transfer in known if transfer.together == together]
 
 
 def _posterior(y: Array, variance: Array) -> tuple[Array, Array]:

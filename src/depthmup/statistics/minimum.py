@@ -162,11 +162,16 @@ def measured(
     return tuple(_optimum(found, i, size, confidence) for i, size in enumerate(sizes))
 
 
+def failed(size: Size) -> Optimum:
+    """That of a size at which nothing trains."""
+    return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+
+
 def _optimum(found: Minima, i: int, size: Size, confidence: float) -> Optimum:
     fitted = found.fitted
     location = fitted.places()[i]
     if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
-        return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+        return failed(size)
     error, freedom = fitted.curvature_scatter[i], np.asarray(float(PRIOR_FREEDOM))
     if fitted.curves.fewest_seeds > 1:
         error, freedom = fitted.seed_error(fitted.curvature_without[i])

@@ -12,12 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import Axis, Place
+from depthmup.records import Axis, Optimum, Place
 from depthmup.statistics.bracket import REACH
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.intervals import CONFIDENCE, Array, Flags, Index
 from depthmup.statistics.law import Size
-from depthmup.statistics.minimum import Minima, minima
+from depthmup.statistics.minimum import Minima, failed, measured, minima
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.search import curves_of
 from depthmup.statistics.table import confounded, slices
@@ -91,9 +91,28 @@ class Runs:
         return optima(self.fitted, chance=self.chance)
 
     @cached_property
+    def trains(self) -> list[int]:
+        """The sizes at which some value trains; all where none does."""
+        places = enumerate(self.optima.places())
+        return [i for i, place in places if place is not Place.FAILED] or [*range(len(self.sizes))]
+
+    @cached_property
     def minima(self) -> Minima:
-        """The minima of the valley of all sizes."""
-        return minima(self.optima, self.sizes)
+        """The minima of the valley of the sizes that train.
+
+        Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
+        """
+        fitted = self.optima
+        if len(self.trains) < len(self.sizes):
+            fitted = optima(self.fitted[self.trains], chance=self.chance)
+        return minima(fitted, [self.sizes[i] for i in self.trains])
+
+    def best(self, confidence: float = CONFIDENCE) -> tuple[Optimum, ...]:
+        """Every size's best value, with intervals."""
+        sizes = [self.sizes[i] for i in self.trains]
+        best = measured(self.minima, sizes, confidence=confidence)
+        trained = dict(zip(self.trains, best, strict=True))
+        return tuple(trained.get(i) or failed(size) for i, size in enumerate(self.sizes))
 
     @cached_property
     def inside(self) -> Flags:

@@ -117,7 +117,7 @@ def transfer_of(
     verdict, why = judge(
         along.optima,
         drift,
-        seeds=along.found.fitted.curves.fewest_seeds,
+        seeds=along.runs.minima.fitted.curves.fewest_seeds,
         tolerance=tolerance,
         axis=axis,
         tuned=tuned,

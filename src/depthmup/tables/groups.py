@@ -16,7 +16,7 @@ from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
 from depthmup.statistics import Curves
-from depthmup.statistics.groups import MANY, across_groups
+from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.scattered import RUNS
 from depthmup.statistics.study import answer, far_sizes, judged, window
@@ -192,7 +192,7 @@ def _together(transfers: Sequence[Transfer], question: Question) -> AcrossGroups
     """
     if not question.by or question.own:
         return None
-    together = across_groups([t.drift for t in transfers], tolerance=question.tolerance)
+    together = across_groups(comparable(transfers), tolerance=question.tolerance)
     return together if together.groups >= MANY else None
 
 

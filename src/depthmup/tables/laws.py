@@ -147,7 +147,7 @@ def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
     if not len(good):
         return UNKNOWN, UNKNOWN
     found = runs.minima
-    largest = int(good[np.argmax(np.log2(runs.array[good]).sum(-1))])
+    largest = runs.trains.index(int(good[np.argmax(np.log2(runs.array[good]).sum(-1))]))
     error = found.error(largest)
     half, twice = (cost(found, largest, octaves, error) for octaves in (-1.0, 1.0))
     return half, twice

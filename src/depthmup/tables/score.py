@@ -8,7 +8,6 @@ from depthmup.records import UNKNOWN, Certificate, Estimate, Fate, Place, Score
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
 from depthmup.statistics.cost import cost
-from depthmup.statistics.minimum import measured
 from depthmup.statistics.runs import Runs
 
 
@@ -24,16 +23,16 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
             f"the table has none. Its largest sizes: {printable(there)}."
         )
     i = runs.sizes.index(certificate.target)
-    found, curves = runs.minima, runs.fitted
-    best = measured(found, runs.sizes, confidence=certificate.confidence)[i]
+    curves, best = runs.fitted, runs.best(certificate.confidence)[i]
     if best.place is Place.FAILED:
         raise ValueError(
             f"Expected runs that train at {printable(size_text(certificate.target))}; none does."
         )
     excess = UNKNOWN
     if best.place is Place.INTERIOR:
-        away = math.log2(certificate.value.value) - float(found.at[i])
-        nats = cost(found, i, away, found.error(i), certificate.confidence)
+        found, at = runs.minima, runs.trains.index(i)
+        away = math.log2(certificate.value.value) - float(found.at[at])
+        nats = cost(found, at, away, found.error(at), certificate.confidence)
         level = best.loss.value
         excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
     below = excess.within(0.0, certificate.penalty.high)
