@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.kernel import Block, checked_depth, kernel
-from depthmup.rules import Family, Kind, Ratios, Role, Scheme
+from depthmup.rules import HIDDEN_IN_BRANCH, Family, Ratios, Scheme
 from depthmup.rules import scheme as scheme_named
-
-HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +125,7 @@ def optimal_rate(
                 depth=depth,
                 block=block,
                 branch=multiplier * chosen.branch.at(ratios),
-                lr=chosen.laws(HIDDEN, Family.RAW).lr.at(ratios),
+                lr=chosen.laws(HIDDEN_IN_BRANCH, Family.RAW).lr.at(ratios),
                 lr_input=lr_input,
                 lr_readout=lr_readout,
             )

@@ -45,7 +45,7 @@ from depthmup.rules.optimizers import (
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
-from depthmup.rules.role import Kind, Part, Role
+from depthmup.rules.role import HIDDEN_IN_BRANCH, Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
 from depthmup.rules.said import Contradiction, Said, contradictions, growth, said
@@ -63,6 +63,7 @@ __all__ = [
     "DISPUTED",
     "EPSILON",
     "EXPERT_RULES",
+    "HIDDEN_IN_BRANCH",
     "HYPERP",
     "MAXIMAL_UPDATE",
     "MOE",

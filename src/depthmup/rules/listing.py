@@ -7,13 +7,11 @@ from depthmup.rules.disputed import DISPUTED
 from depthmup.rules.experts import EXPERT_RULES
 from depthmup.rules.family import Family
 from depthmup.rules.optimizers import OPTIMIZERS
-from depthmup.rules.role import Kind, Role
+from depthmup.rules.role import HIDDEN_IN_BRANCH
 from depthmup.rules.run_rule import RunRule
 from depthmup.rules.run_rules import RUN_RULES
 
 Rows = list[dict[str, str]]
-
-_IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "schemes": tuple(scheme.name for scheme in CATALOGUE),
@@ -42,7 +40,7 @@ def listing() -> dict[str, Rows]:
             {
                 "name": scheme.name,
                 "branch": str(scheme.branch),
-                "Adam's rate in branches": str(scheme.laws(_IN_BRANCH, Family.ENTRYWISE).lr),
+                "Adam's rate in branches": str(scheme.laws(HIDDEN_IN_BRANCH, Family.ENTRYWISE).lr),
                 "source": scheme.source,
             }
             for scheme in CATALOGUE

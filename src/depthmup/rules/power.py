@@ -122,7 +122,11 @@ class Power:
             object.__setattr__(self, field.name, exact)
 
     def at(self, ratios: Ratios) -> float:
-        """The factor at these sizes; exactly 1 at the base."""
+        """The factor at these sizes; exactly 1 at the base.
+
+        Raises:
+            ValueError: a factor that is no floating-point number.
+        """
         # 1.0 to any power is 1.0 in floating point as well: nothing is rounded at the base.
         try:
             result: float = math.prod(
@@ -133,8 +137,13 @@ class Power:
         except OverflowError:
             result = math.inf
         if not 0 < result < math.inf:
+            sizes = ", ".join(
+                f"{_SYMBOLS[f.name]} = {getattr(ratios, f.name):g}"
+                for f in fields(self)
+                if getattr(self, f.name)
+            )
             raise ValueError(
-                f"Expected exponents and ratios whose factor a number can hold; {self} at {ratios} "
+                f"Expected exponents and ratios whose factor a number can hold; {self} at {sizes} "
                 "is beyond floating point. Take smaller exponents, or sizes that are closer."
             )
         return result

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from depthmup.rules.family import Family
 from depthmup.rules.power import Power
-from depthmup.rules.role import Kind, Role
+from depthmup.rules.role import HIDDEN_IN_BRANCH, Kind, Role
 from depthmup.rules.scheme import Scheme
 
 _HALF = Fraction(1, 2)
@@ -125,7 +125,8 @@ def predict(
     """
     width, depth, why = _product(scheme, family, observable, role, head_grows)
     depth, at_most, why = _where_depth_is_a_power(scheme, observable, depth, why)
-    if observable in _OF_WHAT_CHANGES and _exponent(effect(scheme, family, _HIDDEN), Kind.HIDDEN):
+    moved = effect(scheme, family, HIDDEN_IN_BRANCH)
+    if observable in _OF_WHAT_CHANGES and _exponent(moved, Kind.HIDDEN):
         width, why = None, f"{why}; updates are not maximal, so what moves is no single power"
     experts = further = Fraction(0) if observable in _OF_THE_WHOLE else None
     if not scheme.follows_width:
@@ -152,7 +153,7 @@ def _product(
         case Observable.BRANCH:
             return none, -scheme.alpha, "the branch multiplier"
         case Observable.PREACTIVATION:
-            width = _exponent(_init(scheme, role or _HIDDEN), Kind.HIDDEN)
+            width = _exponent(_init(scheme, role or HIDDEN_IN_BRANCH), Kind.HIDDEN)
             return width, none, "a fresh matrix on a stream of order one"
         case Observable.ATTENTION_LOGITS:
             # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
@@ -230,7 +231,6 @@ def _of_experts(
 
 # Unless a norm stands before it, the readout follows the stream's size.
 _OF_THE_STREAM = (Observable.STREAM, Observable.READOUT, Observable.LOGITS)
-_HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 
 
 def _of_parameter(

@@ -90,3 +90,7 @@ class Role:
         if self.shared:
             words.append("shared by all branches")
         return ", ".join(words)
+
+
+HIDDEN_IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
+"""What most parameters of a deep network are."""

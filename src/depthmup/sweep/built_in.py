@@ -9,10 +9,18 @@ from depthmup.model.command import INIT_SCALE
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import decode, encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
-from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
+from depthmup.rules import (
+    HIDDEN_IN_BRANCH,
+    MAXIMAL_UPDATE,
+    Family,
+    Kind,
+    Ratios,
+    Role,
+    RunLaws,
+    family,
+)
 from depthmup.sweep.design import Design, Size, Variant, refuse
 from depthmup.sweep.hyperparameters import (
-    IN_BRANCH,
     hyperparameters,
     ratios_at,
     settings_under,
@@ -141,7 +149,7 @@ def cell_of(
     base_width = design.base["width"]
     square, of_run = ratios_at(design, size), variant.run_laws
     optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
-    hidden, readout = of_size.laws(IN_BRANCH, optimizer), of_size.laws(READOUT, optimizer)
+    hidden, readout = of_size.laws(HIDDEN_IN_BRANCH, optimizer), of_size.laws(READOUT, optimizer)
     settings = settings_under(of_run, square, variant.optimizer, {**SETTINGS, **own})
     # Rounded, so that rates that are equal in theory get equal keys and are trained once.
     lr, decay = (

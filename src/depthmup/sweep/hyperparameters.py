@@ -11,10 +11,17 @@ from typing import Any
 
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import Cell, Tuned
-from depthmup.rules import BETAS, EPSILON, Family, Kind, Power, Ratios, Role, RunLaws, family
+from depthmup.rules import (
+    BETAS,
+    EPSILON,
+    HIDDEN_IN_BRANCH,
+    Family,
+    Power,
+    Ratios,
+    RunLaws,
+    family,
+)
 from depthmup.sweep.design import Design, Size, Variant
-
-IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
 
 
 def hyperparameters(
@@ -66,7 +73,7 @@ def law_of(what: Tuned, variant: Variant) -> Power:
     if what.law == "one_minus_beta":
         return of_run
     optimizer: Family = family(variant.optimizer)
-    of_size = replace(variant.scheme, run=RunLaws()).laws(IN_BRANCH, optimizer)
+    of_size = replace(variant.scheme, run=RunLaws()).laws(HIDDEN_IN_BRANCH, optimizer)
     power: Power = getattr(of_size, what.law)
     return power * of_run
 
