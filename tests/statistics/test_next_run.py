@@ -430,3 +430,15 @@ def test_an_axis_whose_extra_seeds_all_exist_takes_finer_rates_or_leaves_the_sea
     asked = {ask.size for ask in next_round(search, losses).asks} - {0}
     assert asked
     assert asked <= {*search.arm(axis)}
+
+
+def test_one_seed_takes_finer_steps_where_they_decide():
+    """It ended undecided, and held that no finer step would change that."""
+    rng = np.random.default_rng(0)
+
+    def loss(i, k, s):
+        return valley(k - 0.3) * math.exp(0.003 * rng.standard_normal())
+
+    _, outcome = outcome_of(loss, sizes=5, seeds=1)
+    assert "transfers is decided after 1 seed" in outcome.why
+    assert min(np.diff(sorted(outcome.losses[-1]))) == 0.5

@@ -62,18 +62,14 @@ class Sharpening:
 
     def _half(self, look: int, misfit: Array) -> float:
         """The half-width that so many seeds and such errors of the fits would leave."""
-        if look < 2:
-            return self._drift()[1]
         # What data leave open of the valleys falls as their fits' misfits do.
         now, then = (float((self.row**2 * m**2).sum()) for m in (self.fitted.misfit, misfit))
         left = float(self._line.shape_part(self.row)) * math.sqrt(then / now)
         return math.hypot(self._of_seeds(look), left)
 
     def _of_seeds(self, look: int) -> float:
-        if look < 2:
-            return self._drift()[1]
-        decides = self.search.precision is None
-        level = SPENT if decides else CONFIDENCE
+        """What so many seeds would leave of it."""
+        level = SPENT if self.search.precision is None else CONFIDENCE
         return float(self._line.seeds_part(self.row, level, planned=look))
 
     def next_step(self) -> Round:
