@@ -56,6 +56,16 @@ def test_valleys_that_turn_are_seen_to_and_others_are_not():
     assert abs(keeps.turn) < 0.02
 
 
+def test_what_several_answers_ask_for_is_fitted_once():
+    best = np.array([0.0, 0.2, 0.3, 0.5, 0.9])
+    valley = valley_of(fitted(best), SIZES)
+    assert valley_of(fitted(best), SIZES) is valley
+    assert not valley.minimum.flags.writeable
+    for other in (valley_of(fitted(best + 1e-9), SIZES), valley_of(fitted(best), SIZES / 2)):
+        assert other is not valley
+        assert (other.minimum != valley.minimum).any()
+
+
 def test_a_curve_of_nothing_finite_has_no_minimum():
     some = fitted(np.zeros(5))
     losses = some.curves.losses.copy()

@@ -2,6 +2,7 @@
 
 import math
 import random
+import traceback
 from array import array
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +24,7 @@ from depthmup.training import stream
 from depthmup.training.loop import check_loss
 from depthmup.training.preflight import preflight
 from depthmup.training.schedules import schedule
-from depthmup.training.trial import run_trial
+from depthmup.training.trial import run_trial, seeded
 
 OWN = Model(make=make, batch=batch)
 TRIAL = Trial(
@@ -415,3 +416,15 @@ def test_every_size_of_a_compiled_model_is_compiled():
         before = len(compiled)
         run_trial(replace(TRIAL, size={"width": width, "depth": 4}, steps=2), own)
         assert len(compiled) > before, width
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="A device beside the CPU is seeded.")
+def test_seeds_leave_no_stacks_of_calls_behind(monkeypatch):
+    """PyTorch keeps them for devices to come, three for each seed."""
+    kept, before = [], torch.get_rng_state()
+    monkeypatch.setattr(traceback, "format_stack", lambda *rest: kept.append(rest) or [])
+    with seeded(3):
+        drawn = torch.rand(4)
+    assert torch.equal(drawn, torch.rand(4, generator=torch.Generator().manual_seed(3)))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not kept

@@ -100,17 +100,25 @@ def panel(chart: Chart, style: Style) -> Any:
 
 
 def _layer(chart: Chart, layer: Layer, style: Style) -> Any:
+    """Made at once, of Altair's own classes: its methods copy all, and look up what text means."""
     import altair as alt
 
-    made = alt.Chart(data(layer.rows))
+    tests = []
     if any("window" in row for row in layer.rows):
-        made = made.transform_filter(f"datum.window === {WINDOW}")
+        tests.append(f"datum.window === {WINDOW}")
     if layer.by:
-        made = made.transform_filter(f"indexof({HIDDEN}, datum['{layer.by}']) < 0")
+        tests.append(f"indexof({HIDDEN}, datum['{layer.by}']) < 0")
     if layer.where:
-        made = made.transform_filter(layer.where)
-    made = getattr(made, f"mark_{layer.mark}")(**_look(layer, style))
-    return made.encode(**_places(chart, layer, style), **_series(chart, layer, style))
+        tests.append(layer.where)
+    filters = [alt.FilterTransform(filter=test) for test in tests]
+    return alt.Chart(
+        data(layer.rows),
+        transform=filters or alt.Undefined,
+        mark=alt.MarkDef(layer.mark, **_look(layer, style)),
+        encoding=alt.FacetedEncoding(
+            **_places(chart, layer, style), **_series(chart, layer, style)
+        ),
+    )
 
 
 def _look(layer: Layer, style: Style) -> dict[str, Any]:
@@ -130,17 +138,17 @@ def _places(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
     import altair as alt
 
     channels: dict[str, Any] = {}
-    for channel, axis, column, end in (
-        (alt.X, chart.x, layer.x, layer.x2),
-        (alt.Y, chart.y, layer.y, layer.y2),
+    for channel, second, axis, column, end in (
+        (alt.X, alt.X2, chart.x, layer.x, layer.x2),
+        (alt.Y, alt.Y2, chart.y, layer.y, layer.y2),
     ):
         name = channel.__name__.lower()
         if column:
             channels[name] = _channel(channel, axis, column, style)
         if end:
-            channels[f"{name}2"] = f"{end}:Q"
+            channels[f"{name}2"] = second(f"{end}:Q")
     if layer.order:
-        channels["order"] = f"{layer.order}:Q"
+        channels["order"] = alt.Order(f"{layer.order}:Q")
     return channels
 
 
@@ -231,17 +239,18 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
                 condition={"test": layer.hollow, "value": "white"},
             )
         if layer.mark in ("line", "area"):
-            channels["detail"] = field_
+            channels["detail"] = alt.Detail(field_)
     if layer.tone:
         channels["color"] = alt.Color(f"{layer.tone}:N", scale=None, legend=None)
     if layer.shape:
         scale = alt.Scale(domain=list(chart.shapes), range=list(chart.shapes.values()))
         channels["shape"] = alt.Shape(f"{layer.shape}:N", scale=scale, legend=None)
     if layer.text:
-        words: Any = f"{layer.text}:N"
         # Without text there is nothing that the layout would keep room for.
-        narrow = f"width < {style.labels_from}"
-        channels["text"] = alt.condition(narrow, alt.value(""), words) if layer.beside else words
+        narrow = {"test": f"width < {style.labels_from}", "value": ""}
+        channels["text"] = alt.Text(
+            f"{layer.text}:N", condition=narrow if layer.beside else alt.Undefined
+        )
     if layer.tips:
         channels["tooltip"] = [
             alt.Tooltip(f"{column}:Q", title=tip_title(title), format=form)

@@ -25,6 +25,12 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
         >>> "--ink" in render("style.css.j2")
         True
     """
+    return str(_templates(package).get_template(template).render(**values).lstrip())
+
+
+@cache
+def _templates(package: str) -> Any:
+    """The templates of a package, each of which is compiled once."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     from depthmup.reports.theme import PAPER_COLOURS
@@ -39,7 +45,7 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
     )
     templates.globals["colours"] = PAPER_COLOURS
     templates.filters["kept"] = _kept
-    return templates.get_template(template).render(**values).lstrip()
+    return templates
 
 
 _KEPT = re.compile(r"\d[\d.]*e-\d+|(?<![\w-])(--)?[A-Za-z]\w*(-\w+)+(?![\w-])|(?<!\S)--\w+")
@@ -71,12 +77,10 @@ def page_spec(chart: Any) -> dict[str, Any]:
         >>> page_spec(drift(example_study()))["autosize"]["type"]
         'fit-x'
     """
-    import altair as alt
-
-    chart = chart.copy(deep=False)
-    chart.title = alt.Undefined
-    chart.autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
+    # A copy of a chart of layers would take a third of the page's time.
     spec: dict[str, Any] = chart.to_dict(validate=False)
+    spec.pop("title", None)
+    spec["autosize"] = {"contains": "padding", "type": "fit-x"}
     return spec
 
 

@@ -104,6 +104,20 @@ def generators() -> list[int]:
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
 
 
+def seed_torch(seed: int) -> None:
+    """Seed torch's global generators: ``torch.manual_seed`` where a device beside the CPU is.
+
+    Where none is, that keeps the stack of its caller as text, three times for each seed, for
+    devices to come: a tenth of the time of short runs, and memory that grows with them.
+    """
+    import torch
+
+    if torch.cuda.is_available() or torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Inside, PyTorch computes on this many threads of this process."""

@@ -21,7 +21,7 @@ from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.records.trial import written
-from depthmup.training.backend import Progress, generators
+from depthmup.training.backend import Progress, generators, seed_torch
 from depthmup.training.backend import threads as threads_of
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.cuda_graphs import Capture
@@ -270,4 +270,4 @@ def seeded(seed: int) -> Iterator[None]:
 def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.manual_seed(seed)
+    seed_torch(seed)
