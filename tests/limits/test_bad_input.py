@@ -277,3 +277,41 @@ def test_more_memory_than_there_is(monkeypatch, solve):
     )
     with pytest.raises(ValueError, match=r"would need .* GiB"):
         solve()
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ((np.tanh, np.tanh, np.tanh, np.tanh), r"phi' to be the derivative of phi, .* got"),
+        ((np.sin, np.cos, np.sin, np.cos), "phi'' to be the derivative of phi'"),
+        ((np.abs, np.sign, np.zeros_like, np.zeros_like), r"phi'' .* at z = 0; .* kink"),
+        ((math.tanh,) * 4, "phi of an activation to take arrays entry by entry"),
+    ],
+)
+def test_functions_that_are_no_derivatives(functions, message):
+    """The limit of another network, without a word."""
+    with pytest.raises(ValueError, match=message):
+        limits.smooth(*functions)
+
+
+def test_a_derivative_may_be_a_constant():
+    one, other = (
+        limits.nonlinear([GOOD] * 2, activation=limits.smooth(*phi), lr=0.5).outputs[1]
+        for phi in (
+            (np.positive, lambda z: 1.0, lambda z: 0.0, lambda z: 0.0),
+            (np.positive, np.ones_like, np.zeros_like, np.zeros_like),
+        )
+    )
+    assert np.isfinite(one).all()
+    assert np.array_equal(one, other)
+
+
+def test_rates_of_a_kernel():
+    for wrong in ({"lr_input": -5.0}, {"lr": math.nan}, {"branch": math.inf}):
+        with pytest.raises(ValueError, match=r"finite, and the rates not negative; got"):
+            limits.kernel([[1.0]], **({"depth": 2, "branch": 0.5} | wrong))
+
+
+def test_one_depth_has_no_drift():
+    found = limits.optimal_rate([[1.0]], depths=(4, 4), base_depth=4)
+    assert math.isnan(found.drift)

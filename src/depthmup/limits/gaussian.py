@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -99,11 +100,18 @@ def smooth(
     Returns:
         The activation, with the Gaussian averages that limits need.
 
+    Raises:
+        ValueError: functions that do not take arrays, or that are not each the derivative of the
+            one before.
+
     Example:
-        >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
+        >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6.0)
         >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
         15.0
     """
+
+    _require_derivatives(function, first, second, third)
+    function, first, second, third = map(_entrywise, (function, first, second, third))
 
     def pair(a: Array, b: Array, c: Array) -> Joint:
         """By quadrature, a pair of entries at a time: nan where a variance is too large."""
@@ -158,6 +166,38 @@ def smooth(
     return Activation(
         name=name, pair=pair, single=single, function=function, slope=first, sampled=True
     )
+
+
+def _entrywise(function: Function) -> Function:
+    """The function, of which a constant may have been given as one number."""
+    return lambda z: np.broadcast_to(np.asarray(function(z), dtype=np.float64), z.shape)
+
+
+_DERIVATIVES = ("phi", "phi'", "phi''", "phi'''")
+
+
+def _require_derivatives(*functions: Function) -> None:
+    """Refuse functions that are not each the derivative of the one before, at a few places."""
+    z, h = np.array([-1.3, -0.4, 0.0, 0.7, 1.1]), 1e-4
+    values = []
+    for name, function in zip(_DERIVATIVES, functions, strict=True):
+        try:
+            low, at, high = (_entrywise(function)(x) for x in (z - h, z, z + h))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Expected {name} of an activation to take arrays entry by entry; got {error}. Use "
+                "NumPy's functions."
+            ) from None
+        values.append((name, at, (high - low) / (2 * h)))
+    for (of, _, slope), (name, at, _) in pairwise(values):
+        # Differences err by h^2 of a third derivative, at a kink by half of its jump.
+        off = np.abs(at - slope) > 1e-3 * (1 + np.abs(slope))
+        if off.any():
+            i = int(np.argmax(off))
+            raise ValueError(
+                f"Expected {name} to be the derivative of {of}, which is {slope[i]:.4g} at "
+                f"z = {z[i]:g}; got {at[i]:.4g}. What has a kink there is not smooth."
+            )
 
 
 _MOST_POINTS = 4096

@@ -160,7 +160,7 @@ def kernel(
 
     Raises:
         ValueError: inputs that are no finite matrix, or zero where they are normalized; a depth
-            below 1.
+            below 1; a multiplier or rates that are not finite.
 
     Example:
         >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
@@ -172,6 +172,12 @@ def kernel(
     """
     xi = matrix(inputs, "inputs", "(N, d_in)")
     block = block or Block()
+    rates = lr, lr_input, lr_readout
+    if not (math.isfinite(branch) and all(0 <= rate < math.inf for rate in rates)):
+        raise ValueError(
+            "Expected branch, lr, lr_input and lr_readout to be finite, and the rates not "
+            f"negative; got {branch}, {lr}, {lr_input} and {lr_readout}."
+        )
     if block.layer_norm:
         require_norms(xi)
     stream = xi @ xi.T

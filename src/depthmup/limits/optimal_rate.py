@@ -58,7 +58,7 @@ class OptimalRate:
         """Octaves of learning rate per doubling of depth, a least-squares slope; nan for one."""
         x = np.log2(np.asarray(self.depths, float))
         x = x - x.mean()
-        return float(x @ np.asarray(self.octaves) / (x @ x)) if len(x) > 1 else math.nan
+        return float(x @ np.asarray(self.octaves) / (x @ x)) if x.any() else math.nan
 
     @property
     def edges(self) -> tuple[float, ...]:
