@@ -297,3 +297,25 @@ def test_a_rate_that_is_a_tensor():
     )
     found = check(mine, prepare=as_is, **SMALL)
     assert {type(s.value) for s in found.sizes if s.observable == "decay"} == {float}
+
+
+def test_rates_of_a_compiled_model_are_the_plans():
+    """Its names have a prefix: all rates were taken to be those of the base."""
+    asked = {"base": (8, 2), "depths": (4,), "widths": (16,), "seeds": 2, "scheme": "1/2,0"}
+    plain_one = predict(model(), **asked)
+    compiled = predict(
+        Model(lambda width, depth: torch.compile(Net(width, depth), backend="eager"), batch=batch),
+        **asked,
+    )
+    for one, other in zip(plain_one.axes, compiled.axes, strict=True):
+        assert other.drift.value == pytest.approx(one.drift.value, abs=1e-4)
+
+
+def test_rates_of_no_parameter():
+    with pytest.raises(ValueError, match=r"names of the model's parameters; got positive\.wieght"):
+        sharpness(
+            Routed(),
+            [(torch.ones(1, 1), torch.zeros(1, 1))],
+            loss=lambda f, y: (f - y).square().mean(),
+            rates={"positive.wieght": 0.1},
+        )

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.diagnostics.probes import logits_of
+from depthmup.tracing import parameters, plain_name, unwrapped
 from depthmup.training.loop import called, check_gradient
 
 # Lanczos without reorthogonalization is good for some dozens; what is left, the error says.
@@ -59,7 +60,8 @@ def sharpness(
         batches: of inputs and targets, as ``batch(generator)`` of ``depthmup.check`` gives them;
             each holds a graph in memory.
         loss: ``loss(outputs, targets)``, one number, convex in the model's first output.
-        rates: D by name of the parameter, a number or a tensor of its shape; 1 unless given.
+        rates: D by name of the parameter, a number or a tensor of its shape; 1 unless given. Names
+            are those without wrappers, such as of ``torch.compile``.
         tolerance: relative error of the eigenvalue asked for.
         generator: of the first vector; by default one of seed 0.
 
@@ -67,8 +69,8 @@ def sharpness(
         The eigenvalue and how well it is known.
 
     Raises:
-        ValueError: no batch, nothing to train, a loss that is not finite, or one that does not
-            depend on the first output.
+        ValueError: no batch, nothing to train, rates of no parameter, a loss that is not finite,
+            or one that does not depend on the first output.
 
     Example:
         >>> net = nn.Linear(2, 1, bias=False)
@@ -90,6 +92,12 @@ def sharpness(
                 f"Expected batches to be pairs of inputs and targets; got {type(batch).__name__}"
                 f"{f' of {len(batch)}' if isinstance(batch, Sequence) else ''}."
             )
+    every = unwrapped(model).named_parameters(remove_duplicate=False)
+    named = {plain_name(name) for name, _ in every}
+    if unknown := sorted((rates or {}).keys() - named):
+        raise ValueError(
+            f"Expected rates by names of the model's parameters; got {', '.join(unknown)}."
+        )
     products = [GaussNewton.of(model, *batch, loss) for batch in batches]
     # A batch may use weights that another does not: routed experts.
     like = {name: p.detach() for product in products for name, p in product.parameters.items()}
@@ -159,8 +167,8 @@ class GaussNewton:
             ValueError: nothing is trained, the loss is not finite, or it does not bend with the
                 model's first output.
         """
-        parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        if not parameters:
+        trained = {n: p for n, p in parameters(model).items() if p.requires_grad}
+        if not trained:
             raise ValueError(
                 "Expected a model with parameters to train; all of them have requires_grad=False."
             )
@@ -183,9 +191,9 @@ class GaussNewton:
             )
         dummy = torch.zeros_like(outputs, requires_grad=True)
         pulled = torch.autograd.grad(
-            outputs, list(parameters.values()), dummy, create_graph=True, allow_unused=True
+            outputs, list(trained.values()), dummy, create_graph=True, allow_unused=True
         )
-        used = {n: p for (n, p), g in zip(parameters.items(), pulled, strict=True) if g is not None}
+        used = {n: p for (n, p), g in zip(trained.items(), pulled, strict=True) if g is not None}
         return GaussNewton(
             parameters=used,
             outputs=outputs,
