@@ -12,7 +12,8 @@ from rich.table import Table
 
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
-from depthmup.records.judgement import Answer, Judgement, Note
+from depthmup.records.judgement import Answer, Judgement
+from depthmup.records.note import Note
 from depthmup.records.text import aligned, counted
 from depthmup.reports import page, plain_table, summary, table
 from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence

@@ -5,8 +5,9 @@ from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, de
 from depthmup.records.codec import encode
 from depthmup.records.environment import cores, environment, processor, worker_count
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
-from depthmup.records.judgement import AcrossGroups, Answer, Defect, JointLaw, Judgement, Note
+from depthmup.records.judgement import AcrossGroups, Answer, JointLaw, Judgement
 from depthmup.records.measurement import Measurement, Task
+from depthmup.records.note import Defect, Note
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
 from depthmup.records.score import Fate, Score

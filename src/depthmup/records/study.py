@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
-from depthmup.records.judgement import AcrossGroups, JointLaw, Judgement, Note
+from depthmup.records.judgement import AcrossGroups, JointLaw, Judgement
+from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 

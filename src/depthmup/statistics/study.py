@@ -23,7 +23,8 @@ from depthmup.records import (
     Verdict,
     Window,
 )
-from depthmup.records.judgement import Answer, Defect, Judgement, Note
+from depthmup.records.judgement import Answer, Judgement
+from depthmup.records.note import Defect, Note
 from depthmup.records.sizes import size_number
 from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.drift import change_of_shape, drift_unit, judge

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
-from depthmup.records.judgement import Judgement, Note
+from depthmup.records.judgement import Judgement
+from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves

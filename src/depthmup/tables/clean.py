@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from depthmup.records import Place
-from depthmup.records.judgement import Defect, Note
+from depthmup.records.note import Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import counted

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from depthmup.records.judgement import Defect
+from depthmup.records.note import Defect
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.strays import (

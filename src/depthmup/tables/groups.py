@@ -9,7 +9,8 @@ import numpy as np
 from depthmup._version import __version__
 from depthmup.records import UNKNOWN, AcrossGroups, Certificate, Study, Transfer
 from depthmup.records.certificate import Lack, Refusal
-from depthmup.records.judgement import Answer, JointLaw, Judgement, Note
+from depthmup.records.judgement import Answer, JointLaw, Judgement
+from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
 from depthmup.rules import Scheme, canonical

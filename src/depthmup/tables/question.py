@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import TUNED, Tuned, worded
-from depthmup.records.judgement import EXCLUDED, Defect
+from depthmup.records.note import EXCLUDED, Defect
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme
 from depthmup.statistics import TOLERANCE

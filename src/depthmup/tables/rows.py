@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from depthmup.records.judgement import EXCLUDED, Defect, Note
+from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
 from depthmup.statistics.intervals import Array, Flags, Index
@@ -29,6 +29,12 @@ MOST_SCATTERED = 20_000
 """Sizes of one group whose runs are a random design."""
 
 Labels = NDArray[np.object_]
+
+_OF_ONE = {
+    "are": "is", "count": "counts", "end": "ends", "have": "has", "lack": "lacks",
+    "repeat": "repeats", "stand": "stands", "were": "was",
+}  # fmt: skip
+"""The verbs of findings, of one run."""
 
 _DONE = {Defect.DIVERGED: "Counted as infinite losses", Defect.REPEATED: "Averaged"}
 
@@ -117,6 +123,8 @@ class GroupRows:
         if out is None:
             out = defect in EXCLUDED and defect not in self.question.reading.kept_defects
         done = _DONE.get(defect, "Left out" if out else "Kept")
+        verb, _, rest = sentence.partition(" ")
+        sentence = f"{_OF_ONE.get(verb, verb) if count == 1 else verb} {rest}".rstrip()
         runs = counted(count, "run")
         numbers = self.table.rows[flags]
         shown = tuple(int(row) for row in numbers[:SHOWN])
