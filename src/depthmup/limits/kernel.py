@@ -249,15 +249,12 @@ def moments(phi: Activation, covariance: Array) -> tuple[Array, Array, Array]:
     precision, the moments are functions of one correlation, which are interpolated: a hundred
     inputs then cost a few dozen quadratures.
     """
-    variance, short = np.diag(covariance), None
-    if phi.sampled and np.ptp(variance) <= EQUAL * variance.max():
-        size = float(variance.mean())
-        short = _interpolated(phi, covariance / (size or 1.0), size)  # inputs may all be 0
+    variance = np.diag(covariance)
     if not phi.sampled:
         pair = phi.pair(variance[:, None], covariance, variance[None, :])
         out = np.stack([pair.k0, pair.v1])
-    elif short is not None:
-        out = short
+    elif (of_one_correlation := _interpolated(phi, covariance)) is not None:
+        out = of_one_correlation
     else:
         # Every pair once: a quadrature each is all the cost, and both moments are symmetric.
         upper = np.triu_indices(len(covariance), 1)
@@ -271,13 +268,18 @@ def moments(phi: Activation, covariance: Array) -> tuple[Array, Array, Array]:
     return out[0], out[1], single.mean
 
 
-def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array | None:
+def _interpolated(phi: Activation, covariance: Array) -> Array | None:
     """Cov(phi, phi') and E phi' phi' at equal variances, by Chebyshev polynomials in rho.
 
     As power series in rho their coefficients are squares of Hermite coefficients, so both are
     smooth up to rho = 1; a polynomial is good when its last coefficients are below ``TOLERANCE``.
-    None where no degree is enough: a steep phi at a large variance is nearly a step.
+    None where variances differ, or no degree is enough: a steep phi at a large variance is nearly a
+    step.
     """
+    variances = np.diag(covariance)
+    if not np.ptp(variances) <= EQUAL * variances.max():  # also where one is nan
+        return None
+    variance = float(variances.mean())
 
     def at(rho: Array) -> Array:
         a = np.full_like(rho, variance)
@@ -285,7 +287,7 @@ def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array
         return np.stack([pair.k0, pair.v1], axis=-1)
 
     # Rounding can put a correlation above 1, where Chebyshev polynomials grow fast.
-    rho = np.clip(correlation, -1.0, 1.0)
+    rho = np.clip(covariance / (variance or 1.0), -1.0, 1.0)  # inputs may all be 0
     for degree in DEGREES:
         coefficients = chebyshev.chebinterpolate(at, degree)  # type: ignore[type-var]
         # The last two, as every other coefficient of an odd or even function is zero.
