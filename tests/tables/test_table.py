@@ -603,7 +603,8 @@ def test_the_law_of_one_axis_has_its_drift():
     walls = {2: -5.5, 8: -5.5}
     runs["loss"] = runs.loss.where(np.log2(runs.lr) < runs.depth.map(walls).fillna(0.0), np.inf)
     report = fitted(runs, ["depth"])
-    assert report.law().exponents[0].estimate.value == approx(report.drift.value, abs=1e-9)
+    law, drift = report.law().exponents[0].estimate, report.drift
+    assert (law.low, law.value, law.high) == approx((drift.low, drift.value, drift.high), abs=1e-9)
 
 
 def test_groups_whose_axes_change_together_are_not_pooled_with_others():

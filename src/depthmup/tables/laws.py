@@ -69,6 +69,8 @@ def _regression(fitted: Optima, doublings: Array, *products: Array) -> Regressio
         design=np.column_stack([np.ones(len(doublings)), doublings, *products]),
         weighted=uneven(fitted),
         lenient=True,
+        # Of one axis this is the line of its drift, which may bend.
+        bend=doublings[:, 0] ** 2 if doublings.shape[1] == 1 else None,
         doublings=doublings,
     )
 
