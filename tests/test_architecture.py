@@ -217,6 +217,10 @@ def test_a_worker_reads_the_digits_without_scikit_learn():
     assert loaded_by("from depthmup.data import digits; digits()", modules=["sklearn"]) == []
 
 
+def test_a_worker_that_only_starts_commands_loads_no_scipy():
+    assert loaded_by("import depthmup.sweep.executors.processes", modules=["scipy", "torch"]) == []
+
+
 def test_rules_need_the_standard_library_alone():
     assert loaded_by("import depthmup.rules", modules=["numpy", "scipy", "rich", "tyro"]) == []
 

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy.special import ndtri
 
 from depthmup.records import Estimate
 from depthmup.statistics.intervals import CONFIDENCE
@@ -23,6 +22,8 @@ def cost(
     The interval is that of the distance, of a standard error: the valley itself is taken as
     measured.
     """
+    from scipy.special import ndtri
+
     if not 0 <= size < len(found.doublings):
         raise ValueError(f"Expected one of {len(found.doublings)} sizes; got another index.")
     tail = (1 - confidence) / 2

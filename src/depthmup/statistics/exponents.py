@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy import special
 
 from depthmup.records import Estimate
 from depthmup.statistics.intervals import Array, Index, Numbers, around, p_beyond, student
@@ -174,14 +173,15 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
     usable = [s for s in slopes if s.repeats and s.error > 1e-9 and s.scatter > 0]
     if len(usable) < ENOUGH:
         return tuple(slopes)
+    from scipy.special import polygamma
+
     logs = np.array([2 * math.log(s.scatter / s.error) for s in usable])
     repeats = np.array([s.repeats for s in usable])
     freedoms = np.array([s.freedom for s in usable])
     logs = logs - _log_mean(repeats) + _log_mean(freedoms)
     # Cumulants of log(chi2): what the logarithms show where all slopes are alike.
     second, fourth = (
-        float(np.mean(special.polygamma(n, repeats / 2) + special.polygamma(n, freedoms / 2)))
-        for n in (1, 3)
+        float(np.mean(polygamma(n, repeats / 2) + polygamma(n, freedoms / 2))) for n in (1, 3)
     )
     error = math.sqrt(fourth / len(logs) + 2 * second**2 / (len(logs) - 1))
     between = float(logs.var(ddof=1)) - second + error
@@ -205,15 +205,19 @@ def _moderated(s: Slope, phi: float, d0: float) -> Slope:
 
 def _log_mean(freedom: Array) -> Array:
     """The mean of log(chi2(d) / d)."""
-    return np.asarray(special.digamma(freedom / 2) - np.log(freedom / 2))
+    from scipy.special import digamma
+
+    return np.asarray(digamma(freedom / 2) - np.log(freedom / 2))
 
 
 def _inverse_trigamma(y: float) -> float:
     """By Newton's method on 1 / trigamma, which is convex and nearly linear (limma's)."""
+    from scipy.special import polygamma
+
     x, step = 0.5 + 1 / y, math.inf
     while abs(step) > 1e-12 * x:
-        trigamma = float(special.polygamma(1, x))
-        step = trigamma * (1 - trigamma / y) / float(special.polygamma(2, x))
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / y) / float(polygamma(2, x))
         x += step
     return x
 

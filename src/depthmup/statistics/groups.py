@@ -21,7 +21,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from depthmup.records import UNKNOWN, AcrossGroups, Estimate, Transfer, Verdict
 from depthmup.records.finding import verdict_of
@@ -64,6 +63,8 @@ def across_groups(estimates: Sequence[Estimate], *, tolerance: float = TOLERANCE
     mean = float(weight @ y / weight.sum())
     error = math.sqrt(float(weight @ (y - mean) ** 2) / freedom / float(weight.sum()))
     deviations = np.hypot(taus, max(error, TINY))
+
+    from scipy.special import ndtr
 
     def beyond(half: float) -> float:
         """Probability that a new group lies farther away, less the 5% that may."""

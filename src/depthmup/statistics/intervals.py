@@ -9,7 +9,6 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
 from depthmup.records import UNKNOWN, Estimate
 
@@ -28,6 +27,8 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
 
     *Source:* Student (1908), Biometrika 6:1-25.
     """
+    from scipy.special import stdtrit  # 0.15 s, for which no worker waits
+
     freedom = np.minimum(np.asarray(freedom, float), 1e9)  # stdtrit takes no infinity
     return np.asarray(stdtrit(freedom, (1 + confidence) / 2), float)
 
@@ -107,6 +108,8 @@ def p_beyond(excess: float, error: float, freedom: float) -> float:
         >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)
         (0.5, 0.0)
     """
+    from scipy.special import stdtr
+
     if error == 0:
         return 1.0 if excess <= 0 else 0.0
     return float(stdtr(freedom, -excess / error))

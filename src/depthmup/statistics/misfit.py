@@ -17,7 +17,6 @@ hold on measured ones (docs/studies/statistics.md).
 import math
 
 import numpy as np
-from scipy.special import ndtri
 
 from depthmup.statistics.intervals import Array, Flags, Index
 
@@ -28,8 +27,8 @@ and beside a divergence."""
 STEEP, GENTLE = 0.25, 4.0
 """What it misses beside a wall: spacings per doubling of how much steeper than the other side."""
 
-NORMAL = ndtri((np.arange(16) + 0.5) / 16)
-"""Equally likely values of a normal variable, over which squares are averaged."""
+LIKELY = 16
+"""Number of equally likely values of a normal variable, over which squares are averaged."""
 
 TINY = 1e-300
 """In the place of a rise that is none."""
@@ -49,6 +48,9 @@ def steep_of(x: Array, y: Array, error: Array, lowest: Index, bandwidth: Array) 
     that of a valley with one flat side: three points cannot tell them apart, and the larger error
     is taken. Squares are averaged over what seeds leave open of the other side's rise.
     """
+    from scipy.special import ndtri
+
+    normal = ndtri((np.arange(LIKELY) + 0.5) / LIKELY)
     u, finite = x - at_index(x, lowest)[..., None], np.isfinite(y)
     low = np.where(finite.any(-1), at_index(np.where(finite, y, 0.0), lowest), 0.0)
     rise = np.where(finite, y, 0.0) - low[..., None]
@@ -60,7 +62,7 @@ def steep_of(x: Array, y: Array, error: Array, lowest: Index, bandwidth: Array) 
         neighbour = np.where(here.any(-1), at_index(rise, distance.argmin(-1)), 0.0)
         highest = np.where(other, rise, -math.inf).argmax(-1)
         top, uncertain = at_index(rise, highest), at_index(error, highest)
-        tops = np.maximum(top[..., None] + NORMAL * uncertain[..., None], TINY)
+        tops = np.maximum(top[..., None] + normal * uncertain[..., None], TINY)
         ratio = neighbour[..., None] / tops / GENTLE
         of_tops = np.minimum(STEEP * np.log2(np.maximum(ratio, 1.0)), WALL)
         rms = np.sqrt((of_tops**2).mean(-1))
