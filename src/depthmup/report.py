@@ -218,6 +218,9 @@ class Report(Meant):
     def across_groups(self, axis: Axis | None = None) -> AcrossGroups:
         """The drift of all variants together, such as the groups of a table, by random effects.
 
+        Where the axis varies alone in some groups, those in which others change with it are left
+        out: their drifts answer another question.
+
         Args:
             axis: by default the first that was measured.
 
