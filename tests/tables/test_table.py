@@ -127,6 +127,26 @@ class TestFilters:
         verdicts = report.verdicts
         assert verdicts == {"kind a": Verdict.DRIFTS, "kind b": Verdict.TRANSFERS}
 
+    def test_one_edge_of_many_sizes_that_contradicts_stops_no_verdict(self):
+        """One has its optimum eight times too high, beyond its grid: of 24 sizes, and of 6."""
+
+        def off(sizes):
+            runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=sizes, base=-1)
+            at = (runs.batch == 32) & (runs.tokens == 4e9)
+            best = runs[at].groupby("lr").loss.mean().idxmin()
+            runs.loc[at, "lr"] *= 8
+            return runs[~(at & (runs.lr > 4 * best))]
+
+        many = off([(b, t) for b in (8, 16, 32, 64, 128, 256) for t in (1e9, 4e9, 16e9, 64e9)])
+        few = off([(b, t) for b in (16, 32, 64) for t in (1e9, 4e9)])
+        found = fitted(many, ["batch", "tokens"]).finding(axis="batch")
+        assert found.verdict is Verdict.DRIFTS
+        assert "At 1 of 24 sizes it lies at an edge against this" in found.why
+        assert found.drift.low < 0.5 < found.drift.high
+        vetoed = fitted(few, ["batch", "tokens"]).finding(axis="batch")
+        assert vetoed.verdict is Verdict.UNDECIDED
+        assert "extend it upwards (batch 32)" in vetoed.why
+
     def test_a_group_that_cannot_be_fitted_says_why_and_the_others_are(self):
         runs = pd.concat([DEPTH.assign(kind="a"), DEPTH[DEPTH.depth == 4].assign(kind="b")])
         report = fitted(runs, ["depth"], by="kind")

@@ -4,13 +4,14 @@ Slices have one slope and a level each.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
+from depthmup.records.finding import verdict_of
 from depthmup.statistics.cost import cost
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.intervals import Array, Flags, Index, around
@@ -18,6 +19,9 @@ from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression, uneven
 from depthmup.statistics.runs import Runs, slices_of
+
+OUTVOTED = 0.1
+"""Optima at an edge that may contradict the others, as a part of these: twice what chance does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,15 +51,37 @@ class Along:
     def told(self) -> Flags:
         """Whether an optimum lies inside, or at an edge from which the valley of all leads on.
 
-        One that contradicts the others is a bound alone; a search goes on beyond the edge instead.
+        Those that contradict the others are bounds alone, but where they are few: then they scatter
+        as others do. A search goes on beyond the edge instead.
         """
         if not self.edges or self.runs.sought or self.inside.sum() < FEWEST_INSIDE:
             return self.inside
         others = replace(self, edges=False)
         agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
         told, shown = self.inside.copy(), self.runs.minima.fitted.told_at_edge
-        told[[i for i in agree if shown[self._at(i)]]] = True
+        against = self._at_edge() - agree
+        count = agree | against if self._few(against) else agree
+        told[[i for i in count if shown[self._at(i)]]] = True
         return told
+
+    def _at_edge(self) -> set[int]:
+        return {i for i, optimum in enumerate(self.optima) if optimum.place.at_edge}
+
+    def _few(self, against: Collection[int]) -> bool:
+        """Whether so few optima contradict the others as chance and scatter may."""
+        return len(against) <= OUTVOTED * (len(self.optima) - len(against))
+
+    def outvoted(self, bounds: Collection[int], drift: Estimate, tolerance: float) -> set[int]:
+        """Optima at an edge that contradict the drift, and cannot change its verdict.
+
+        They are few, and without any optimum at an edge the verdict is the same.
+        """
+        against = self._at_edge() - set(bounds)
+        alone = replace(self, edges=False).drift(LEARNING_RATE)
+        if not (against and self._few(against) and drift.known and alone.known):
+            return set()
+        with_edges, without = (verdict_of(d, -tolerance, tolerance) for d in (drift, alone))
+        return against if with_edges is without else set()
 
     def _at(self, size: int) -> int:
         """A size's number among those that train, of which there are minima."""

@@ -84,12 +84,13 @@ def judge(
     axis: Axis = "depth",
     tuned: Tuned = LEARNING_RATE,
     bounds: Collection[int] = (),
+    outvoted: Collection[int] = (),
 ) -> tuple[Verdict, str]:
     """Whether the optimum transfers along an axis, in one word and a sentence or two.
 
     Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
     Drifts: it is all outside. Undecided: anything else. An optimum at an edge of its grid is a
-    bound: where the drift does not put it there, nothing is decided.
+    bound: where the drift does not put it there, nothing is decided, unless it is ``outvoted``.
 
     *Source:* an interval inside a margin shows equivalence: Schuirmann (1987), Journal of
     Pharmacokinetics and Biopharmaceutics 15:657-680.
@@ -97,8 +98,9 @@ def judge(
     numbered = list(enumerate(optima))
 
     def at(*places: Place, bound: bool = False) -> str:
+        some = [(i, o) for i, o in numbered if i not in outvoted]
         return _listed(
-            o.size[axis] for i, o in numbered if o.place in places and (i in bounds) is bound
+            o.size[axis] for i, o in some if o.place in places and (i in bounds) is bound
         )
 
     failed = at(Place.FAILED)
@@ -121,6 +123,9 @@ def judge(
         )
     if edges := at(Place.LOW_EDGE, Place.HIGH_EDGE, bound=True):
         source += f" At {axis} {edges} it lies at an edge of the grid: a bound, which agrees."
+    if outvoted:
+        of_all = f"{len(outvoted)} of {len(optima)} sizes"
+        source += f" At {of_all} it lies at an edge against this; too few to change the verdict."
     if math.isinf(drift.high - drift.low):
         return Verdict.UNDECIDED, (
             f"The change of {change(drift.value)} per doubling of {axis} has no bounds: "

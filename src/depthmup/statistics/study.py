@@ -115,6 +115,7 @@ def transfer_of(
             return replace(empty, drift=UNKNOWN, why=why)
         return empty
     drift = along.drift(tuned)
+    bounds = along.bounds(drift, tolerance)
     verdict, why = judge(
         along.optima,
         drift,
@@ -122,7 +123,8 @@ def transfer_of(
         tolerance=tolerance,
         axis=axis,
         tuned=tuned,
-        bounds=along.bounds(drift, tolerance),
+        bounds=bounds,
+        outvoted=along.outvoted(bounds, drift, tolerance),
     )
     if along.line is not None and drift.known:
         line = along.line
