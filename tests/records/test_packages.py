@@ -50,6 +50,7 @@ def test_extras_that_messages_name_exist():
         (["transfer", "--preset", "tiny", "--out", "runs"], "vl_convert"),
         (["fit", "runs.csv", "--axes", "depth=depth", "--lr", "lr", "--loss", "loss"], "pandas"),
         (["limit", "--out", "limit.html"], "altair"),
+        (["check", "--model", "no_such_file.py:make", "--out", "check.html"], "altair"),
     ],
 )
 def test_work_is_refused_with_the_command_that_installs(words, missing, tmp_path):
@@ -57,7 +58,9 @@ def test_work_is_refused_with_the_command_that_installs(words, missing, tmp_path
     done = hidden([missing], words, tmp_path)
     assert done.returncode == 2, done.stderr
     assert f"pip install 'depthmup[{EXTRAS[missing]}]'" in done.stderr
-    assert not list(tmp_path.glob("runs/*.sqlite"))  # before any training
+    # Before any training, and before any limit is solved.
+    assert {path.name for path in tmp_path.iterdir()} <= {"runs.csv", "runs"}
+    assert not list(tmp_path.glob("runs/*.sqlite"))
 
 
 def test_planning_needs_none_of_them(tmp_path):

@@ -9,6 +9,7 @@ from depthmup.cli.output import answer, say_page
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
 from depthmup.records import Outcome
+from depthmup.records.packages import need
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -61,6 +62,8 @@ class Options:
 
 
 def run(options: Options) -> int:
+    if options.out is not None:
+        need("The page", "altair", "vl_convert")
     import torch
 
     from depthmup.cli.terminal import Done

@@ -13,6 +13,7 @@ from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import answer, write_files
 from depthmup.cli.spelling import arguments
+from depthmup.records.packages import need
 from depthmup.records.text import aligned
 
 
@@ -121,6 +122,8 @@ class Options:
 
 
 def run(options: Options) -> int:
+    if options.out is not None:
+        need("The page", "altair", "vl_convert")
     files = None if options.out is None else page_and_data(options.out, "limit")
     if options.optimum:
         return _optimum(options, files)

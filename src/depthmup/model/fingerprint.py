@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property, partial, partialmethod
+from functools import cache, cached_property, partial, partialmethod
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
@@ -67,11 +67,13 @@ def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
 
 
 def _version(module: str) -> str:
-    top = module.partition(".")[0]
-    distributions = importlib.metadata.packages_distributions().get(top, ())
-    return "".join(
-        f" {name} {importlib.metadata.version(name)}" for name in sorted({*distributions})
-    )
+    names = _distributions(module.partition(".")[0])
+    return "".join(f" {name} {importlib.metadata.version(name)}" for name in names)
+
+
+@cache  # lists of all files of all packages are read for it
+def _distributions(top: str) -> tuple[str, ...]:
+    return tuple(sorted({*importlib.metadata.packages_distributions().get(top, ())}))
 
 
 def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
