@@ -12,11 +12,12 @@ from rich.table import Table
 
 from depthmup import Report
 from depthmup.records import Estimate, Place, Study, Verdict
+from depthmup.records.finding import rate
 from depthmup.records.judgement import Answer, Judgement
 from depthmup.records.note import Note
 from depthmup.records.text import aligned, counted
 from depthmup.reports import page, plain_table, summary, table
-from depthmup.reports.sentences import best_rate, headline, rate, regret_sentence
+from depthmup.reports.sentences import best_rate, headline, regret_sentence
 from depthmup.reports.tables import parts, text
 
 

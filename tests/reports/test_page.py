@@ -9,8 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from depthmup.records import UNKNOWN, Place, Verdict
+from depthmup.records.finding import rate
 from depthmup.reports import comparison_page, page
-from depthmup.reports.sentences import best_rate, headline, rate, significant
+from depthmup.reports.sentences import best_rate, headline, significant
 
 
 class Reader(HTMLParser):

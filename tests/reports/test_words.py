@@ -5,6 +5,7 @@ import math
 import pytest
 
 from depthmup.records import Estimate
+from depthmup.records.finding import rate
 from depthmup.records.search import SearchStory
 from depthmup.reports.axes import round_values
 from depthmup.reports.certificate import percent
@@ -15,7 +16,6 @@ from depthmup.reports.sentences import (
     duration,
     folded,
     is_larger_better,
-    rate,
     rate_interval,
 )
 from depthmup.reports.theme import ramp

@@ -11,10 +11,10 @@ import pytest
 import depthmup
 from depthmup.cli import main
 from depthmup.records import Certificate, Estimate
+from depthmup.records.finding import rate
 from depthmup.records.score import Fate
 from depthmup.reports import certificate_text, score_page
 from depthmup.reports.result import _sealed
-from depthmup.reports.sentences import rate
 
 COLUMNS = {"lr": "lr", "loss": "loss", "seed": "seed"}
 TARGET = {"depth": 64}

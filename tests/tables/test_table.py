@@ -515,7 +515,7 @@ def test_a_bound_at_the_nearest_size_may_contradict_the_law(octaves, issued):
         [refusal] = certificate.refusals
         assert refusal.lack == "the nearest size contradicts the law"
         assert "At depth 16, " in refusal.reason
-        assert "is above 0.0156. The law" in refusal.reason
+        assert "is above 0.016. The law" in refusal.reason
 
 
 def test_a_prediction_takes_in_a_size_at_an_edge_that_agrees():

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from depthmup._meant import Meant
 from depthmup.records.codec import decode, encode, parse
-from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
+from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict, ranged
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number, size_text
@@ -212,10 +212,7 @@ class Certificate(Meant):
         if not self.issued:
             return f"refused, {counted(len(self.refusals), 'reason')}"
         best = self.value
-        return (
-            f"{self.tuned.name} {best.value:.3g} [{best.low:.3g}, {best.high:.3g}] at "
-            f"{self.confidence:.0%}, {self.verdict}"
-        )
+        return f"{self.tuned.name} {ranged(best)} at {self.confidence:.0%}, {self.verdict}"
 
     @property
     def issued(self) -> bool:

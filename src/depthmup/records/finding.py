@@ -1,7 +1,7 @@
 """Conclusions from records: estimates with intervals, and verdicts."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -130,6 +130,26 @@ class Verdict(StrEnum):
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
     UNDECIDED = "undecided"
+
+
+def rate(value: float) -> str:
+    """A learning rate, or a value of what is tuned instead, with two digits.
+
+    Example:
+        >>> rate(0.00201), rate(0.13), rate(math.inf), rate(math.nan)
+        ('2.0e-3', '0.13', '∞', '–')
+    """
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if value == 0 or 0.01 <= abs(value) < 100:
+        return f"{value:.2g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def ranged(estimate: Estimate, say: Callable[[float], str] = rate) -> str:
+    """A value with the ends of its interval: ``2e-3 (1e-3 to 4e-3)``."""
+    return f"{say(estimate.value)} ({say(estimate.low)} to {say(estimate.high)})"
 
 
 def verdict_of(drift: Estimate, low: float, high: float) -> Verdict:

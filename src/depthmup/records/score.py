@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import Estimate, Optimum
+from depthmup.records.finding import Estimate, Optimum, ranged, rate
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
@@ -72,20 +72,16 @@ class Score:
         excess = self.excess
         runs = f"{counted(self.rates, 'value')}, {counted(self.seeds, 'seed')}"
         lines = [
-            f"Forecast{dated} for {size_text(forecast.target)}: {name} {_span(forecast.value)}.",
-            f"{self.value.capitalize()}: the best one there is {_span(best)} ({runs}).",
+            f"Forecast{dated} for {size_text(forecast.target)}: {name} {ranged(forecast.value)}.",
+            f"{self.value.capitalize()}: the best one there is {ranged(best)} ({runs}).",
         ]
         if excess.known or excess.value > 0:
             cost = f"{excess.value:.2%} ({excess.low:.2%} to {excess.high:.2%})"
             lines.append(
-                f"{self.bound.capitalize()}: {forecast.value.value:.3g} costs {cost} of the best "
+                f"{self.bound.capitalize()}: {rate(forecast.value.value)} costs {cost} of the best "
                 f"loss; the bound was {forecast.penalty.high:.2%}."
             )
         return printable("\n".join(lines))
 
     def __repr__(self) -> str:
         return printable(f"<Score for {size_text(self.certificate.target)}: {self.value.value}>")
-
-
-def _span(value: Estimate) -> str:
-    return f"{value.value:.3g} ({value.low:.3g} to {value.high:.3g})"

@@ -7,21 +7,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from depthmup.records import Certificate, Study, Verdict
-from depthmup.records.finding import change, in_percent
+from depthmup.records.finding import change, in_percent, ranged, rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import aligned, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
-from depthmup.reports.sentences import (
-    PLACES,
-    UNKNOWN,
-    holding,
-    number,
-    ranged,
-    rate,
-    rate_interval,
-)
+from depthmup.reports.sentences import PLACES, UNKNOWN, holding, number, rate_interval
 
 MOST_ROWS = 12
 """Sizes that text lists one by one."""

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from depthmup.records import Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
+from depthmup.records.finding import rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
 from depthmup.reports.page import Section
-from depthmup.reports.sentences import at_base, duration, holding, rate
+from depthmup.reports.sentences import at_base, duration, holding
 from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
 _BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)

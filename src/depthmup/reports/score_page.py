@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from depthmup.records import Fate, Score
+from depthmup.records.finding import ranged, rate
 from depthmup.records.sizes import size_text
 from depthmup.reports.certificate import percent
 from depthmup.reports.page import Card, Page, Section, Table
-from depthmup.reports.sentences import ranged, rate
 
 _SIGNS = {Fate.HELD: "✓", Fate.MISSED: "✗", Fate.UNDECIDED: "?"}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from depthmup.records import LEARNING_RATE, Study, Tuned
-from depthmup.records.finding import change, change_span
+from depthmup.records.finding import change, change_span, rate
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.records.text import counted
 from depthmup.reports.axes import Axis
@@ -19,7 +19,7 @@ from depthmup.reports.drift_chart import (
     drift_axis,
 )
 from depthmup.reports.page import Plot, Section, Table
-from depthmup.reports.sentences import UNKNOWN, rate
+from depthmup.reports.sentences import UNKNOWN
 from depthmup.reports.study_rows import Row, interval_columns, title_of, transfers
 
 SHOWN = 6

@@ -2,11 +2,10 @@
 
 import math
 import textwrap
-from collections.abc import Callable
 
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import change, change_span, in_percent
+from depthmup.records.finding import change, change_span, in_percent, ranged, rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
@@ -50,19 +49,6 @@ def number(value: float, digits: int = 2) -> str:
     if float(text) == 0:
         text = text.removeprefix("-")
     return text.replace("-", "−")
-
-
-def rate(value: float) -> str:
-    """A learning rate, or a value of what is tuned instead, with two digits."""
-    if not math.isfinite(value) or value == 0 or 0.01 <= abs(value) < 100:
-        return number(value) if not math.isfinite(value) else f"{value:.2g}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def ranged(estimate: Estimate, say: Callable[[float], str] = rate) -> str:
-    """A value with the ends of its interval: ``2e-3 (1e-3 to 4e-3)``."""
-    return f"{say(estimate.value)} ({say(estimate.low)} to {say(estimate.high)})"
 
 
 def rate_interval(log2: Estimate, unit: float = 1.0) -> str:

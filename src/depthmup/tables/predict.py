@@ -9,6 +9,7 @@ import numpy as np
 
 from depthmup.records import Certificate, Fate, Place
 from depthmup.records.certificate import Lack, Prescribed, Refusal
+from depthmup.records.finding import rate
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size, size_text, size_value
 from depthmup.rules import Scheme
@@ -91,13 +92,16 @@ def _contradiction(there: Certificate, runs: Runs) -> Refusal | None:
     if score.value is not Fate.MISSED:
         return None
     best, name, law = score.measured, there.tuned.name, there.value
-    bound = {Place.LOW_EDGE: f"below {best.high:.3g}", Place.HIGH_EDGE: f"above {best.low:.3g}"}
+    bound = {
+        Place.LOW_EDGE: f"below {rate(best.high)}",
+        Place.HIGH_EDGE: f"above {rate(best.low)}",
+    }
     return Refusal(
         lack=Lack.CONTRADICTED,
         reason=(
             f"At {size_text(there.target)}, the measured size nearest to the target, the best "
-            f"{name} is {bound.get(score.best.place, f'{best.value:.3g}')}. The law of the other "
-            f"sizes has {law.low:.3g} to {law.high:.3g} there."
+            f"{name} is {bound.get(score.best.place, rate(best.value))}. The law of the other "
+            f"sizes has {rate(law.low)} to {rate(law.high)} there."
         ),
         advice=f"Extend the grid of {there.tuned.plural} there, so that its best one lies inside.",
     )
