@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from depthmup.records.cache import is_private, is_trusted
 from depthmup.training.native import build, compiler
-from depthmup.training.native.build import TEMPORARY, is_private, is_trusted
+from depthmup.training.native.build import TEMPORARY
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

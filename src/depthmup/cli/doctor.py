@@ -29,14 +29,15 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.doctor_gpu import gpu_lines
+    from depthmup.records.cache import cache_folder
     from depthmup.training import engine_for
-    from depthmup.training.native import BuildError, cache_folder, compiler
+    from depthmup.training.native import compiler
 
     tried = gpu_lines() if options.gpu else iter(())
     chosen = engine_for()
     try:
         cache = str(cache_folder())
-    except BuildError as error:
+    except RuntimeError as error:
         cache = f"none: {error}"
     facts = {
         **environment(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from depthmup.records.cache import kept_text
 from depthmup.records.codec import strict
 from depthmup.records.packages import need
 
@@ -158,8 +159,12 @@ def library() -> Any:
     from markupsafe import Markup
 
     version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
+    # Bundling takes 1.6 s, longer than a small page.
+    code = kept_text(
+        f"vega-{version}-{vl_convert.__version__}",
+        lambda: vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version),
+    )
     # A script element ends at the first "</script", even inside a string of the library.
-    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
     return Markup(code.replace("</script", "<\\/script"))
 
 

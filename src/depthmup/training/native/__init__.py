@@ -1,13 +1,12 @@
 """The native CPU engine: one C file, compiled on first use. All but training needs no PyTorch."""
 
-from depthmup.training.native.build import BuildError, build, cache_folder, compiler
+from depthmup.training.native.build import BuildError, build, compiler
 from depthmup.training.native.library import Library, library, load, supports
 
 __all__ = [
     "BuildError",
     "Library",
     "build",
-    "cache_folder",
     "compiler",
     "library",
     "load",

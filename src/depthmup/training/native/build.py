@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from depthmup.records.cache import cache_folder, is_private, is_trusted
 
 SOURCE = Path(__file__).with_name("kernel.c")
 COMPILERS = ("cc", "gcc", "clang")
@@ -55,12 +56,9 @@ def compiler() -> str | None:
     return next((path for name in COMPILERS if (path := shutil.which(name))), None)
 
 
-def cache_folder() -> Path:
-    """Where built kernels are kept: ``$XDG_CACHE_HOME/depthmup``, by default in ``~/.cache``."""
-    if named := os.environ.get("XDG_CACHE_HOME"):
-        return Path(named) / "depthmup"
+def _cache_folder() -> Path:
     try:
-        return Path.home() / ".cache" / "depthmup"
+        return cache_folder()
     except RuntimeError as error:
         raise BuildError(
             "There is no home folder to keep the compiled kernel in. Set XDG_CACHE_HOME."
@@ -158,7 +156,7 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     flags = (*FLAGS, *processor_flags(), *extra_flags)
     source = SOURCE.read_bytes()
     about = repr((source, path, version, flags, _processor())).encode()
-    folder = _own_folder(folder or cache_folder())
+    folder = _own_folder(folder or _cache_folder())
     key = hashlib.sha256(about).hexdigest()[:32]
     for library in sorted(folder.glob(f"kernel-{key}-*.so")):
         with suppress(OSError):  # it may be removed meanwhile
@@ -203,46 +201,3 @@ def _own_folder(folder: Path) -> Path:
 
 def _named(folder: Path, key: str, content: bytes) -> Path:
     return folder / f"kernel-{key}-{hashlib.sha256(content).hexdigest()[:16]}.so"
-
-
-def is_private(folder: Path) -> bool:
-    """Whether a folder is the user's own, and nobody else can write in it or replace it.
-
-    Rights that others have in a folder of the user's own are taken away.
-    """
-    if not hasattr(os, "geteuid"):  # another system, whose folders of a user are its own
-        return True
-    try:
-        path = folder.resolve(strict=True)
-        about = path.stat()
-        if about.st_uid != os.geteuid():
-            return False
-        if stat.S_IMODE(about.st_mode) & 0o077:
-            path.chmod(0o700)
-        # Others must not be able to move what is above: they cannot write there, or it is sticky.
-        return all(_is_safe_above(parent.stat()) for parent in path.parents)
-    except OSError:
-        return False
-
-
-def is_trusted(file: Path) -> bool:
-    """Whether a file is a plain one of the user's own that nobody else can write."""
-    about = file.lstat()
-    if not hasattr(os, "geteuid"):
-        return stat.S_ISREG(about.st_mode)
-    return (
-        stat.S_ISREG(about.st_mode)
-        and about.st_uid == os.geteuid()
-        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    )
-
-
-def _is_safe_above(about: os.stat_result) -> bool:
-    if about.st_uid not in (0, os.geteuid()):
-        return False
-    if about.st_mode & stat.S_ISVTX:
-        return True
-    # Many systems give each user a group of their own, which may write by their umask.
-    others = bool(about.st_mode & stat.S_IWOTH)
-    group = bool(about.st_mode & stat.S_IWGRP) and about.st_gid not in (0, os.getegid())
-    return not (others or group)
