@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.metadata import version as installed_version
 from typing import Any
 
 from depthmup.records.cache import kept_text
@@ -161,7 +162,7 @@ def library() -> Any:
     version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
     # Bundling takes 1.6 s, longer than a small page.
     code = kept_text(
-        f"vega-{version}-{vl_convert.__version__}",
+        f"vega-{version}-{installed_version('vl-convert-python')}",
         lambda: vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version),
     )
     # A script element ends at the first "</script", even inside a string of the library.
