@@ -6,7 +6,8 @@ from typing import Any
 
 from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
-from depthmup.records.sizes import size_text
+from depthmup.records.finding import rate
+from depthmup.records.sizes import size_number, size_text
 from depthmup.reports.certificate import at_target, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.next_steps import next_steps
@@ -182,7 +183,7 @@ def _prescribed(certificate: Certificate) -> list[Section]:
         return []
     name = certificate.tuned.name
     rows = [
-        {"rule": r.rule, name: significant(r.rate), "source": r.source}
+        {"rule": r.rule, name: rate(r.rate), "source": r.source}
         for r in sorted(certificate.rules, key=lambda r: r.rate)
     ]
     return [
@@ -271,8 +272,8 @@ def _numbers(study: Study, elsewhere: str) -> Section:
     rows = [
         {
             "Scheme": t.title,
-            study.axis.capitalize(): f"{size_of(study, o):.10g}",
-            **{axis.capitalize(): f"{o.size[axis]:.10g}" for axis in others},
+            study.axis.capitalize(): size_number(size_of(study, o)),
+            **{axis.capitalize(): size_number(o.size[axis]) for axis in others},
             f"Best {tuned.name}": best_rate(o),
             "Interval": rate_interval(o.log2_lr),
             "Loss there": significant(o.loss.value),
