@@ -41,7 +41,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "studies" / "transformers.md"
 TABLES = {
     ("with RMSNorm", "depth"): "AdamW, RMSNorm",
     ("without", "depth"): "AdamW, no normalization",
-    ("with RMSNorm", "width"): "AdamW, RMSNorm, L = 4, along width n",
+    ("with RMSNorm", "width"): "AdamW, RMSNorm, L = 4, width 16, 32, 64",
 }
 FIRST = 10  # steps of warmup, whose batches give the second moments
 LOOKED_AT = 2  # of these batches, on which the sharpness is that of the loss
@@ -77,13 +77,15 @@ def curves(page: Path = PAGE) -> Iterator[Curve]:
     """The optima of AdamW that the page prints."""
     text = page.read_text(encoding="utf-8").replace("−", "-")
     for (norm, axis), title in TABLES.items():
-        section = text.split(f"### {title}\n")[1].split("\n### ")[0].split("\n## ")[0]
-        for line in section.splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            optima = re.findall(r"fails|[≤≥]?-?\d+\.\d", cells[1]) if len(cells) > 4 else []
+        _, _, table = text.partition(f"\n| {title} |")
+        for i, line in enumerate(f"| {title} |{table}".splitlines()):
+            training, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            if i and (training or not cells):  # the next table's rows, or the end
+                break
+            optima = re.findall(r"fails|[≤≥]?-?\d+\.\d", cells[1])
             grid = grid_of(norm, axis)
             sizes = grid.design.arm(axis)
-            if cells[0] not in ("scheme", "---") and len(optima) == len(sizes):
+            if len(optima) == len(sizes):
                 trained = [
                     (n, float(o)) for n, o in zip(sizes, optima, strict=True) if o != "fails"
                 ]

@@ -26,7 +26,7 @@ HUGE = 10**400
         (lambda: share(0, 0), "one trial or more; got 0 of 0"),
         (lambda: share(3, 2), "got 3 of 2"),
         (lambda: next_round(SEARCH, [{}]), "each of the 2 sizes; got 1"),
-        (lambda: kernel([[1.0]], depth=HUGE, branch=0.5), "depth to be at most"),
+        (lambda: kernel([[1.0]], depth=HUGE, branch=0.5), "depths to be at most"),
         (lambda: ResidualMLP(inputs=8, width=16, depth=HUGE, outputs=3), "depth to be at most"),
     ],
 )

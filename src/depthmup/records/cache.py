@@ -10,11 +10,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Where it is: ``$XDG_CACHE_HOME/depthmup``, by default in ``~/.cache``.
-
-    Raises:
-        RuntimeError: there is no home folder.
-    """
+    """``$XDG_CACHE_HOME/depthmup``, by default in ``~/.cache``; an error without a home folder."""
     if named := os.environ.get("XDG_CACHE_HOME"):
         return Path(named) / "depthmup"
     return Path.home() / ".cache" / "depthmup"
