@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.golden import freeze
 
-PARTS = {"limits": 5, "plans": 240, "plan_texts": 240}
+PARTS = {"limits": 5, "plans": 120, "plan_texts": 120}
 """Of these sections one case in so many is compared here."""
 
 TOGETHER = {"studies": "reports", "fits": "reports", "texts": "reports"} | {

@@ -206,16 +206,14 @@ def test_convolutional_networks(make, count):
     assert torch.equal(plain.eval()(PIXELS), model.eval()(PIXELS))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("layers", [16, 80])
-def test_a_llama_of_width_8192_in_seconds(layers):
-    """On the meta device, in a process of its own: under 20 s and 1 GB, of 80 layers too."""
+def test_a_llama_of_width_8192_and_80_layers_in_seconds():
+    """On the meta device, in a process of its own: under 20 s and 1 GB."""
     import re
     import subprocess
     import sys
     from pathlib import Path
 
-    code = f"from benchmarks.planning import plan_70b; print(plan_70b({layers}))"
+    code = "from benchmarks.planning import plan_70b; print(plan_70b(80))"
     result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -226,6 +224,6 @@ def test_a_llama_of_width_8192_in_seconds(layers):
     said = re.search(r"(\d+) branches, .* \((.*) s of processor time\) with (.*) GB", result.stdout)
     assert said, result.stdout
     branches, seconds, peak = said.groups()
-    assert int(branches) == 2 * layers
+    assert int(branches) == 160
     assert float(seconds) < 20  # other processes may share the core
     assert float(peak) < 1
