@@ -53,7 +53,7 @@ FILES = {
         changed("layers", "twelve"),
         "(?s)'layers'; .* nan is the loss of a run",
     ),
-    "units in the sizes": (changed("layers", lambda n, r: f"{r[0]}M"), "Write it out"),
+    "units in the sizes": (changed("layers", lambda n, r: f"{r[0]}k"), "Write it out"),
     "commas in numbers": (changed("layers", lambda n, r: f'"{r[0]},000"'), "without commas"),
     "percent in the losses": (changed("loss", "5%"), "Write it out"),
     "no loss at all": (changed("loss", ""), "No run is left"),

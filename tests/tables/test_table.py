@@ -58,6 +58,18 @@ class TestReading:
         fitted(DEPTH, ["depth"])
         pd.testing.assert_frame_equal(DEPTH, before)
 
+    def test_sizes_may_have_a_letter_for_millions_and_billions(self, tmp_path):
+        numbers = table(exponents={"parameters": -0.5}, sizes=[(n * 1e8,) for n in (1, 4, 16, 64)])
+        named = {1e8: "100M", 4e8: "0.4B", 16e8: " 1.6b", 64e8: "6400M"}
+        letters = numbers.assign(parameters=numbers.parameters.map(named))
+        here, there = fitted(numbers, ["parameters"]), fitted(letters, ["parameters"])
+        assert there.finding().drift == here.finding().drift
+        assert there.finding().optima == here.finding().optima
+        some = fitted(letters, ["parameters"], where="parameters <= 1.6B and parameters != 400M")
+        assert [o.size["parameters"] for o in some.finding().optima] == [1e8, 16e8]
+        with pytest.raises(ValueError, match="Write it out"):  # milli or million?
+            fitted(letters.assign(lr=[f"{1e3 * lr:g}m" for lr in letters.lr]), ["parameters"])
+
     def test_nested_json_is_flattened(self, tmp_path):
         path = tmp_path / "runs.jsonl"
         rows = [

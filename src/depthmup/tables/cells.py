@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_value
 from depthmup.statistics.intervals import Array, Flags, Index
 
 if TYPE_CHECKING:
@@ -48,8 +49,13 @@ def _label(value: Any) -> str:
     return f"{text[:LONGEST_LABEL]}... {digest[:8]}"
 
 
-def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
-    """A column's numbers, and where NaN does not say whether it is missing or diverged."""
+def to_numbers(
+    column: Any, name: str, *, first_row: int = 1, sizes: bool = False
+) -> tuple[Array, Flags]:
+    """A column's numbers, and where NaN does not say whether it is missing or diverged.
+
+    ``sizes`` may be written as 125M, 1.3B and 2T.
+    """
     import pandas as pd
 
     if pd.api.types.is_object_dtype(column) or pd.api.types.is_bool_dtype(column):
@@ -76,6 +82,8 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
             unsaid[i] = True
         elif text in _DIVERGED:
             values[i] = math.inf
+        elif sizes and text[-1:] in "mbt" and not math.isnan(many := size_value(text)):
+            values[i] = many
         elif text not in _MISSING:
             raise ValueError(_no_number(name, first_row + i, cell))
     return values, unsaid

@@ -130,6 +130,7 @@ class Question:
             self.source,
             numbers=[name for name in dict.fromkeys(numbers) if name],
             labels=[name for name in dict.fromkeys(labels) if name],
+            sizes=tuple(self.axes.values()),
             empty=empty,
         )
         keep = np.ones(len(table), bool)

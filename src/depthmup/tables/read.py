@@ -62,7 +62,12 @@ class RunTable:
 
 
 def read(
-    source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
+    source: Any,
+    *,
+    numbers: Sequence[str],
+    labels: Sequence[str],
+    sizes: Sequence[str] = (),
+    empty: bool = False,
 ) -> RunTable:
     """A table from a frame or a file; what is not needed is dropped chunk by chunk."""
     values: dict[str, list[Array]] = {name: [] for name in numbers}
@@ -77,7 +82,9 @@ def read(
                 if name not in chunk:
                     column, blank = np.full(len(chunk), math.nan), np.zeros(len(chunk), bool)
                 else:
-                    column, blank = to_numbers(chunk[name], name, first_row=rows + 1)
+                    column, blank = to_numbers(
+                        chunk[name], name, first_row=rows + 1, sizes=name in sizes
+                    )
                 values[name].append(column)
                 unsaid[name].append(blank)
             wanted = [*labels, *(str(c) for c in chunk.columns if c not in {*numbers, *labels})]

@@ -7,15 +7,17 @@ column    = a name without spaces, or any text in backticks ;
 value     = a number, a word, or any text in quotes.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from depthmup.records.printable import printable
+from depthmup.records.sizes import size_value
 from depthmup.statistics.intervals import Flags
 from depthmup.tables.columns import listed
 from depthmup.tables.read import RunTable
@@ -47,7 +49,9 @@ class Condition:
         """Which rows satisfy it; numbers are compared as numbers."""
         if self.column in table.numbers:
             values, codes = np.unique(table.numbers[self.column], return_inverse=True)
-            return self.of([repr(float(v)) for v in values])[codes]
+            sizes = {text: size_value(text) for text in self.values}  # 350M is 3.5e8
+            plain = (t if math.isnan(sizes[t]) else repr(sizes[t]) for t in self.values)
+            return replace(self, values=tuple(plain)).of([repr(float(v)) for v in values])[codes]
         return self.of(table.names[self.column])[table.codes[self.column]]
 
     def of(self, texts: list[str]) -> Flags:
