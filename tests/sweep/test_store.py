@@ -187,3 +187,17 @@ def test_tasks_are_found_by_all_their_settings(path):
         store.add(Measurement(task=task, values={"raw": 1.0}))
         assert store.missing([task, same, *others]) == others
         assert len(store) == 1
+
+
+def test_a_file_that_another_process_is_making_is_waited_for(tmp_path, monkeypatch):
+    """Changing a new file's journal SQLite fails at once where another has it locked."""
+    path = tmp_path / "results.sqlite"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(type(path), "exists", lambda self: False)  # it was not there yet
+    leaves = threading.Timer(0.3, other.execute, ["COMMIT"])
+    leaves.start()
+    with Store(path) as store:
+        assert len(store) == 0
+    leaves.join()
+    other.close()

@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 import sys
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -23,6 +24,9 @@ from depthmup.sweep.store_rows import (
     read_values,
     record_row,
 )
+
+PATIENCE = 60.0
+"""Seconds for which an answer of another process is waited for."""
 
 MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""
@@ -103,7 +107,7 @@ class Store:
         try:
             # An absolute path, as SQLite may take one that begins with "file:" for a URI.
             name = ":memory:" if self._in_memory else self.path.absolute()
-            self._db = sqlite3.connect(name, timeout=60, isolation_level=None)
+            self._db = sqlite3.connect(name, timeout=PATIENCE, isolation_level=None)
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"The store {self.path} could not be opened: {error}. Check that its folder "
@@ -126,7 +130,7 @@ class Store:
             damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":
                 raise sqlite3.DatabaseError(damage)
-        db.execute("PRAGMA journal_mode=WAL")
+        self._share()
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -140,6 +144,18 @@ class Store:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    def _share(self) -> None:
+        """Readers beside a writer. Of several that make a file at once SQLite lets none wait."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     def _is_blank(self) -> bool:
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
