@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from depthmup.reports import files, write_text
+from depthmup.reports import drafts, write_text
 
 
 def test_a_link_under_a_name_that_could_be_foreseen_is_not_followed(tmp_path):
@@ -24,7 +24,7 @@ def test_a_link_under_a_name_that_could_be_foreseen_is_not_followed(tmp_path):
 def test_a_draft_that_is_there_already_is_no_draft(tmp_path, monkeypatch):
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "guessed")
+    monkeypatch.setattr(drafts.secrets, "token_hex", lambda size: "guessed")
     (tmp_path / ".guessed.html").symlink_to(victim)
     with pytest.raises(FileExistsError):
         write_text(tmp_path / "report.html", "page")

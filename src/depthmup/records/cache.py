@@ -1,11 +1,7 @@
-"""The user's cache folder: what is slow to make, where nobody else can have put it."""
+"""The user's cache folder, and what of it can be trusted."""
 
-import hashlib
 import os
 import stat
-import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -14,40 +10,6 @@ def cache_folder() -> Path:
     if named := os.environ.get("XDG_CACHE_HOME"):
         return Path(named) / "depthmup"
     return Path.home() / ".cache" / "depthmup"
-
-
-def kept_text(name: str, make: Callable[[], str]) -> str:
-    """A text that is made once for a user; each time where the cache folder is not theirs alone.
-
-    Its file is named by its content, as a bit may flip, and moved into place in one step.
-    """
-    with suppress(OSError, RuntimeError, ValueError):
-        folder = cache_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_private(folder):
-            for file in sorted(folder.glob(f"{name}-*.txt")):
-                content = file.read_bytes() if is_trusted(file) else b""
-                if content and file == _file(folder, name, content):
-                    return content.decode()
-            text = make()
-            with suppress(OSError):
-                _write(_file(folder, name, text.encode()), text.encode())
-            return text
-    return make()
-
-
-def _file(folder: Path, name: str, content: bytes) -> Path:
-    return folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.txt"
-
-
-def _write(file: Path, content: bytes) -> None:
-    handle, draft = tempfile.mkstemp(prefix=file.stem, suffix=".draft", dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-        os.replace(draft, file)
-    finally:
-        Path(draft).unlink(missing_ok=True)
 
 
 def is_private(folder: Path) -> bool:

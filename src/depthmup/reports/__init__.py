@@ -8,9 +8,10 @@ from depthmup.reports.certificate import (
 )
 from depthmup.reports.check_page import check_figure
 from depthmup.reports.comparison import comparison_page
+from depthmup.reports.drafts import write_bytes, write_text
 from depthmup.reports.figure import Figure
 from depthmup.reports.figure import Kind as FigureKind
-from depthmup.reports.files import CHART_FORMATS, save_chart, write_bytes, write_text
+from depthmup.reports.files import CHART_FORMATS, save_chart
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.page import Card, Page, Plot, Section, Table

@@ -12,8 +12,8 @@ from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.records.codec import strict
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import Chart, Layer
+from depthmup.reports.drafts import write_text
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
-from depthmup.reports.files import write_text
 from depthmup.reports.next_steps import lines_to_paste
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, folded

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from depthmup.reports.chart import panel
-from depthmup.reports.files import save_chart, write_text
+from depthmup.reports.drafts import write_text
+from depthmup.reports.files import save_chart
 from depthmup.reports.page import Plot
 from depthmup.reports.theme import FIGURES, SCREEN, Style, configured
 

@@ -7,9 +7,9 @@ from functools import cache
 from importlib.metadata import version as installed_version
 from typing import Any
 
-from depthmup.records.cache import kept_text
 from depthmup.records.codec import strict
 from depthmup.records.packages import need
+from depthmup.reports.kept import kept_text
 
 
 def render(template: str, *, package: str = "depthmup.reports", **values: Any) -> str:

@@ -15,7 +15,8 @@ from depthmup.records import Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
 from depthmup.records.text import html_card
-from depthmup.reports.files import save_chart, write_text
+from depthmup.reports.drafts import write_text
+from depthmup.reports.files import save_chart
 from depthmup.reports.study_charts import FILES, STUDY_CHARTS, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.summary_json import summary

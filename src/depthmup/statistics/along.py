@@ -56,8 +56,7 @@ class Along:
         """
         if not self.edges or self.runs.sought or self.inside.sum() < FEWEST_INSIDE:
             return self.inside
-        others = replace(self, edges=False)
-        agree = others.bounds(others.drift(LEARNING_RATE), math.inf)
+        agree = self.bounds(self._inside_alone, math.inf)
         told, shown = self.inside.copy(), self.runs.minima.fitted.told_at_edge
         against = self._at_edge() - agree
         count = agree | against if self._few(against) else agree
@@ -77,11 +76,15 @@ class Along:
         They are few, and without any optimum at an edge the verdict is the same.
         """
         against = self._at_edge() - set(bounds)
-        alone = replace(self, edges=False).drift(LEARNING_RATE)
-        if not (against and self._few(against) and drift.known and alone.known):
+        if not (against and self._few(against) and drift.known and self._inside_alone.known):
             return set()
-        with_edges, without = (verdict_of(d, -tolerance, tolerance) for d in (drift, alone))
-        return against if with_edges is without else set()
+        verdicts = {verdict_of(d, -tolerance, tolerance) for d in (drift, self._inside_alone)}
+        return against if len(verdicts) == 1 else set()
+
+    @cached_property
+    def _inside_alone(self) -> Estimate:
+        """The drift of the optima inside their grids."""
+        return replace(self, edges=False).drift(LEARNING_RATE)
 
     def _at(self, size: int) -> int:
         """A size's number among those that train, of which there are minima."""

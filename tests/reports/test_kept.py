@@ -1,8 +1,11 @@
 """What is kept in the user's cache folder is theirs, whole, and made once."""
 
+import os
+
 import pytest
 
-from depthmup.records.cache import cache_folder, kept_text
+from depthmup.records.cache import cache_folder
+from depthmup.reports.kept import kept_text
 
 
 @pytest.fixture
@@ -47,6 +50,16 @@ def test_a_file_that_others_may_write_is_not_read(made):
     file.chmod(0o666)
     kept_text("name", make)
     assert len(calls) == 2
+
+
+def test_a_group_that_may_write_by_the_umask_is_no_hindrance(made):
+    calls, make = made
+    before = os.umask(0o002)
+    try:
+        assert [kept_text("name", make) for _ in range(2)] == ["a\r\nb é"] * 2
+    finally:
+        os.umask(before)
+    assert len(calls) == 1
 
 
 def test_where_others_could_replace_the_folder_nothing_is_kept(made, tmp_path):
