@@ -199,6 +199,15 @@ def test_a_command_is_not_said_to_be_judged_by_steps(study):
     assert "over the last" not in page(study)
 
 
+def test_what_slices_are_held_at_does_not_fold_on_a_terminal(study, sliced_study):
+    shown = drawn(table(sliced_study, width=80), 80)
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert max(map(len, lines)) <= 80
+    first = next(i for i, line in enumerate(lines) if line.startswith("  width 32  "))
+    assert lines[first + 1].startswith("  width 64  ")
+    assert "--json has all" not in drawn(table(study, width=80), 80)  # five depths fit
+
+
 def test_rich_table_fits_a_terminal_and_shows_the_same(study):
     shown = drawn(table(study), 80)
     assert "…" not in shown

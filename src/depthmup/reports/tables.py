@@ -10,7 +10,7 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
-from depthmup.records.text import ON_TERMINALS, TONES, aligned, counted
+from depthmup.records.text import ON_TERMINALS, TONES, WIDE, aligned, counted
 from depthmup.reports.certificate import at_target, certificate_text
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
@@ -43,12 +43,18 @@ if TYPE_CHECKING:
 _FOUND = ("drift", "95%", "excess", "verdict")
 _WIDEST = 100
 """Columns of the widest line that is not one name."""
+_FOLDED = 9
+"""Columns of a folded name, with its distance to the next."""
 _FEWEST = 3
 """Sizes that every table shows."""
 
 
 def table(
-    study: Study, among: Sequence[Study] = (), certificates: Sequence[Certificate] = ()
+    study: Study,
+    among: Sequence[Study] = (),
+    certificates: Sequence[Certificate] = (),
+    *,
+    width: int = WIDE,
 ) -> "Table":
     """The best learning rates, their change, excess loss and verdict, as a Rich table.
 
@@ -56,6 +62,7 @@ def table(
         study: to be shown.
         among: the studies of all axes, if there are several: the first says what to do.
         certificates: of the target, which says it before.
+        width: of the terminal, for which some of many sizes are left out.
 
     Returns:
         A table that Rich prints.
@@ -69,7 +76,7 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    (header, *rows), left_out = _rows(study)
+    (header, *rows), left_out = _rows(study, width, stacked=True)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
         title=Text("\n".join(said(study, among, certificates))),
@@ -89,7 +96,9 @@ def table(
         title, *rates, drift, between, regret, verdict = map(Text, row)
         if row[-1]:
             verdict.stylize(ON_TERMINALS[TONES[row[-1]]])
-        grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
+        grid.add_row(
+            title, *rates, Text("\n").join(filter(None, [drift, between])), regret, verdict
+        )
     grid.caption = Text("\n".join([*question(study), *_below(study, left_out)]))
     grid.caption_justify = "left"
     return grid
@@ -114,7 +123,7 @@ def parts(
     """
     for study in studies:
         shown = (study, studies, certificates)
-        yield table(*shown) if coloured else _printable(plain_table(*shown))
+        yield table(*shown, width=width) if coloured else _printable(plain_table(*shown))
     further = ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
         further.append(certificate_text(certificate))
@@ -245,8 +254,13 @@ def _sizes(study: Study) -> list[float]:
     return sorted({size_of(study, o) for t in transfers(study) for o in t.optima})
 
 
-def _rows(study: Study) -> tuple[list[list[str]], str]:
-    """The header, and a row for each scheme above those of its slices; and what is not shown."""
+def _rows(
+    study: Study, width: int = _WIDEST, *, stacked: bool = False
+) -> tuple[list[list[str]], str]:
+    """The header, and a row for each scheme above those of its slices; and what is not shown.
+
+    ``stacked``: the interval stands below its drift.
+    """
     rows, unshown = [_header(study)], 0
     for transfer in transfers(study):
         slices = slices_of(study, transfer)
@@ -256,17 +270,21 @@ def _rows(study: Study) -> tuple[list[list[str]], str]:
         for one in slices[:MOST]:
             held = one.title.removeprefix(f"{transfer.title}, ")
             rows.append([f"  {held}", *_rates(study, one), *[""] * len(_FOUND)])
-    rows, narrowed = _narrowed(rows)
+    rows, narrowed = _narrowed(rows, width, stacked=stacked)
     lacking = [counted(n, what) for n, what in ((unshown, "row"), (narrowed, "column")) if n]
     return rows, f"Not shown: {' and '.join(lacking)}. --json has all." if lacking else ""
 
 
-def _narrowed(rows: list[list[str]]) -> tuple[list[list[str]], int]:
+def _narrowed(rows: list[list[str]], width: int, *, stacked: bool) -> tuple[list[list[str]], int]:
     """The rows with as many sizes, evenly chosen, as lines have room for; and how many lack."""
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     sizes = range(1, len(widths) - len(_FOUND))
     found = range(sizes.stop, len(widths))
-    room = _WIDEST + 2 - widths[0] - sum(widths[i] for i in found)
+    drift, between, *others = (widths[i] for i in found)
+    taken = (max(drift, between) if stacked else drift + between) + sum(others)
+    # Names fold on terminals; what slices are held at could not be read so.
+    folds = stacked and not any(row[0].startswith("  ") for row in rows)
+    room = width + 2 - (min(widths[0], _FOLDED) if folds else widths[0]) - taken
     for count in range(len(sizes), _FEWEST - 1, -1):
         shown = [sizes[round(i * (len(sizes) - 1) / (count - 1))] for i in range(count)]
         if count == _FEWEST or sum(widths[i] for i in shown) <= room:
