@@ -71,7 +71,10 @@ def test_a_function_that_trains_by_itself(folder, capsys):
     words = ["--train", train, "--base", "8x2", "--depths", "2", "4", "--steps", "5"]
     words += ["--lrs", *(str(2.0 ** (-6 + k / 2)) for k in range(13)), "--executor", "in-process"]
     assert main(["transfer", *words, "--schemes", "sp", "--out", str(folder / "own")]) == 0
-    assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Whether the best learning rate transfers from depth 2 to 4 is undecided" in said
+    # As sizes scatter, no seeds tell two of them from a drift.
+    assert "along depth: one more depth" in said
 
 
 def test_one_command_has_the_options_of_all_that_can_be_measured(capsys):

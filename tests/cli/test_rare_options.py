@@ -132,6 +132,10 @@ def test_next_begins_where_runs_are_cheap(tmp_path, capsys, cost, first):
 
 
 def test_next_knows_the_columns_of_the_example(capsys):
-    words = ["--sizes", "depth=8,16", "width=64", "--where", "scheme == depth-mup"]
-    assert main(["next", "example", *words]) == 0
+    words = ["width=64", "--where", "scheme == depth-mup"]
+    assert main(["next", "example", "--sizes", "depth=8,16,32,64,128,256", *words]) == 0
     assert "n_layers,d_model,lr,seed" in capsys.readouterr().out
+    assert main(["next", "example", "--sizes", "depth=8,16", *words]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "nor finer steps would change that; a third size may" in said.err

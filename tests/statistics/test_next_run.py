@@ -161,7 +161,7 @@ def brackets(drift, *, beside=0.0, bent=0.0, sizes=3):
     return [{drift * i + k: losses(i, k) for k in (-1.0, 0.0, 1.0)} for i in range(sizes)]
 
 
-@pytest.mark.parametrize(("moved", "scatter"), [(-0.6, {"beside": 0.2}), (-0.5, {"bent": 0.3})])
+@pytest.mark.parametrize(("moved", "scatter"), [(-0.7, {"beside": 0.2}), (-0.5, {"bent": 0.3})])
 def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(moved, scatter):
     """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48.
 
@@ -303,14 +303,7 @@ def test_a_loss_that_falls_forever_is_a_bound():
 
 
 @pytest.mark.long(slice=False)
-@pytest.mark.parametrize(
-    "valley",
-    [
-        "slopes 0.03 and 1.5",
-        # Each size falls into one of two wells 1.8 octaves apart, and that is read as a drift.
-        pytest.param("two shallow minima", marks=pytest.mark.xfail(strict=True)),
-    ],
-)
+@pytest.mark.parametrize("valley", ["slopes 0.03 and 1.5", "two shallow minima"])
 def test_valleys_nearly_flat_on_one_side_are_covered_or_open(valley):
     """Three rates see one point of the flat side: coverage was 75 to 85%, false verdicts 18%."""
     outcomes = deceived(valley, 3, 0.1, 60)
@@ -439,6 +432,6 @@ def test_one_seed_takes_finer_steps_where_they_decide():
     def loss(i, k, s):
         return valley(k - 0.3) * math.exp(0.003 * rng.standard_normal())
 
-    _, outcome = outcome_of(loss, sizes=5, seeds=1)
+    _, outcome = outcome_of(loss, sizes=6, seeds=1)
     assert "transfers is decided after 1 seed" in outcome.why
     assert min(np.diff(sorted(outcome.losses[-1]))) == 0.5

@@ -566,7 +566,7 @@ def test_many_undecided_groups_get_one_answer():
         (f"model {m}", rank, 2.0**k, float(np.exp(0.1 * (k + 4 - 0.35 * np.log2(rank) - at) ** 2)))
         for m in range(12)
         for rank in (1, 4, 16)
-        for at in [0.5 * rng.standard_normal()]
+        for at in [0.6 * rng.standard_normal()]
         for k in np.arange(-9.0, 5.0)
     ]
     table = pd.DataFrame(rows, columns=["model", "rank", "lr", "loss"])

@@ -19,6 +19,7 @@ from depthmup.statistics.intervals import Array, around
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import Regression
+from depthmup.statistics.scatter import FREE
 
 
 def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:
@@ -46,7 +47,9 @@ def interaction(
     if not sizes or set(fitted.places()) != {Place.INTERIOR}:
         return UNKNOWN
     doublings = np.array([[math.log2(size[axis] / base[axis]) for axis in axes] for size in sizes])
-    law = Regression(fitted=fitted, design=_design(sizes, base, axes), doublings=doublings)
+    law = Regression(
+        fitted=fitted, design=_design(sizes, base, axes), doublings=doublings, usual=FREE
+    )
     row = law.rows[-1]
     return around(law.value(row), law.half(row))
 

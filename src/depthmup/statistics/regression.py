@@ -1,25 +1,21 @@
 """Optima against sizes by least squares: any design of sizes, any combination, with its interval.
 
 Optima are the minima k_i of one valley (``statistics.valley``), with the covariances N of noise and
-L of what data leave open of their shape. A combination ``sum_i w_i k_i`` has the variance
+L of what data leave open of their shape. A combination ``sum_i w_i k_i`` has the half-width
 
-    t_f^2 w'N w + (1.96)^2 w'L w + (t_{1+g} tau)^2 w'R w + t_{4+S-1}^2 o^2:
+    o^2 = t_f^2 w'N w + (1.96)^2 w'L w + t_{4+S-1}^2 e^2,
 
-how points scatter about the valleys, with f degrees of freedom; how sizes scatter about their law;
-and what seeds have of their own. Near sizes scatter alike, R = 2^-d at d doublings. A law that
-bends smoothly is no scatter: where sizes are left to tell, a bend is one of its terms. With H the
-hat matrix and M = 1 - H,
-
-    tau^2 = max(0, |residuals|^2 - trace(M (N + L + j^2) M')) / trace(M R M'),
-    g = trace(M R M')^2 / trace((M R M')^2).
+how points scatter about the valleys, with f degrees of freedom, and what seeds have of their own;
+widened by how sizes scatter about their law, tau^2 w'R w, over the posterior of tau
+(``statistics.scatter``).
 
 Seeds may have optima of their own, which scatter by j from size to size beyond noise, pooled over
-the sizes; and slopes of their own. Few seeds hardly show these: so what the jackknife e of the
+the sizes; and slopes of their own. Few seeds hardly show these: so what the jackknife J of the
 combination shows of S seeds beyond noise is moderated by a usual standard deviation s,
 
-    o^2 = (4 (j^2 |w|^2 + s^2 |w X|^2 / S) + (S - 1) max(0, e^2 - w'N w)) / (4 + S - 1),
+    e^2 = (4 (j^2 |w|^2 + s^2 |w X|^2 / S) + (S - 1) max(0, J^2 - w'N w)) / (4 + S - 1),
 
-X the design. One seed shows neither: then o is s |w X|, of an s that is twice as large.
+X the design. One seed shows neither: then e is s |w X|, of an s that is twice as large.
 
 *Source:* moderated variances: Smyth (2004), Statistical Applications in Genetics and Molecular
 Biology 3:3; degrees of freedom: Satterthwaite (1946), Biometrics Bulletin 2:110-114.
@@ -34,26 +30,17 @@ import numpy as np
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.scatter import ALIKE, USUAL, Scatter, scatter_of
 from depthmup.statistics.valley import Valley, valley_of
 
 PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of pooled scatter beside that of the few numbers at hand."""
 
-SCATTER_FREEDOM = 1
-"""The same, of what is known of sizes' scatter about a law, for Student's t."""
-
-OWN_SLOPE, OWN_SLOPE_OF_ONE = 0.016, 0.032
+OWN_SLOPE, OWN_SLOPE_OF_ONE = 0.012, 0.024
 """Octaves per doubling by which the slopes of seeds scatter, of several and of one alone.
 
-In twelve real sweeps with all their seeds it was 0.013 at most where five sizes were measured,
-0.022 where four were, and most often nothing.
-"""
-
-ALIKE = 0.5
-"""Correlation of two sizes' scatter about a law, a doubling apart.
-
-On 70 arms of two public tables, by 26 nats likelier than none where the law bends, 74 where it is
-straight.
+In eleven real sweeps of 8 or 24 seeds, 0.02 to 0.04 where five sizes were measured, which noise
+explains.
 """
 
 LAW_SCATTER = 0.1
@@ -90,6 +77,7 @@ class Regression:
         doublings: of the sizes along their axes, (sizes, axes), with which the valley may turn; the
             design's columns that vary unless given.
         places: the same along every axis, as near sizes scatter alike; the doublings unless given.
+        usual: octaves by which sizes commonly scatter about such a law.
     """
 
     fitted: Optima
@@ -99,6 +87,7 @@ class Regression:
     bend: Array | None = None
     doublings: Array | None = None
     places: Array | None = None
+    usual: float = USUAL
 
     @cached_property
     def valley(self) -> Valley:
@@ -164,7 +153,17 @@ class Regression:
             self.seeds_part(weights, of_seeds or confidence, planned=planned),
             self.shape_part(weights, confidence),
         )
-        return np.asarray(np.hypot(parts, self.scatter_part(weights, confidence)))
+        return self.widened(parts, weights, confidence)
+
+    def widened(
+        self, others: Array, weights: Array, confidence: float = CONFIDENCE, *, left: float = 1.0
+    ) -> Array:
+        """A half-width of ``weights . optima`` with the scatter of sizes about their law.
+
+        As it would be if only the part ``left`` of the optima's errors were.
+        """
+        spread = np.einsum("...i,ij,...j->...", weights, self.alike, weights)
+        return self.scatter(left).half(np.asarray(others, float), spread, confidence)
 
     def seeds_part(
         self, weights: Array, confidence: float = CONFIDENCE, *, planned: int | None = None
@@ -213,30 +212,15 @@ class Regression:
         alike = abs(float(weights.sum())) * self.valley.alike
         return np.asarray(student(math.inf, confidence) * np.hypot(np.sqrt(left), alike))
 
-    @cached_property
-    def scatter(self) -> Array:
-        """tau, how sizes scatter about the law beyond their own errors, (...,); 0 if none is left.
-
-        *Source:* the moment estimate of DerSimonian and Laird (1986), Controlled Clinical Trials
-        7:177-188, for least squares.
-        """
-        bent = self._bent
-        if bent.freedom < 1:
-            return np.zeros(self.fitted.centre.shape[:-1])
-        own = self.valley.noise + self.valley.left
-        apart = bent.apart
-        known = ((apart @ own) * apart).sum((-2, -1))
-        known = known + np.where(np.isfinite(self.jitter), self.jitter, 0.0) ** 2 * (apart**2).sum(
-            (-2, -1)
+    def scatter(self, left: float = 1.0) -> Scatter:
+        """How sizes scatter about the law, if only the part ``left`` of their errors were."""
+        jitter = np.where(np.isfinite(self.jitter), self.jitter, 0.0)[..., None, None]
+        known = self.valley.noise + self.valley.left + jitter**2 * np.eye(len(self.design))
+        # Of one or two residuals a bend would take what sizes scatter.
+        bend = self.bend if self.freedom > 2 else None
+        return scatter_of(
+            left * self.residuals, self.apart, left**2 * known, self.alike, bend, self.usual
         )
-        beyond = (bent.residuals**2).sum(-1) - known
-        expected = np.trace(bent.left, axis1=-2, axis2=-1)
-        return np.asarray(np.sqrt(np.maximum(beyond, 0.0) / expected))
-
-    @property
-    def left(self) -> Array:
-        """M R M', of sizes' scatter in the residuals, (..., sizes, sizes)."""
-        return np.asarray(self.apart @ self.alike @ np.swapaxes(self.apart, -1, -2))
 
     @property
     def apart(self) -> Array:
@@ -249,25 +233,6 @@ class Regression:
         """R, by which the scatter of two sizes agrees, (sizes, sizes)."""
         at = self._positions if self.places is None else self.places
         return np.asarray(ALIKE ** np.abs(at[:, None] - at[None]).sum(-1))
-
-    @cached_property
-    def _bent(self) -> "Regression":
-        """The law that may bend, where sizes are left to show a scatter about it."""
-        if self.bend is None:
-            return self
-        design = np.column_stack([self.design, self.bend])
-        bent = replace(self, design=design, bend=None)
-        bent.__dict__["valley"] = self.valley  # which a bend leaves as it is
-        # One degree of freedom would hardly show a scatter.
-        return bent if bent.freedom > 1 else self
-
-    def scatter_part(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
-        """What the scatter of sizes about their law adds to a half-width, in quadrature, (...,)."""
-        left = self._bent.left
-        trace, of_square = (np.trace(m, axis1=-2, axis2=-1) for m in (left, left @ left))
-        t = student(SCATTER_FREEDOM + trace**2 / np.maximum(of_square, 1e-12), confidence)
-        spread = np.sqrt(np.einsum("...i,ij,...j->...", weights, self.alike, weights))
-        return np.asarray(np.nan_to_num(t * self.scatter * spread))
 
     def estimate(self, term: int, *, scale: float = 1.0, unit: str = "") -> Estimate:
         """One coefficient of one experiment, times a scale, with its 95% interval.

@@ -65,7 +65,10 @@ class Sharpening:
         # What data leave open of the valleys falls as their fits' misfits do.
         now, then = (float((self.row**2 * m**2).sum()) for m in (self.fitted.misfit, misfit))
         left = float(self._line.shape_part(self.row)) * math.sqrt(then / now)
-        return math.hypot(self._of_seeds(look), left)
+        parts = math.hypot(self._of_seeds(look), left)
+        of_now = math.hypot(self._of_seeds(self.search.look), self._line.shape_part(self.row))
+        share = min(parts / of_now, 1.0) if math.isfinite(of_now) else 1.0
+        return float(self._line.widened(np.asarray(parts), self.row, left=share))
 
     def _of_seeds(self, look: int) -> float:
         """What so many seeds would leave of it."""
@@ -102,9 +105,10 @@ class Sharpening:
         finest = np.array([self._least(i, misfit[n]) for n, i in enumerate(self.sizes)])
         hopeless = self._half(search.looks[-1], finest) > need + slack
         if hopeless and search.precision is None:
+            more = "; a third size may" if len(self.sizes) == 2 else ""
             return Round(
                 why=f"undecided at {shown}, and neither {counted(search.looks[-1], 'seed')} "
-                "nor finer steps would change that"
+                f"nor finer steps would change that{more}"
             )
         return self._best_step(need, half)[0]
 

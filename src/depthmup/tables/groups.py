@@ -33,7 +33,7 @@ from depthmup.tables.rows import Excluded
 from depthmup.tables.where import equalities, is_number
 
 MOST_GROUPS = 40
-VERSION = 4
+VERSION = 5
 """Of what is concluded: raised when the same table would give another study."""
 
 
