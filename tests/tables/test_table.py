@@ -1,6 +1,8 @@
 """What a table is read as, cleaned to, and asked: small tables whose answers are known."""
 
 import json
+import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -664,3 +666,56 @@ def test_a_certificate_of_axes_that_change_together_has_their_drift():
     for slope in certificate.slopes:
         assert slope.estimate.low < -0.8 < slope.estimate.high
     assert certificate.verdict is report.verdict is Verdict.DRIFTS
+
+
+def crossed(rng, slope, product, *, scatter=0.03):
+    """Runs of tokens x batches whose slope along tokens changes with the batch."""
+    rows = []
+    for d, tokens in enumerate((1e9, 2e9, 4e9, 8e9, 16e9)):
+        for b, batch in enumerate((32, 64, 128, 256, 512, 1024)):
+            best = -8 + slope * (d - 2) + product * (d - 2) * (b - 2.5) + 0.3 * (b - 2.5)
+            best += scatter * rng.standard_normal()
+            for k in np.arange(-15.0, -1.0):
+                loss = np.exp(0.05 * (k - best) ** 2 + 0.003 * rng.standard_normal())
+                rows.append((tokens, batch, 2.0**k, float(loss)))
+    return pd.DataFrame(rows, columns=["tokens", "batch", "lr", "loss"])
+
+
+def along_tokens(table):
+    report = depthmup.fit(table, axes=["tokens", "batch"], lr="lr", loss="loss")
+    return report.finding(axis="tokens")
+
+
+def test_a_drift_that_depends_on_another_axis_is_told_and_is_no_transfer():
+    """From -0.25 octaves per doubling at the least batch to +0.25 at the most, zero in the middle.
+
+    One slope for all slices took these differences for the scatter of sizes.
+    """
+    found = along_tokens(crossed(np.random.default_rng(0), 0.0, 0.1))
+    change = found.interactions["batch"]
+    assert change.low < 0.1 < change.high
+    assert change.low > 0.05
+    assert found.drift.low < 0 < found.drift.high
+    assert found.drift.high - found.drift.low < 0.15
+    assert found.verdict is Verdict.UNDECIDED
+    assert "The drift with tokens depends on batch: per doubling of batch" in found.why
+    at = re.search(r"It is −(\d+)% at batch 32 and \+(\d+)% at batch 1024\.", found.why)
+    lows, highs = (-math.log2(1 - int(at[1]) / 100), math.log2(1 + int(at[2]) / 100))
+    assert (lows, highs) == (approx(0.25, abs=0.05), approx(0.25, abs=0.05))
+
+
+def test_slices_of_one_slope_show_no_interaction():
+    """95% intervals of what is zero, less three standard errors of 30 tables."""
+    rng, tables = np.random.default_rng(1), 30
+    found = [along_tokens(crossed(rng, 0.0, 0.0)) for _ in range(tables)]
+    silent = np.mean([not f.interactions["batch"].outside(0.0, 0.0) for f in found])
+    assert silent > 0.95 - 3 * math.sqrt(0.95 * 0.05 / tables)
+    assert all(f.verdict is Verdict.TRANSFERS or "depends" in f.why for f in found)
+
+
+def test_a_slice_whose_optima_all_lie_at_one_edge_says_nothing_of_the_slope():
+    """The least batch has its optima below the grid: a bound for its level, whatever the slope."""
+    table = crossed(np.random.default_rng(2), 0.0, 0.0)
+    found = along_tokens(table[(table.batch > 32) | (table.lr > 2.0**-7.5)])
+    assert {o.place for o in found.optima if o.size["batch"] == 32} == {Place.LOW_EDGE}
+    assert found.verdict is Verdict.TRANSFERS

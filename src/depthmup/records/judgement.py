@@ -77,7 +77,6 @@ class JointLaw:
         base: the size that the law is written around.
         constant: log2 of the best value there.
         exponents: one for each axis.
-        interactions: of products of two axes.
         sizes: those that it is fitted to.
         residuals: the optima less the law, of each of them.
         fit_error: root mean square of the residuals, over the degrees of freedom, in octaves.
@@ -88,7 +87,6 @@ class JointLaw:
     base: Mapping[str, float]
     constant: Estimate
     exponents: tuple[AxisSlope, ...]
-    interactions: tuple[AxisSlope, ...]
     sizes: tuple[Mapping[str, float], ...]
     residuals: tuple[float, ...]
     fit_error: float

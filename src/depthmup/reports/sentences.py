@@ -258,7 +258,7 @@ def bend_sentence(bend: Estimate) -> str:
 
 def law_sentence(law: JointLaw) -> str:
     """The law of all axes, and what an error of an octave costs."""
-    terms = (*law.exponents, *law.interactions)
+    terms = law.exponents
     known = [f"{t.axis} {in_percent(t.estimate)}" for t in terms if t.estimate.known]
     # Axes that always change together have no exponents of their own.
     open_ones = [t.axis for t in terms if not t.estimate.known]

@@ -125,7 +125,7 @@ def law_rows(study: Study) -> list[Row]:
             "pooled": law.pooled,
         }
         for law in study.laws
-        for term in (*law.exponents, *law.interactions)
+        for term in law.exponents
     ]
 
 

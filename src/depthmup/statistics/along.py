@@ -10,7 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, UNKNOWN, Axis, Estimate, Optimum, Place, Tuned
+from depthmup.records import (
+    LEARNING_RATE,
+    UNKNOWN,
+    Axis,
+    Estimate,
+    Optimum,
+    Place,
+    Tuned,
+    Verdict,
+)
 from depthmup.records.finding import verdict_of
 from depthmup.statistics.cost import cost
 from depthmup.statistics.drift import drift_unit
@@ -19,6 +28,9 @@ from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
 from depthmup.statistics.regression import Regression, uneven
 from depthmup.statistics.runs import Runs, slices_of
+
+FEWEST_VALUES = 3
+"""Of another axis, from which on slices show how a slope changes with it."""
 
 OUTVOTED = 0.1
 """Optima at an edge that may contradict the others, as a part of these: twice what chance does."""
@@ -56,7 +68,7 @@ class Along:
         """
         if not self.edges or self.runs.sought or self.inside.sum() < FEWEST_INSIDE:
             return self.inside
-        agree = self.bounds(self._inside_alone, math.inf)
+        agree = self._without_edges.bounds(self._inside_alone, math.inf)
         told, shown = self.inside.copy(), self.runs.minima.fitted.told_at_edge
         against = self._at_edge() - agree
         count = agree | against if self._few(against) else agree
@@ -73,18 +85,24 @@ class Along:
     def outvoted(self, bounds: Collection[int], drift: Estimate, tolerance: float) -> set[int]:
         """Optima at an edge that contradict the drift, and cannot change its verdict.
 
-        They are few, and without any optimum at an edge the verdict is the same.
+        They are few, and without any optimum at an edge the verdict is the same, or open with them.
         """
         against = self._at_edge() - set(bounds)
         if not (against and self._few(against) and drift.known and self._inside_alone.known):
             return set()
-        verdicts = {verdict_of(d, -tolerance, tolerance) for d in (drift, self._inside_alone)}
-        return against if len(verdicts) == 1 else set()
+        with_edges, alone = (
+            verdict_of(d, -tolerance, tolerance) for d in (drift, self._inside_alone)
+        )
+        return against if with_edges in (alone, Verdict.UNDECIDED) else set()
+
+    @cached_property
+    def _without_edges(self) -> "Along":
+        return replace(self, edges=False)
 
     @cached_property
     def _inside_alone(self) -> Estimate:
         """The drift of the optima inside their grids."""
-        return replace(self, edges=False).drift(LEARNING_RATE)
+        return self._without_edges.drift(LEARNING_RATE)
 
     def _at(self, size: int) -> int:
         """A size's number among those that train, of which there are minima."""
@@ -98,11 +116,65 @@ class Along:
 
     @cached_property
     def line(self) -> Regression | None:
-        """One slope for all slices, a level for each; none with fewer than two optima."""
+        """A level for each slice and a slope, of which slices show how it changes between them.
+
+        None with fewer than two optima. The slope is that in the middle of the other axes.
+        """
         if not self.used:
             return None
         some = optima(self.runs.fitted[np.concatenate(self.used)])
-        return self._regression(some, [self.levels, self.positions])
+        products = [self.positions * z for z in self.others.values()]
+        return self._regression(some, [self.levels, self.positions, *products])
+
+    @cached_property
+    def others(self) -> dict[Axis, Array]:
+        """log2 of the other axes, centred, along which slices differ, where they are enough."""
+        if self.runs.sought or self.runs.base is not None:
+            return {}
+        sizes = [self.runs.sizes[i] for i in np.concatenate(self.used)]
+        found: dict[Axis, Array] = {}
+        for axis in sizes[0]:
+            values = np.log2([float(size[axis]) for size in sizes])
+            if axis != self.axis and len(set(values[self._firsts])) >= FEWEST_VALUES:
+                found[axis] = values - self._middle(axis)
+        columns = np.column_stack([self.positions, *(self.positions * z for z in found.values())])
+        count = self.levels.sum(0)[:, None]
+        within = columns - self.levels @ (self.levels.T @ columns / count)
+        terms = columns.shape[1]
+        spare = len(columns) - len(count) - terms
+        whole = np.linalg.matrix_rank(within) == terms
+        return found if whole and spare >= terms else {}
+
+    def _middle(self, axis: Axis) -> float:
+        """log2 of another axis, the mean over the sizes used."""
+        used = np.concatenate(self.used)
+        return float(np.mean(np.log2([float(self.runs.sizes[i][axis]) for i in used])))
+
+    def _steeper(self, size: int) -> float:
+        """By how much the slope of one size's slice differs from that in the middle."""
+        changes = self.interactions.items()
+        own = self.runs.sizes[size]
+        return sum(c.value * (math.log2(own[a]) - self._middle(a)) for a, c in changes)
+
+    def ends_of(self, other: Axis, drift: Estimate) -> dict[float, float]:
+        """The drift at the least and the most of another axis on which it depends."""
+        values = [float(self.runs.sizes[i][other]) for i in np.concatenate(self.used)]
+        slope, middle = self.interactions[other].value, self._middle(other)
+        ends = (min(values), max(values))
+        return {v: drift.value + slope * (math.log2(v) - middle) for v in ends}
+
+    @property
+    def _firsts(self) -> list[int]:
+        """The first size of each slice that is used."""
+        return [int(at) for at in np.cumsum([0, *map(len, self.used[:-1])])]
+
+    @cached_property
+    def interactions(self) -> dict[Axis, Estimate]:
+        """By how much the slope changes per doubling of the other axes, where slices show it."""
+        if self.line is None:
+            return {}
+        first = self.levels.shape[1] + 1
+        return {axis: self.line.estimate(first + n) for n, axis in enumerate(self.others)}
 
     @cached_property
     def positions(self) -> Array:
@@ -197,18 +269,23 @@ class Along:
         for member in self.members:
             known = member[self.inside[member]]
             if not len(known):
+                # Bounds on one side alone say nothing of a slope.
+                edges = {i for i in map(int, member) if self.optima[i].place.at_edge}
+                agree |= edges if len({self.optima[i].place for i in edges}) == 1 else set()
                 continue
             best = [float(found.at[self._at(int(i))]) for i in known]
             level, middle = float(np.mean(best)), float(x[known].mean())
+            steeper = self._steeper(int(member[0]))
+            low, high = drift.low + steeper, drift.high + steeper
             for i in map(int, member):
                 place = self.optima[i].place
                 if not place.at_edge:
                     continue
-                ends = [level + slope * (x[i] - middle) for slope in (drift.low, drift.high)]
+                ends = [level + slope * (x[i] - middle) for slope in (low, high)]
                 if found.fitted.reaches_edge(self._at(i), min(ends), max(ends)):
                     agree.add(i)
                 upwards = (place is Place.HIGH_EDGE) == bool(x[i] > middle)
-                if drift.low > tolerance if upwards else drift.high < -tolerance:
+                if low > tolerance if upwards else high < -tolerance:
                     agree.add(i)
         return agree
 

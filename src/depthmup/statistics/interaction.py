@@ -9,12 +9,14 @@ size that grows along both,
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Place
+from depthmup.records.finding import change as change_of
 from depthmup.records.finding import in_percent
+from depthmup.records.sizes import size_number
 from depthmup.statistics.intervals import Array, around
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
@@ -64,11 +66,18 @@ def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array
     return np.column_stack([*columns, np.prod(doublings, axis=1)])
 
 
-def interaction_sentence(axis: Axis, other: Axis, change: Estimate) -> str:
-    """What an interaction says of the drift along one axis, to stand behind a verdict's reason."""
+def interaction_sentence(
+    axis: Axis, other: Axis, change: Estimate, ends: Mapping[float, float] | None = None
+) -> str:
+    """What an interaction says of the drift along one axis, to stand behind a verdict's reason.
+
+    With the drifts at the ``ends`` of the other axis.
+    """
     if not change.known:
         return f" Whether the drift with {axis} depends on {other} was not measured."
     per = f"per doubling of {other} it changes by {in_percent(change)}."
-    if change.outside(0.0, 0.0):
-        return f" The drift with {axis} depends on {other}: {per}"
-    return f" That the drift with {axis} depends on {other} was not seen: {per}"
+    if not change.outside(0.0, 0.0):
+        return f" That the drift with {axis} depends on {other} was not seen: {per}"
+    at = [f"{change_of(d)} at {other} {size_number(v)}" for v, d in (ends or {}).items()]
+    listed = f" It is {' and '.join(at)}." if at else ""
+    return f" The drift with {axis} depends on {other}: {per}{listed}"

@@ -138,6 +138,14 @@ def transfer_of(
         )
     changes = dict(_interactions(runs, axis, tuned))
     why += "".join(interaction_sentence(axis, other, change) for other, change in changes.items())
+    for other, change in along.interactions.items():
+        changes[other] = replace(change, unit=f"{drift_unit(axis, tuned)} and of {other}")
+        if change.outside(0.0, 0.0):
+            ends = along.ends_of(other, drift)
+            why += interaction_sentence(axis, other, change, ends)
+            # What holds in the middle need not hold at the ends.
+            if verdict is Verdict.TRANSFERS and max(map(abs, ends.values())) > tolerance:
+                verdict = Verdict.UNDECIDED
     return replace(
         empty,
         optima=along.optima,

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 
@@ -29,16 +28,6 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     line = _regression(optima(runs.fitted[used]), x)
     if line.freedom < 1:
         return None
-    pairs = list(combinations(range(len(varied)), 2))
-    interactions: tuple[AxisSlope, ...] = ()
-    if pairs:
-        wide = _regression(line.fitted, x, *(x[:, a] * x[:, b] for a, b in pairs))
-        if wide.freedom >= 1 and wide.rank == wide.design.shape[1]:
-            products = [f"{a} x {b}" for a, b in combinations(varied, 2)]
-            interactions = tuple(
-                AxisSlope(axis=product, estimate=wide.estimate(1 + len(varied) + i))
-                for i, product in enumerate(products)
-            )
     residuals = line.residuals
     half, twice = octave_costs(runs)
     return JointLaw(
@@ -48,7 +37,6 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
         exponents=tuple(
             AxisSlope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(varied)
         ),
-        interactions=interactions,
         sizes=tuple(runs.sizes[int(i)] for i in used),
         residuals=tuple(float(r) for r in residuals),
         fit_error=float(np.linalg.norm(residuals) / math.sqrt(line.freedom)),
@@ -62,11 +50,11 @@ def _base(runs: Runs, values: Array) -> dict[str, float]:
     return dict(zip(runs.sizes[0], map(number, values.min(0)), strict=True))
 
 
-def _regression(fitted: Optima, doublings: Array, *products: Array) -> Regression:
+def _regression(fitted: Optima, doublings: Array) -> Regression:
     """A law of sizes, weighted where their grids differ."""
     return Regression(
         fitted=fitted,
-        design=np.column_stack([np.ones(len(doublings)), doublings, *products]),
+        design=np.column_stack([np.ones(len(doublings)), doublings]),
         weighted=uneven(fitted),
         lenient=True,
         # Of one axis this is the line of its drift, which may bend.
@@ -97,7 +85,6 @@ def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> Joi
             AxisSlope(axis=axis, estimate=estimate)
             for axis, estimate in zip(varied, law.exponents, strict=True)
         ),
-        interactions=(),
         sizes=(),
         residuals=(),
         fit_error=law.scatter,
