@@ -107,6 +107,8 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     runs, seeds = _runs(study), study.config.get("seeds")
     took = study.environment.get("seconds, all sessions")
     seconds = float(took) if isinstance(took, int | float) else 0.0
+    # Of two sizes no seeds tell how sizes scatter.
+    longer, two = study.axis in ("depth", "width"), len(sizes(study)) == 2
     # A search that did not end by itself ran out of runs, work or time.
     ended = study.search.ended.get(transfer.scheme, "budget") if study.search else ""
     if "budget" in ended:
@@ -115,10 +117,10 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
         # No seeds would tell where an optimum lies that is beyond the grid.
         option, more = wider
         words, runs, seconds = "a wider grid", round(runs * more), seconds * more
-    elif study.search is None and isinstance(seeds, int) and not _two_near(study):
+    elif study.search is None and isinstance(seeds, int) and not (longer and two):
         words, option = "twice the seeds", f"--seeds {2 * seeds}"
-    elif study.axis in ("depth", "width"):
-        # More seeds would not decide, as sizes scatter: a longer lever may.
+    elif longer:
+        # More seeds would not decide: a longer lever may. It needs the largest size's runs again.
         largest, power = sizes(study)[-1], 2 if study.axis == "width" else 1
         values = ",".join(f"{size:.10g}" for size in (*sizes(study), 2 * largest))
         words, option = f"one more {study.axis}", f"--{study.axis}s {values}"
@@ -133,11 +135,6 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
     return lead, f"{shlex.join(_without(command, option))} {option}"
-
-
-def _two_near(study: Study) -> bool:
-    """Whether two sizes alone cannot decide, as sizes scatter by more than the tolerance."""
-    return study.axis in ("depth", "width") and len(sizes(study)) == 2
 
 
 def _without(command: Sequence[str], option: str) -> list[str]:

@@ -4,7 +4,7 @@ Slices have one slope and a level each.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -131,12 +131,16 @@ class Along:
         """log2 of the other axes, centred, along which slices differ, where they are enough."""
         if self.runs.sought or self.runs.base is not None:
             return {}
-        sizes = [self.runs.sizes[i] for i in np.concatenate(self.used)]
-        found: dict[Axis, Array] = {}
-        for axis in sizes[0]:
-            values = np.log2([float(size[axis]) for size in sizes])
-            if axis != self.axis and len(set(values[self._firsts])) >= FEWEST_VALUES:
-                found[axis] = values - self._middle(axis)
+        # What grows along a slice would be taken for a bend of it.
+        fixed = {*self.runs.sizes[0]} - {self.axis, *self.together}
+        of_slices = self.places[self.levels.argmax(0)]
+        found = {
+            axis: values - values.mean()
+            for axis, values, own in zip(
+                self.runs.sizes[0], self.places.T, of_slices.T, strict=True
+            )
+            if axis in fixed and len(set(own)) >= FEWEST_VALUES
+        }
         columns = np.column_stack([self.positions, *(self.positions * z for z in found.values())])
         count = self.levels.sum(0)[:, None]
         within = columns - self.levels @ (self.levels.T @ columns / count)
@@ -145,28 +149,16 @@ class Along:
         whole = np.linalg.matrix_rank(within) == terms
         return found if whole and spare >= terms else {}
 
-    def _middle(self, axis: Axis) -> float:
-        """log2 of another axis, the mean over the sizes used."""
-        used = np.concatenate(self.used)
-        return float(np.mean(np.log2([float(self.runs.sizes[i][axis]) for i in used])))
-
-    def _steeper(self, size: int) -> float:
-        """By how much the slope of one size's slice differs from that in the middle."""
+    def steeper(self, at: Mapping[Axis, float]) -> float:
+        """By how much the slope at values of other axes differs from that in their middle."""
+        middle = dict(zip(self.runs.sizes[0], self.places.mean(0), strict=True))
         changes = self.interactions.items()
-        own = self.runs.sizes[size]
-        return sum(c.value * (math.log2(own[a]) - self._middle(a)) for a, c in changes)
+        return float(sum(c.value * (math.log2(at[a]) - middle[a]) for a, c in changes if a in at))
 
     def ends_of(self, other: Axis, drift: Estimate) -> dict[float, float]:
         """The drift at the least and the most of another axis on which it depends."""
         values = [float(self.runs.sizes[i][other]) for i in np.concatenate(self.used)]
-        slope, middle = self.interactions[other].value, self._middle(other)
-        ends = (min(values), max(values))
-        return {v: drift.value + slope * (math.log2(v) - middle) for v in ends}
-
-    @property
-    def _firsts(self) -> list[int]:
-        """The first size of each slice that is used."""
-        return [int(at) for at in np.cumsum([0, *map(len, self.used[:-1])])]
+        return {v: drift.value + self.steeper({other: v}) for v in (min(values), max(values))}
 
     @cached_property
     def interactions(self) -> dict[Axis, Estimate]:
@@ -275,7 +267,7 @@ class Along:
                 continue
             best = [float(found.at[self._at(int(i))]) for i in known]
             level, middle = float(np.mean(best)), float(x[known].mean())
-            steeper = self._steeper(int(member[0]))
+            steeper = self.steeper(self.runs.sizes[int(member[0])])
             low, high = drift.low + steeper, drift.high + steeper
             for i in map(int, member):
                 place = self.optima[i].place

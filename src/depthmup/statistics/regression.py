@@ -163,7 +163,8 @@ class Regression:
         As it would be if only the part ``left`` of the optima's errors were.
         """
         spread = np.einsum("...i,ij,...j->...", weights, self.alike, weights)
-        return self.scatter(left).half(np.asarray(others, float), spread, confidence)
+        scatter = self.scatter if left == 1 else self._scatter(left)
+        return scatter.half(np.asarray(others, float), spread, confidence)
 
     def seeds_part(
         self, weights: Array, confidence: float = CONFIDENCE, *, planned: int | None = None
@@ -212,8 +213,12 @@ class Regression:
         alike = abs(float(weights.sum())) * self.valley.alike
         return np.asarray(student(math.inf, confidence) * np.hypot(np.sqrt(left), alike))
 
-    def scatter(self, left: float = 1.0) -> Scatter:
-        """How sizes scatter about the law, if only the part ``left`` of their errors were."""
+    @cached_property
+    def scatter(self) -> Scatter:
+        """How sizes scatter about the law, beyond their own errors."""
+        return self._scatter(1.0)
+
+    def _scatter(self, left: float) -> Scatter:
         jitter = np.where(np.isfinite(self.jitter), self.jitter, 0.0)[..., None, None]
         known = self.valley.noise + self.valley.left + jitter**2 * np.eye(len(self.design))
         # Of one or two residuals a bend would take what sizes scatter.
