@@ -3,6 +3,7 @@
     python -m studies.calibration train            # what the store does not hold yet
     python -m studies.calibration train --set broad
     python -m studies.calibration                  # the tables of docs/studies/calibration.md
+    python -m studies.calibration seeds            # drifts of some seeds beside those of the others
 
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Minima, calibrate, minima, optima
+from depthmup.statistics.regression import line_of
 from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import TrainMissing, probe_target
 from depthmup.sweep.cost import work
@@ -380,7 +383,7 @@ def outcome(store: Store, each: Configuration) -> Outcome:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", nargs="?", default="report", choices=["train", "report"])
+    parser.add_argument("action", nargs="?", default="report", choices=["train", "report", "seeds"])
     parser.add_argument("--set", choices=SETS, action="append")
     parser.add_argument("--store", type=Path, default=Path("runs/calibration/results.sqlite"))
     parser.add_argument("--workers", type=int, default=2)
@@ -390,6 +393,8 @@ def main() -> None:
     with Store(options.store) as store:
         if options.action == "train":
             train(store, sets, options.workers)
+        elif options.action == "seeds":
+            report_seeds(store, sets)
         else:
             report(store, sets)
 
@@ -422,6 +427,62 @@ def report(store: Store, sets: Sequence[str]) -> None:
               "measured |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
         for r in rows:
             print(line(r))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halves:
+    """The drifts of two sets of seeds along one axis, which share sizes and rates alone."""
+
+    apart: float
+    whole: float
+    of_seeds: float
+
+
+def halves(store: Store, each: Configuration, count: int) -> Iterator[Halves]:
+    """So many seeds beside the others, of the sizes whose optimum lies inside the grid.
+
+    ``whole`` is the first's half-width, ``of_seeds`` the part of both that seeds have.
+    """
+    axis = [i for i in (0, 1) if len({size[i] for size in each.sizes}) > 1]
+    losses = [each.losses(store, size, rates=each.rates) for size in each.sizes]
+    places = optima(Curves.of(each.rates, losses), chance=each.chance).places()
+    inside = [i for i, place in enumerate(places) if place is Place.INTERIOR]
+    if len(axis) > 1 or len(inside) < 3:
+        return
+    x = np.log2([each.sizes[i][axis[0]] for i in inside])
+    for some in combinations(range(SEEDS), count):
+        rest = [seed for seed in range(SEEDS) if seed not in some]
+        one, other = (
+            line_of(
+                x,
+                optima(
+                    Curves.of(each.rates, [losses[i][:, list(seeds)] for i in inside]),
+                    chance=each.chance,
+                ),
+            )
+            for seeds in (some, rest)
+        )
+        row = one.rows[1]
+        yield Halves(
+            apart=abs(float(one.value(row) - other.value(row))),
+            whole=float(one.half(row)),
+            of_seeds=math.hypot(float(one.seeds_part(row)), float(other.seeds_part(row))),
+        )
+
+
+def report_seeds(store: Store, sets: Sequence[str]) -> None:
+    """How often drifts of other seeds lie within an interval, and within its part of seeds."""
+    print("| set | seeds | pairs | r.m.s. difference | within the interval | within seeds' part |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for which, count in product(sets, (1, 2)):
+        found = [h for each in configurations(which) for h in halves(store, each, count)]
+        if found:
+            apart = math.sqrt(float(np.mean([h.apart**2 for h in found])))
+            print(
+                f"| {which} | {count} | {len(found)} | {apart:.3f} | "
+                f"{share(h.apart <= h.whole for h in found)} | "
+                f"{share(h.apart <= h.of_seeds for h in found)} |"
+            )
 
 
 def finished(store: Store, each: Configuration) -> Outcome | None:
