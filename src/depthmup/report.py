@@ -32,7 +32,7 @@ from depthmup.records.finding import verdict_of_all
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
-from depthmup.records.text import counted
+from depthmup.records.text import begin, counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
@@ -380,7 +380,7 @@ class Report(Meant):
         study = self.study()
         if not study.tuned.is_learning_rate:
             raise AttributeError(
-                f"{study.tuned.begin(study.tuned.the)} was tuned, and the learning rate was held: "
+                f"{begin(study.tuned.the)} was tuned, and the learning rate was held: "
                 "read to_pandas('optima')."
             )
         at = at_base(study, self.finding())

@@ -372,6 +372,19 @@ def test_settings_are_told_apart_also_where_no_rate_recurs():
     assert fit(buckets, **asked).exponent("depth") == fit(one, **asked).exponent("depth")
 
 
+def test_a_setting_from_which_all_others_follow_is_proposed():
+    asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss"}
+    runs = two_optimizers(lambda name: np.arange(-10, 1))
+    again = runs.assign(optimizer=runs["optimizer"] + " nesterov")
+    both = pd.concat([runs.assign(nesterov=False), again.assign(nesterov=True)])
+    both["kind"] = both["optimizer"].str.split().str[0]
+    with pytest.raises(ValueError, match="Use --by optimizer: the other 2 follow from it"):
+        fit(both, **asked)
+    with pytest.raises(ValueError, match="differ in 'nesterov'") as refusal:
+        fit(both.drop(columns="optimizer"), **asked)
+    assert "Use --by" not in str(refusal.value)
+
+
 RUN = {"depth": 4, "lr": 0.1, "loss": 2.0}
 
 

@@ -205,6 +205,8 @@ class TestQuestions:
         report = fitted(runs, ["depth", "width"])
         texts = " ".join(note.text for note in report.notes())
         assert "Depth and width always change together" in texts
+        named = fitted(runs.rename(columns={"depth": "N", "width": "D"}), ["N", "D"])
+        assert any("N and D always change together" in note.text for note in named.notes())
         measured = report.finding()
         assert measured.together == ("depth", "width")
         assert "while width change" in measured.question

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from depthmup.cli.spelling import options_of, value_of
+from depthmup.records.text import begin
 from depthmup.rules import NAMES
 
 _WIDEST, _COLUMN = 100, 25
@@ -132,7 +133,7 @@ def api_words(reference: str) -> dict[str, str]:
     ]
     _, _, listed = re.split(r"(Args|Attributes):\n", ast.get_docstring(found) or "", maxsplit=1)
     return {
-        argument: f"{text[:1].upper()}{text[1:]}"
+        argument: begin(text)
         for names, words in _ARGUMENT.findall(listed.split("\n\n")[0])
         for text in [" ".join(words.replace("``", "").split())]
         for argument in names.split(", ")

@@ -23,6 +23,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def begin(words: str) -> str:
+    """Words that begin a sentence; a name within keeps its letters, unlike ``capitalize``."""
+    return words[:1].upper() + words[1:]
+
+
 WIDE = 80
 """Columns of a usual terminal."""
 

@@ -74,11 +74,6 @@ class Tuned:
         """Values beyond those measured, at which training may end."""
         return f"larger {self.plural}" if self.name[0].isalpha() else f"other {self.plural}"
 
-    @staticmethod
-    def begin(words: str) -> str:
-        """Words that begin a sentence."""
-        return f"{words[:1].upper()}{words[1:]}"
-
     @property
     def is_learning_rate(self) -> bool:
         return self.key == _LEARNING_RATE

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from depthmup.records import Certificate, Study, Verdict
 from depthmup.records.finding import change, in_percent, ranged, rate
 from depthmup.records.sizes import size_number, size_text
-from depthmup.records.text import aligned, counted
+from depthmup.records.text import aligned, begin, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
@@ -165,7 +165,7 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
     axes = tuple(certificate.base)
     numbers = [
         {
-            **{axis.capitalize(): at for axis, at in zip(axes, row["size"], strict=True)},
+            **{begin(axis): at for axis, at in zip(axes, row["size"], strict=True)},
             f"Best {tuned.name}": row["rate"],
             "Interval": row["interval"],
             "Curvature": row["curvature"],

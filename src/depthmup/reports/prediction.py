@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.records.finding import change, change_span, in_percent
 from depthmup.records.prediction import direction
+from depthmup.records.text import begin
 from depthmup.reports.axes import plain, size_axis
 from depthmup.reports.chart import Chart, against_size, powers
 from depthmup.reports.figure import picture
@@ -185,7 +186,7 @@ def optimum_page(
         sections.append(
             Section(
                 title=f"Along {axis}",
-                lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
+                lead=f"{begin(predicted.label)}.{dots}",
                 plots=[_plot(predicted, measured, axis)],
                 table=Table(
                     rows=rows, numbers={*(rows[0] if rows else {})}, name=f"Optima along {axis}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from depthmup.records import Fate, Score
 from depthmup.records.finding import ranged, rate
 from depthmup.records.sizes import size_text
+from depthmup.records.text import begin
 from depthmup.reports.certificate import percent
 from depthmup.reports.page import Card, Page, Section, Table
 
@@ -83,4 +84,4 @@ def _headline(score: Score) -> str:
 def _said(line: str) -> str:
     """A sentence of the summary without its verdict, which the card has."""
     said = line.partition(": ")[2]
-    return said[:1].upper() + said[1:]
+    return begin(said)

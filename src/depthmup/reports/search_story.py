@@ -7,7 +7,7 @@ from typing import Any
 from depthmup.records import LEARNING_RATE, Study, Tuned
 from depthmup.records.finding import change, change_span, rate
 from depthmup.records.search import Asked, SearchRound, SearchStory
-from depthmup.records.text import counted
+from depthmup.records.text import begin, counted
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
 from depthmup.reports.charts import scheme_colours
@@ -62,11 +62,7 @@ def _rounds(study: Study, story: SearchStory) -> list[Section]:
             numbers=("Round", "Work", "Change", "Interval"),
             faint=("Interval",),
         )
-        sections.append(
-            Section(
-                title=f"{title}: {len(rows)} rounds. {ended[:1].upper()}{ended[1:]}", table=table
-            )
-        )
+        sections.append(Section(title=f"{title}: {len(rows)} rounds. {begin(ended)}", table=table))
     return sections
 
 
@@ -74,7 +70,7 @@ def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
     drift = one.drift(study.axis)
     return {
         "Round": str(one.number),
-        "Why": one.why[:1].upper() + one.why[1:],
+        "Why": begin(one.why),
         "Runs": _runs(one.asked),
         "Work": f"{one.work / story.work:.1%}" if story.work else "",
         "Change": change(drift.value) if drift.known else UNKNOWN,

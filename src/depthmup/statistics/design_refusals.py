@@ -10,6 +10,7 @@ from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
+from depthmup.records.text import begin
 from depthmup.statistics.certificate_laws import CertificateLaws
 from depthmup.statistics.law import Size
 
@@ -54,7 +55,7 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
             yield Refusal(
                 lack=Lack.FAR,
                 reason=(
-                    f"{axis.capitalize()} {size_number(target[axis])} is more than {FARTHEST} "
+                    f"{begin(axis)} {size_number(target[axis])} is more than {FARTHEST} "
                     f"times the largest that was measured, {size_number(max(values))}."
                 ),
                 advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
@@ -114,7 +115,7 @@ def _unreachable(
         yield Refusal(
             lack=Lack.DIRECTION,
             reason=(
-                f"{' and '.join(varied).capitalize()} grew together, and the target does not "
+                f"{begin(' and '.join(varied))} grew together, and the target does not "
                 "lie on their line."
             ),
             advice=f"Vary {' and '.join(varied)} apart from each other, or aim at their line.",

@@ -16,6 +16,7 @@ import numpy as np
 
 from depthmup.records import RUN_AXES, Certificate, Place, Record, Tuned
 from depthmup.records.certificate import Lack, Refusal, TargetProbe
+from depthmup.records.text import begin
 from depthmup.statistics import TOLERANCE, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.runs import Runs
@@ -114,7 +115,7 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
         Refusal(
             lack=Lack.SEARCH,
             reason=(
-                f"{tuned.begin(tuned.plural)} were found for the verdict, a factor of "
+                f"{begin(tuned.plural)} were found for the verdict, a factor of "
                 f"{2.0**spacing:.2g} apart around the optimum: too far to see where in a lopsided "
                 "valley the best one lies."
             ),

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
 from depthmup.records.codec import encode
 from depthmup.records.sizes import parse_size
-from depthmup.records.text import html_card
+from depthmup.records.text import begin, html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto, auto_of
@@ -678,7 +678,7 @@ def _check_tuned(design: Design) -> None:
     name, usual = _OWN_LISTS.get(what.key, ("", ()))
     if name and getattr(design, name) != usual:
         raise ValueError(
-            f"{what.begin(what.the)} is tuned, so that its values are values=; got {name}="
+            f"{begin(what.the)} is tuned, so that its values are values=; got {name}="
             f"{getattr(design, name)}, too. Leave {name} out."
         )
     if what.key == "init_scale" and "init_scale" in design.settings:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
+from depthmup.records.text import begin
 from depthmup.rules import ONE, Power, RunLaws, family
 from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.hyperparameters import law_of, ratios_at
@@ -66,7 +67,7 @@ def tuning(design: Design) -> tuple[str, ...]:
     rate = f"{2.0 ** design.log2_lrs[0]:.4g}"
     moves = dict.fromkeys(_moved(variant, what) for variant in design.variants)
     return (
-        f"{what.begin(what.the)} is tuned. The learning rate is held: {rate} at the base.",
+        f"{begin(what.the)} is tuned. The learning rate is held: {rate} at the base.",
         *moves,
         *_letters([law_of(what, variant) for variant in design.variants]),
     )

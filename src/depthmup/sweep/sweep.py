@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.records import Record
+from depthmup.records.text import begin
 from depthmup.records.trial import written
 from depthmup.statistics import Array
 from depthmup.sweep.built_in import BuiltIn, cell_of, check_design
@@ -76,7 +77,7 @@ class Sweep:
     def title(self) -> str:
         """Of the page, where none is given."""
         what = self.design.tune
-        tuned = "Learning-rate" if what.is_learning_rate else what.begin(what.name)
+        tuned = "Learning-rate" if what.is_learning_rate else begin(what.name)
         of_model = f": {self.model.name}" if isinstance(self.model, Custom) else ""
         return f"{tuned} transfer{of_model}"
 

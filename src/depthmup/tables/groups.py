@@ -12,7 +12,7 @@ from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
 from depthmup.records.printable import printable
-from depthmup.records.text import counted
+from depthmup.records.text import begin, counted
 from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
 from depthmup.rules.claims import claims
@@ -111,7 +111,7 @@ def _title(name: str, by: Sequence[str]) -> str:
         value = name.removeprefix(f"{printable(by[0])} ")
         if value[:1].isalpha() and not is_number(value):
             return value
-    return name[:1].upper() + name[1:] or "All runs"
+    return begin(name) or "All runs"
 
 
 def _partners(group: Cleaned) -> list[tuple[str, ...]]:
@@ -337,7 +337,7 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
     notes = [
         Note(
             scheme=group.runs.name,
-            text=f"{' and '.join(axes).capitalize()} always change together: what each does cannot "
+            text=f"{begin(' and '.join(axes))} always change together: what each does cannot "
             "be told apart. Vary one alone.",
         )
         for group in groups

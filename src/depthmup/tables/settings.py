@@ -68,8 +68,23 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
     if not rows.question.steps and propose([name]).get("steps"):
         column = printable(shlex.quote(name))
         advice += f" If it counts steps, --steps {column} finds runs that were cut short."
-    others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
+    if len(mixed) > 1 and (finest := _finest(mixed, rows)):
+        others = "the other follows" if len(mixed) == 2 else f"the other {len(mixed) - 1} follow"
+        use = f"Use --by {printable(shlex.quote(finest))}: {others} from it."
+        advice = f"{use} Or {advice[0].lower()}{advice[1:]}"
+    quoted = [printable(repr(n)) for n in list(mixed)[1:4]]
+    others = f", and also in {', '.join(quoted)}" if quoted else ""
     return (
         f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
         f"values{others}{rows.of_group}. {advice}"
     )
+
+
+def _finest(mixed: dict[str, int], rows: GroupRows) -> str:
+    """The first of some columns whose value gives those of all the others; empty if none does."""
+
+    def gives(name: str, other: str) -> bool:
+        pairs = np.stack([rows.table.codes[name], rows.table.codes[other]])
+        return np.unique(pairs, axis=1).shape[1] == mixed[name]
+
+    return next((name for name in mixed if all(gives(name, other) for other in mixed)), "")
