@@ -11,7 +11,14 @@ from depthmup.statistics import Curves, Regression, cost, drifts, minima, optima
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.strays import beyond_sense, far_above, impossible
-from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of_table, merged, slices
+from depthmup.statistics.table import (
+    MOST_SEEDS,
+    changing_together,
+    confounded,
+    curves_of_table,
+    merged,
+    slices,
+)
 from studies.coverage import SHAPES, World
 
 RATES = np.arange(-8.0, 0.0, 0.5)
@@ -196,6 +203,15 @@ class TestFlags:
         assert [len(s) for s in slices(grid, 2)] == [2, 2]
         assert slices(grid, 0) == []
         assert confounded(grid, ["depth", "width", "batch"]) == [("depth", "width")]
+
+    def test_axes_that_change_together_are_confounded_where_they_grow_in_step(self):
+        depth = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+        nearly, apart = [64, 120, 260, 512, 1000], [512, 64, 2048, 128, 256]
+        axes = ["depth", "width", "batch"]
+        both = np.column_stack([depth, nearly, apart])
+        assert changing_together(both, axes) == [tuple(axes)]
+        assert confounded(both, axes) == [("depth", "width")]
+        assert confounded(both[:, [0, 2]], ["depth", "batch"]) == []
 
     def test_the_floor_of_a_fast_trend_is_no_mistake(self):
         """Losses that fall tenfold from size to size, as on easy data: the best run is sound."""

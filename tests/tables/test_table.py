@@ -199,6 +199,27 @@ class TestQuestions:
         assert any("is not known" in note.text for note in report.notes())
         assert report.rules() == ()
 
+    def test_axes_that_change_together_but_not_in_step_are_told_apart(self):
+        """Shapes of one budget: wide and shallow, narrow and deep. A line along one misleads."""
+        sizes = [(80, 256), (3, 768), (50, 1536), (12, 3072), (24, 512)]
+        planted = {"depth": -0.5, "width": -0.5}
+        report = fitted(table(exponents=planted, sizes=sizes, base=4), ["depth", "width"])
+        assert not any("change together" in note.text for note in report.notes())
+        for axis, slope in planted.items():
+            found = report.finding(axis=axis)
+            assert found.together == ()
+            assert found.drift.low <= slope <= found.drift.high
+            assert found.drift.value == approx(slope, abs=0.1)
+            assert "from the law of all axes" in found.why
+            assert len(found.optima) == len(sizes)
+        three = fitted(table(exponents=planted, sizes=sizes[:3], base=4), ["depth", "width"])
+        assert not three.finding(axis="width").drift.known
+        assert three.finding(axis="width").verdict == "undecided"
+        assert (
+            "Depth changes too, and not in step. Vary width alone."
+            in three.finding(axis="width").why
+        )
+
     def test_axes_that_always_change_together_cannot_be_told_apart(self):
         sizes = [(d, 64 * d) for d in (1, 2, 4, 8)]
         runs = table(exponents={"depth": -0.25, "width": -0.25}, sizes=sizes)

@@ -20,7 +20,7 @@ from depthmup.statistics.law import Size
 from depthmup.statistics.minimum import Minima, failed, measured, minima
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.search import curves_of
-from depthmup.statistics.table import confounded, slices
+from depthmup.statistics.table import changing_together, slices
 
 FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
@@ -137,7 +137,8 @@ def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
         return [np.array(sorted(on_arm, key=lambda i: runs.sizes[i][axis]), int)], ()
     axes = list(runs.sizes[0])
     number = axes.index(axis)
-    together = next((p for p in confounded(runs.array[runs.inside], axes) if axis in p), ())
+    sets = changing_together(runs.array[runs.inside], axes)
+    together = next((p for p in sets if axis in p), ())
     # Axes that never change apart are one: what else they are held at makes the slices.
     others_too = [axes.index(a) for a in together if a != axis]
     columns = np.delete(runs.array, others_too, axis=1)

@@ -23,6 +23,13 @@ they are averaged over bins of ``BIN`` octaves, within which a valley is flat: i
 0.001 where it rises by 0.07 in an octave."""
 
 
+IN_STEP = 0.9
+"""Squared correlation of two axes' logarithms from which on no law tells them apart: it inflates
+the variances of their exponents ten times.
+
+*Source:* Marquardt (1970), Technometrics 12:591-612.
+"""
+
 MOST_SEEDS = 16
 """Columns of a curve; more seeds are averaged in as many groups, and whole groups are left out by
 the jackknife: 16 know their scatter to a fifth."""
@@ -75,6 +82,19 @@ def slices(sizes: Array, axis: int) -> list[Index]:
 
 
 def confounded(sizes: Array, axes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Sets of axes that always change together and in step, so that no law tells them apart."""
+    logs = dict(zip(axes, np.log2(sizes).T, strict=True))
+    sets: list[tuple[str, ...]] = []
+    for together in changing_together(sizes, axes):
+        for axis in together:
+            alike = (np.corrcoef(logs[axis], logs[other])[0, 1] ** 2 for other in together)
+            same = tuple(o for o, r in zip(together, alike, strict=True) if r > IN_STEP)
+            if len(same) > 1 and same not in sets:
+                sets.append(same)
+    return sets
+
+
+def changing_together(sizes: Array, axes: Sequence[str]) -> list[tuple[str, ...]]:
     """Axes that vary, but never alone: sets of axes that always change together."""
     varied = [a for a in range(len(axes)) if len(np.unique(sizes[:, a])) > 1]
     sets: list[tuple[str, ...]] = []

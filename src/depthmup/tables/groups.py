@@ -25,7 +25,7 @@ from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
 from depthmup.tables.columns import TITLE, listed, propose
 from depthmup.tables.held import fixed_of, question_of
-from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse
+from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
@@ -152,14 +152,19 @@ def _study(
     rules: list[Judgement] = []
     notes: list[Note] = []
     for (group, law), transfer in zip(kept, along.transfers, strict=True):
-        if law is not None and law.pooled:
-            moved = group.law is not None
-            transfer = from_pooled(
-                transfer, axis, law, tolerance=tolerance, tuned=tuned, moved=moved
-            )
-        transfers.append(transfer)
         if group.runs.problem:
+            transfers.append(transfer)
             continue
+        transfer = from_law(
+            transfer,
+            axis,
+            law,
+            tolerance=tolerance,
+            tuned=tuned,
+            moved=group.law is not None,
+            confounded=any(axis in axes for axes in _partners(group)),
+        )
+        transfers.append(transfer)
         notes += far_sizes(group.runs, axis, tuned)
         if tuned.is_learning_rate:  # of which published rules speak
             spoken = claims(

@@ -8,6 +8,7 @@ import numpy as np
 from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
+from depthmup.records.text import begin
 from depthmup.statistics import Optima, Regression, cost, optima, pooled_law
 from depthmup.statistics.drift import drift_unit, judge
 from depthmup.statistics.intervals import Array
@@ -102,32 +103,46 @@ def sparse(runs: Runs, joint: JointLaw | None) -> bool:
     return bool((rates < FEWEST_RATES).mean() > 0.5)
 
 
-def from_pooled(
+def from_law(
     along: Transfer,
     axis: str,
-    law: JointLaw,
+    law: JointLaw | None,
     *,
     tolerance: float,
     tuned: Tuned,
     moved: bool = False,
+    confounded: bool = False,
 ) -> Transfer:
-    """A drift by the law of all runs, where slices show none or know it less well.
+    """A drift by the law of all axes, where slices show none or know it less well.
 
     What slices decide stands. Slices of runs that the law itself has ``moved`` to their sizes know
-    nothing beyond it.
+    nothing beyond it. Where others change with the axis, and not in step, a line along it alone
+    says nothing of it; of axes that are ``confounded`` it says what they do together.
     """
-    drift = next((s.estimate for s in law.exponents if s.axis == axis), UNKNOWN)
-    own = along.drift
-    if not drift.known or along.together:
-        return along
-    narrower = own.known and own.high - own.low <= drift.high - drift.low
-    if not moved and (narrower or along.verdict is not Verdict.UNDECIDED):
-        return along
-    drift = replace(drift, unit=drift_unit(axis, tuned))
+    exponents = () if law is None else law.exponents
+    drift = next((s.estimate for s in exponents if s.axis == axis), UNKNOWN)
+    drift, own = replace(drift, unit=drift_unit(axis, tuned)), along.drift
     verdict, why = judge((), drift, seeds=2, tolerance=tolerance, axis=axis, tuned=tuned)
-    why += " From all runs at once: too few sizes have an optimum of their own."
-    question = f"{along.question}, in one law of all axes"
-    return replace(along, drift=drift, verdict=verdict, why=why, question=question)
+    of_all = "in one law of all axes"
+    if along.together:
+        if confounded:
+            return along
+        others = " and ".join(other for other in along.together if other != axis)
+        why = (
+            f"{why} No two sizes differ in it alone: this is from the law of all axes."
+            if drift.known
+            else f"{begin(others)} changes too, and not in step. Vary {axis} alone."
+        )
+        question = f"the best {tuned.name} against {axis}, {of_all}"
+        along = replace(along, question=question, regret=UNKNOWN, together=())
+    else:
+        narrower = own.known and own.high - own.low <= drift.high - drift.low
+        decided = narrower or along.verdict is not Verdict.UNDECIDED
+        if law is None or not law.pooled or not drift.known or (decided and not moved):
+            return along
+        why += " From all runs at once: too few sizes have an optimum of their own."
+        along = replace(along, question=f"{along.question}, {of_all}")
+    return replace(along, drift=drift, verdict=verdict, why=why)
 
 
 def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:

@@ -85,6 +85,6 @@ def _finest(mixed: dict[str, int], rows: GroupRows) -> str:
 
     def gives(name: str, other: str) -> bool:
         pairs = np.stack([rows.table.codes[name], rows.table.codes[other]])
-        return np.unique(pairs, axis=1).shape[1] == mixed[name]
+        return bool(np.unique(pairs, axis=1).shape[1] == mixed[name])
 
     return next((name for name in mixed if all(gives(name, other) for other in mixed)), "")
