@@ -472,8 +472,8 @@ def halves(store: Store, each: Configuration, count: int) -> Iterator[Halves]:
 
 def report_seeds(store: Store, sets: Sequence[str]) -> None:
     """How often drifts of other seeds lie within an interval, and within its part of seeds."""
-    print("| set | seeds | pairs | r.m.s. difference | within the interval | within seeds' part |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| set | seeds | pairs | r.m.s. difference | within the interval | half-width / needed | "
+          "within seeds' part |\n| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
     for which, count in product(sets, (1, 2)):
         found = [h for each in configurations(which) for h in halves(store, each, count)]
         if found:
@@ -481,6 +481,7 @@ def report_seeds(store: Store, sets: Sequence[str]) -> None:
             print(
                 f"| {which} | {count} | {len(found)} | {apart:.3f} | "
                 f"{share(h.apart <= h.whole for h in found)} | "
+                f"{1 / float(np.quantile([h.apart / h.whole for h in found], 0.95)):.1f} | "
                 f"{share(h.apart <= h.of_seeds for h in found)} |"
             )
 
