@@ -727,6 +727,21 @@ def test_a_drift_that_depends_on_another_axis_is_told_and_is_no_transfer():
     assert (lows, highs) == (approx(0.25, abs=0.05), approx(0.25, abs=0.05))
 
 
+def test_a_rule_that_holds_at_some_values_of_another_axis_alone_is_left_open():
+    """Of the drifts from -0.25 to 0.25 the middle one would reject what holds at the ends."""
+    table = crossed(np.random.default_rng(0), 0.0, 0.1)
+    report = depthmup.fit(table, axes=["tokens", "batch"], lr="lr", loss="loss")
+    spoken = [r for r in report.rules() if r.axis == "tokens" and r.answer is not Answer.ELSEWHERE]
+    answers = {r.exponent: r.answer.value for r in spoken}
+    near = [e for e in answers if 0.2 < abs(e) < 0.35]
+    far = [e for e in answers if abs(e) > 0.5]
+    assert near
+    assert far
+    assert {answers[e] for e in near} == {"cannot tell"}
+    assert {answers[e] for e in far} == {"rejected"}
+    assert "Published rules along tokens, at every batch:" in report.summary()
+
+
 def test_slices_of_one_slope_show_no_interaction():
     """95% intervals of what is zero, less three standard errors of 30 tables."""
     rng, tables = np.random.default_rng(1), 30

@@ -35,6 +35,7 @@ from depthmup.reports.study_rows import (
     noted,
     of_scheme,
     question,
+    rules_title,
     shown_laws,
     shown_rules,
     size_of,
@@ -226,7 +227,7 @@ def _rules(study: Study) -> list[Section]:
             ),
             table=Table(
                 rows=rows,
-                name=f"Published rules along {study.axis}",
+                name=rules_title(study),
                 numbers=("exponent",),
                 verdict="these runs",
                 wrapped=("presupposes", "source"),

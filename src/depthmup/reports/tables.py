@@ -29,6 +29,7 @@ from depthmup.reports.study_rows import (
     noted,
     of_scheme,
     question,
+    rules_title,
     shown_laws,
     shown_rules,
     size_of,
@@ -141,7 +142,7 @@ def _beyond(study: Study, width: int) -> list[str]:
     lines = _judged(study)
     if lines:
         together = "" if study.together is None else ", by all groups together"
-        lines.insert(0, f"Published rules along {study.axis}{together}:")
+        lines.insert(0, f"{rules_title(study)}{together}:")
     lines += [f"{of_scheme(study, law.scheme)}{law_sentence(law)}" for law in shown_laws(study)]
     if notes := noted(study):
         lines += ["Notes on the runs:", *(f"- {note}" for note in notes)]

@@ -160,6 +160,13 @@ class Along:
         values = [float(self.runs.sizes[i][other]) for i in np.concatenate(self.used)]
         return {v: drift.value + self.steeper({other: v}) for v in (min(values), max(values))}
 
+    def everywhere(self, drift: Estimate) -> list[Estimate]:
+        """The drift in the middle of the other axes, and at the ends of those it depends on."""
+        depends = [other for other, change in self.interactions.items() if change.outside(0, 0)]
+        ends = [end for other in depends for end in self.ends_of(other, drift).values()]
+        low, high = drift.low - drift.value, drift.high - drift.value
+        return [drift, *(replace(drift, value=d, low=d + low, high=d + high) for d in ends)]
+
     @cached_property
     def interactions(self) -> dict[Axis, Estimate]:
         """By how much the slope changes per doubling of the other axes, where slices show it."""

@@ -141,11 +141,11 @@ def transfer_of(
     for other, change in along.interactions.items():
         changes[other] = replace(change, unit=f"{drift_unit(axis, tuned)} and of {other}")
         if change.outside(0.0, 0.0):
-            ends = along.ends_of(other, drift)
-            why += interaction_sentence(axis, other, change, ends)
-            # What holds in the middle need not hold at the ends.
-            if verdict is Verdict.TRANSFERS and max(map(abs, ends.values())) > tolerance:
-                verdict = Verdict.UNDECIDED
+            why += interaction_sentence(axis, other, change, along.ends_of(other, drift))
+    # What holds in the middle of the other axes need not hold at their ends.
+    most = max(abs(each.value) for each in along.everywhere(drift))
+    if verdict is Verdict.TRANSFERS and most > tolerance:
+        verdict = Verdict.UNDECIDED
     return replace(
         empty,
         optima=along.optima,
@@ -197,7 +197,8 @@ def judged(
 ) -> tuple[Judgement, ...]:
     """Every published rule that speaks of an axis, judged by what was measured along it.
 
-    None where nothing was measured, or other axes changed with this one.
+    None where nothing was measured, or other axes changed with this one. Where the drift depends on
+    another axis, an answer is the same at both of its ends, or open.
     """
     along = along_axis(runs, axis)
     if along is None or along.together or not drift.known:
@@ -208,6 +209,8 @@ def judged(
     judgements = []
     for claim in claims:
         exponent = float(claim.exponent)
+        answers = {answer(each, exponent, tolerance) for each in along.everywhere(drift)}
+        found = Answer.UNDECIDED if len(answers) > 1 else answers.pop()
         price = UNKNOWN
         if ends is not None:
             price = along.cost(*ends, exponent * float(x[ends[1]] - x[ends[0]]))
@@ -217,9 +220,7 @@ def judged(
                 rule=claim.rule,
                 axis=axis,
                 exponent=exponent,
-                answer=(
-                    Answer.ELSEWHERE if claim.elsewhere else answer(drift, exponent, tolerance)
-                ),
+                answer=Answer.ELSEWHERE if claim.elsewhere else found,
                 cost=price,
                 setting=claim.setting,
                 reach=claim.reach,
