@@ -1,5 +1,6 @@
 """What to do after a measurement: lines to paste, and the command that settles what is open."""
 
+import math
 import re
 import shlex
 import textwrap
@@ -179,17 +180,20 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
     if not along:  # no two sizes differ in this axis alone
         return None
-    more, runs = 2 * along[-1], _runs(study, along[-1], transfer.scheme)
-    price = f" (about {counted(runs, 'run')})" if runs else ""  # a group may have none that counts
+    alone = _alone(study, transfer, optima)
+    more = [n for n in along if n != alone[study.axis]] if alone else [2 * along[-1]]
+    runs = _runs(study, along[-1], transfer.scheme)
+    price = f" (about {counted(runs * len(more), 'run')})" if runs else ""
+    beside = {a: n for a, n in alone.items() if a != study.axis} or _beside(study, optima)
+    where = f" at {size_text(beside)}" if alone else ""
     lead = (
-        f"{aim}: add {study.axis} {size_number(more)}{price}. This lists the runs to make first; "
-        "it asks for fewer where they suffice."
+        f"{aim}: add {study.axis} {', '.join(map(size_number, more))}{where}{price}. This lists "
+        "the runs to make first; it asks for fewer where they suffice."
     )
     if groups and transfer.scheme not in groups:  # no filter has its rows
         return lead, ""
-    beside = _beside(study, optima)
     values: dict[str, tuple[float, ...]] = {a: (beside[a],) for a in axes if a in beside}
-    values[study.axis] = (*along, more)
+    values[study.axis] = (*along, *(n for n in more if n not in along))
     named = {what: str(config[what]) for what in ("lr", "loss", "seed") if config.get(what)}
     if not study.tuned.is_learning_rate:
         named["tuned"] = study.tuned.name
@@ -202,6 +206,17 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     }
     table = str(config["table"])
     return lead, _as_command(table, question) if table else _as_python(question)
+
+
+def _alone(study: Study, transfer: Transfer, optima: Sequence[Optimum]) -> Mapping[str, float]:
+    """The smallest size of those along which other axes change too, and not in step, else none.
+
+    From there the study's axis can be varied alone.
+    """
+    others = {tuple(n for a, n in o.size.items() if a != study.axis) for o in optima}
+    if transfer.together or len(others) < 2:
+        return {}
+    return min((o.size for o in optima), key=lambda size: math.prod(size.values()))
 
 
 def _beside(study: Study, optima: Sequence[Optimum]) -> dict[str, float]:
