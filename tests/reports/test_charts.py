@@ -9,6 +9,7 @@ from itertools import pairwise
 import altair as alt
 import pytest
 import vl_convert
+from pytest import approx
 
 from depthmup.records import Estimate
 from depthmup.reports import (
@@ -282,10 +283,22 @@ def test_colours_are_distinct_and_depth_darkens(study):
 
 def test_labels_keep_their_distance():
     wished = [0.1, 0.1, 0.12, 0.5, 0.9]
-    moved = spread(wished, 0.05)
+    moved = spread(wished, [0.05] * 5)
     gaps = [b - a for a, b in pairwise(moved)]
     assert min(gaps) >= 0.05 - 1e-9
-    assert moved[3:] == wished[3:]
+    assert moved[3:] == approx(wished[3:])
+
+
+def test_labels_of_several_lines_stay_inside_the_chart():
+    heights = [0.1, 0.2, 0.1, 0.15]
+    for wished in ([0.0, 0.05, 0.05, 0.1], [0.9, 1.0, 0.95, 0.92], [0.5, 0.2, 0.5, 0.9]):
+        moved = spread(wished, heights)
+        ends = sorted((m - h / 2, m + h / 2) for m, h in zip(moved, heights, strict=True))
+        assert ends[0][0] >= -1e-9
+        assert ends[-1][1] <= 1 + 1e-9
+        assert all(above[0] >= below[1] - 1e-9 for below, above in pairwise(ends))
+        order = sorted(range(4), key=lambda i: wished[i])
+        assert [moved[i] for i in order] == sorted(moved)
 
 
 def test_charts_refuse_a_window_that_is_not_there(study):

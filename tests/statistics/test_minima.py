@@ -9,7 +9,7 @@ import pytest
 from pytest import approx
 
 from depthmup import fit
-from depthmup.statistics import Curves, minima, optima, rate_estimate
+from depthmup.statistics import Curves, loss_estimate, minima, optima, rate_estimate
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 from studies.coverage import CHANGING, OTHERS, SHAPES, UNSEEN, WALLS, World
@@ -88,3 +88,22 @@ def test_intervals_of_single_sizes(shape):
                     held.append(at.low <= best[i] <= at.high)
     # 288 sizes, three of a table: a standard error of 2% at 95%.
     assert np.mean(held) > COVERED.get(shape, 0.9)
+
+
+@pytest.mark.parametrize("shape", ["parabola", "V", "steep V"])
+def test_the_loss_of_one_seed_has_an_interval_also_on_whole_octaves(shape):
+    """A kink between two rates is deeper than any of them: 95% hold, less three standard errors.
+
+    Five sizes of one table share their valley, so 30 tables count.
+    """
+    rng, held = np.random.default_rng(0), []
+    rates = np.arange(-5.0, 5.0)
+    for _ in range(30):
+        best = 0.1 * np.arange(5) + rng.uniform(-0.5, 0.5)
+        rise = SHAPES[shape](rates - best[:, None])
+        losses = np.exp(rise + 0.016 * rng.standard_normal(rise.shape))[..., None]
+        found = minima(optima(Curves.of(rates, list(losses))), SIZES)
+        estimates = [loss_estimate(found, i) for i in range(5)]
+        assert all(0.8 < e.low < e.high < 1.25 for e in estimates)
+        held += [e.low <= 1 <= e.high for e in estimates]
+    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 30)

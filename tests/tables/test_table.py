@@ -220,6 +220,18 @@ class TestQuestions:
             in three.finding(axis="width").why
         )
 
+    def test_a_size_at_an_edge_that_changes_one_axis_alone_is_on_no_slice_of_both(self):
+        sizes = [(d, 64 * d) for d in (1, 2, 4, 8)]
+        planted = {"depth": -0.25, "width": -0.25}
+        diagonal = table(exponents=planted, sizes=sizes)
+        beside = table(exponents=planted, sizes=[(8, 64)])
+        edge = beside[beside["lr"] <= beside.loc[beside["loss"].idxmin(), "lr"] / 2]
+        report = fitted(pd.concat([diagonal, edge]), ["depth", "width"])
+        found = report.finding(axis="depth")
+        assert found.together == ("depth", "width")
+        assert [o.size["width"] for o in found.optima] == [64, 128, 256, 512]
+        assert found.drift == fitted(diagonal, ["depth", "width"]).finding(axis="depth").drift
+
     def test_axes_that_always_change_together_cannot_be_told_apart(self):
         sizes = [(d, 64 * d) for d in (1, 2, 4, 8)]
         runs = table(exponents={"depth": -0.25, "width": -0.25}, sizes=sizes)

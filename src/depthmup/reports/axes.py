@@ -7,6 +7,7 @@ rates stand on logarithmic axes in plain numbers, 1e-3 and 3e-3; tooltips have t
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from depthmup.records import Place, Study
@@ -244,25 +245,27 @@ _DIGITS: tuple[tuple[float, ...], ...] = (
 )
 
 
-def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Positions moved apart to at least ``gap`` in the same order, by as little as possible."""
+def spread(positions: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Centres of labels of these heights, moved apart in their order by as little as possible.
+
+    Within 0 and 1 where they have room there: least squares of the shifts.
+    """
     order = sorted(range(len(positions)), key=lambda i: (positions[i], i))
-    # Blocks of labels that touch: (indices, centre). A block that would overlap the one before is
-    # merged with it around the mean of all labels' centres, the least squares of their shifts.
-    blocks: list[tuple[list[int], float]] = []
-    for index in order:
-        members, centre = [index], positions[index]
-        while blocks:
-            before, previous_centre = blocks[-1]
-            if previous_centre + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
-                break
-            total = len(before) + len(members)
-            centre = (previous_centre * len(before) + centre * len(members)) / total
-            members = before + members
-            blocks.pop()
-        blocks.append((members, centre))
+    offsets = [0.0]
+    for before, after in pairwise(order):
+        offsets.append(offsets[-1] + (heights[before] + heights[after]) / 2)
+    # Less their offsets labels may touch: what is left is a regression that does not decrease.
+    blocks: list[tuple[float, int]] = []
+    for index, offset in zip(order, offsets, strict=True):
+        centre, count = positions[index] - offset, 1
+        while blocks and blocks[-1][0] > centre:
+            previous, members = blocks.pop()
+            centre = (previous * members + centre * count) / (members + count)
+            count += members
+        blocks.append((centre, count))
     moved = [0.0] * len(positions)
-    for members, centre in blocks:
-        for rank, index in enumerate(members):
-            moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
+    centres = [centre for centre, count in blocks for _ in range(count)]
+    for index, offset, centre in zip(order, offsets, centres, strict=True):
+        low, high = heights[order[0]] / 2, 1 - heights[order[-1]] / 2 - offsets[-1]
+        moved[index] = offset + (min(max(centre, low), high) if low <= high else centre)
     return moved

@@ -85,6 +85,8 @@ def rates_section(study: Study) -> Section:
     """Loss against what is tuned, a panel for each scheme."""
     study = by_slice(study)
     axis, name = study.axis, study.tuned.name
+    drawn = {curve.scheme for window in study.windows for curve in window.curves}
+    schemes = [t.scheme for t in transfers(study) if t.scheme in drawn]
     return Section(
         title=f"Where the minima line up, {study.tuned.the} transfers",
         lead=(
@@ -95,7 +97,7 @@ def rates_section(study: Study) -> Section:
         ),
         legend=size_signs(study),
         legend_of=axis,
-        plots=[scheme_plot(study, t.scheme, rate_chart(study, t.scheme)) for t in transfers(study)],
+        plots=[scheme_plot(study, scheme, rate_chart(study, scheme)) for scheme in schemes],
         layout="panels",
     )
 
@@ -354,11 +356,15 @@ def _by_scheme(
     for window, size in {(row["window"], row["size"]) for row in last.values()}:
         ends = [r for r in last.values() if (r["window"], r["size"]) == (window, size)]
         wished = [axis.where(axis.clamp(row["value"])) for row in ends]
-        lines = 1 + max(row["words"].count("\n") for row in ends)
-        for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):
+        heights = [_LINE * (1 + row["words"].count("\n")) for row in ends]
+        for row, place_ in zip(ends, spread(wished, heights), strict=True):
             row["label"] = axis.at(place_)
             row["label_x"] = size * max(shift.values())
     return rows, failed
+
+
+_LINE = 0.055
+"""Of a chart's height, that of a label's line."""
 
 
 def window_of(study: Study, window: int | None = None) -> int:

@@ -112,14 +112,19 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
 
 
 def _by_axis(studies: Sequence[Study]) -> str:
-    """The verdict along each of several axes in a sentence, where one scheme was measured."""
-    if len(studies) < 2 or any(len(transfers(s)) != 1 for s in studies):
-        return ""
+    """The verdict along each of several axes in a sentence: of one scheme, or of all groups."""
     along: dict[str, list[str]] = {}
     for study in studies:
-        along.setdefault(transfers(study)[0].verdict.value, []).append(study.axis)
+        judged = [study.together] if study.together else transfers(study)
+        if len(judged) != 1:
+            return ""
+        along.setdefault(judged[0].verdict.value, []).append(study.axis)
+    together = any(study.together for study in studies)
+    if len(studies) < 2 and not together:
+        return ""
     parts = [f"{verdict} along {' and '.join(axes)}" for verdict, axes in along.items()]
-    return f"The best {studies[0].tuned.name}: {'; '.join(parts)}."
+    whose = ", all groups together" if together else ""
+    return f"The best {studies[0].tuned.name}{whose}: {'; '.join(parts)}."
 
 
 def _elsewhere(studies: Iterable[Study]) -> str:

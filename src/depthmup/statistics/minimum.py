@@ -18,7 +18,7 @@ from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM, Regression
-from depthmup.statistics.valley import Valley
+from depthmup.statistics.valley import MISSED, Valley
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,8 +141,14 @@ def loss_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> E
     """
     fitted, log = found.fitted, float(found.log_loss[size])
     if fitted.curves.fewest_seeds < 2:
-        half = float(student(PRIOR_FREEDOM, confidence)) * math.sqrt(fitted.point_variance)
-        half = half or math.inf  # no curve has points to spare, and nothing is known
+        valley, spacing = found.valley, float(fitted.spacing[size])
+        # Between two rates the valley may be deeper: it misses as much of what it rises there.
+        missed = MISSED * float(valley.rise(size, np.array([-spacing, spacing])).mean())
+        scatter = math.sqrt(float(valley.variance))
+        half = math.hypot(
+            float(student(valley.freedom, confidence)) * scatter,
+            float(student(math.inf, confidence)) * missed,
+        )
     else:
         error, freedom = fitted.seed_error(found.log_loss_without[size])
         half = float(student(freedom, confidence) * error)

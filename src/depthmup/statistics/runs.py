@@ -139,10 +139,14 @@ def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
     number = axes.index(axis)
     sets = changing_together(runs.array[runs.inside], axes)
     together = next((p for p in sets if axis in p), ())
-    # Axes that never change apart are one: what else they are held at makes the slices.
+    # Axes that never change apart are one: what else they are held at makes the slices. A size
+    # without an optimum of its own, at which they do, lies on none.
+    parted = together and together not in changing_together(runs.array, axes)
+    among = np.flatnonzero(runs.inside) if parted else np.arange(len(runs.sizes))
     others_too = [axes.index(a) for a in together if a != axis]
-    columns = np.delete(runs.array, others_too, axis=1)
-    return slices(columns, number - sum(o < number for o in others_too)), together
+    columns = np.delete(runs.array[among], others_too, axis=1)
+    found = slices(columns, number - sum(o < number for o in others_too))
+    return [among[member] for member in found], together
 
 
 def is_sought(curves: Curves) -> bool:

@@ -105,7 +105,7 @@ class Valley:
         level_without: the same without each seed, (..., sizes, seeds).
         noise: their covariance as points scatter about the valleys, (..., sizes, sizes).
         left: that of what data do not tell of the shapes, (..., sizes, sizes).
-        freedom: degrees of freedom of the scatter, (...,).
+        variance, freedom: of the scatter of points at the minimum, and its degrees, (...,).
         turn: t of each axis and its standard error, (..., axes).
         alike: standard error of the place of all minima alike, (...,).
         steep, powers: l and r of every size, (..., sizes, 2); the powers of both sides, (..., 2).
@@ -118,6 +118,7 @@ class Valley:
     level_without: Array
     noise: Array
     left: Array
+    variance: Array
     freedom: Array
     turn: Array
     turn_error: Array
@@ -629,6 +630,7 @@ class _Linear:
             level_without=shaped(level[..., None] + of_level),
             noise=shaped(own),
             left=shaped(own_left),
+            variance=shaped(state.variance),
             freedom=shaped(freedom),
             turn=shaped(mean),
             turn_error=shaped(np.sqrt(kept)),

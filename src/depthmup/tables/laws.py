@@ -134,7 +134,7 @@ def from_law(
             else f"{begin(others)} changes too, and not in step. Vary {axis} alone."
         )
         question = f"the best {tuned.name} against {axis}, {of_all}"
-        along = replace(along, question=question, regret=UNKNOWN, together=())
+        along = replace(along, question=question, regret=UNKNOWN, bend=UNKNOWN, together=())
     else:
         narrower = own.known and own.high - own.low <= drift.high - drift.low
         decided = narrower or along.verdict is not Verdict.UNDECIDED
