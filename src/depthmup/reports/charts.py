@@ -357,8 +357,9 @@ def _by_scheme(
         ends = [r for r in last.values() if (r["window"], r["size"]) == (window, size)]
         wished = [axis.where(axis.clamp(row["value"])) for row in ends]
         heights = [_LINE * (1 + row["words"].count("\n")) for row in ends]
-        for row, place_ in zip(ends, spread(wished, heights), strict=True):
-            row["label"] = axis.at(place_)
+        for row, centre, height in zip(ends, spread(wished, heights), heights, strict=True):
+            # A text of several lines stands where its first one does.
+            row["label"] = axis.at(centre + (height - _LINE) / 2)
             row["label_x"] = size * max(shift.values())
     return rows, failed
 
