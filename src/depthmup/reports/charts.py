@@ -336,7 +336,7 @@ def _by_scheme(
     for optimum in optimum_rows(study):
         row = _plain(optimum, study)
         scheme, size, location = str(row["scheme"]), row["size"], row["place"]
-        words = folded(str(row["title"]), 14)
+        words = folded(str(row["title"]), 13)
         drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme, "words": words}
         if location == Place.FAILED.value:
             # Where nothing trains there is no value to draw: the mark stands in the margin, below

@@ -37,7 +37,7 @@ SHAPES = {
     "triangle-right": "▶",
     "triangle-left": "◀",
     "cross": "✚",
-    "wedge": "▲",
+    "M0,-1L.95,-.31L.59,.81L-.59,.81L-.95,-.31Z": "⬟",
 }
 
 
