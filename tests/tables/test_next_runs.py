@@ -271,6 +271,21 @@ def test_a_tracker_s_count_of_steps_is_named(tmp_path, capsys):
     assert "3 runs were trained for another number of steps" in capsys.readouterr().out
 
 
+def test_a_log_of_every_run_is_told_to_keep_its_ends(tmp_path, capsys):
+    table, rows = tmp_path / "log.csv", ["width,lr,loss,_step"]
+    for i, width in enumerate((64, 128, 256)):
+        for k in range(-12, -3):
+            for step in (100, 200, 300):
+                rows.append(f"{width},{2.0**k},{2 + 9 / step + 0.1 * (k + 8 + i) ** 2},{step}")
+    table.write_text("\n".join(rows))
+    words = ["fit", str(table), "--axes", "width", "--lr", "lr", "--loss", "loss"]
+    for steps in ([], ["--steps", "_step"]):
+        assert main([*words, *steps]) == 2
+        assert "--where '_step == 300'" in capsys.readouterr().err
+    assert main([*words, "--where", "_step == 300"]) == 0
+    assert "−50% per doubling of width" in capsys.readouterr().out
+
+
 def test_the_order_of_rows_asks_for_nothing_else():
     """Seed 0 scanned the first size; where seed 1 stood first it was asked for at the next."""
     rows = [{"layers": 4, "lr": 2.0**k, "seed": 0} for k in range(-10, -2)]

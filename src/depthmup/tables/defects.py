@@ -5,6 +5,7 @@ logarithm, repeats, stray values, tokens, steps, losses that do not say whether 
 """
 
 import math
+import shlex
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from depthmup.statistics.strays import (
     usual_steps,
 )
 from depthmup.tables.rows import GroupRows, Labels
+from depthmup.tables.where import equalities
 
 DIGITS = 6
 """Significant digits from which on two runs of different seeds do not end with one loss."""
@@ -149,9 +151,11 @@ def steps(rows: GroupRows) -> None:
     usually = (np.abs(taken / usual - 1) <= CUT) | ~np.isfinite(rows.loss)
     if usually.mean() < 0.5:
         column = rows.question.steps
+        last = equalities([(column, f"{taken.max():.10g}")])
         raise ValueError(
             f"Expected most runs of a size to have one number of steps{rows.of_group}; in "
-            f"{printable(repr(column))} they differ. Make it an axis: --axes "
+            f"{printable(repr(column))} they differ. If rows are points of logs, keep the ends: "
+            f"--where {printable(shlex.quote(last))}. If each is a run, make it an axis: --axes "
             f"steps={printable(column)}."
         )
     reasons = [

@@ -8,6 +8,7 @@ from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Index
 from depthmup.tables.columns import propose
 from depthmup.tables.rows import GroupRows
+from depthmup.tables.where import equalities, is_number
 
 SHARE = 8
 """A setting's values recur: it has at most one for so many rows."""
@@ -67,7 +68,11 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
     name, distinct = next(iter(mixed.items()))
     if not rows.question.steps and propose([name]).get("steps"):
         column = printable(shlex.quote(name))
-        advice += f" If it counts steps, --steps {column} finds runs that were cut short."
+        values = [rows.table.names[name][code] for code in np.unique(rows.table.codes[name])]
+        numbers = [value for value in values if is_number(value)]
+        last = equalities([(name, max(numbers, key=float))]) if numbers else ""
+        ends = f"--where {printable(shlex.quote(last))} keeps the ends of logs, " if last else ""
+        advice += f" If it counts steps, {ends}--steps {column} finds runs that were cut short."
     if len(mixed) > 1 and (finest := _finest(mixed, rows)):
         others = "the other follows" if len(mixed) == 2 else f"the other {len(mixed) - 1} follow"
         use = f"Use --by {printable(shlex.quote(finest))}: {others} from it."
