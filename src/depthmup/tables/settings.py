@@ -67,12 +67,7 @@ def _follows(codes: Index, rate: Array, distinct: int) -> bool:
 def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
     name, distinct = next(iter(mixed.items()))
     if not rows.question.steps and propose([name]).get("steps"):
-        column = printable(shlex.quote(name))
-        values = [rows.table.names[name][code] for code in np.unique(rows.table.codes[name])]
-        numbers = [value for value in values if is_number(value)]
-        last = equalities([(name, max(numbers, key=float))]) if numbers else ""
-        ends = f"--where {printable(shlex.quote(last))} keeps the ends of logs, " if last else ""
-        advice += f" If it counts steps, {ends}--steps {column} finds runs that were cut short."
+        advice += _of_steps(name, rows)
     if len(mixed) > 1 and (finest := _finest(mixed, rows)):
         others = "the other follows" if len(mixed) == 2 else f"the other {len(mixed) - 1} follow"
         use = f"Use --by {printable(shlex.quote(finest))}: {others} from it."
@@ -83,6 +78,16 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
         f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
         f"values{others}{rows.of_group}. {advice}"
     )
+
+
+def _of_steps(name: str, rows: GroupRows) -> str:
+    """What a column of steps may be: points of a log, or lengths of runs."""
+    values = (rows.table.names[name][code] for code in np.unique(rows.table.codes[name]))
+    last = max(filter(is_number, values), key=float, default="")
+    keep = equalities([(name, last)]) if last else ""
+    ends = f"--where {printable(shlex.quote(keep))} keeps the ends of logs, " if keep else ""
+    column = printable(shlex.quote(name))
+    return f" If it counts steps, {ends}--steps {column} finds runs that were cut short."
 
 
 def _finest(mixed: dict[str, int], rows: GroupRows) -> str:
