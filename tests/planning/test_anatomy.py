@@ -135,6 +135,29 @@ def test_what_leads_to_a_fixed_size_narrows_unless_that_is_larger_or_has_a_norm_
         assert [p.role.narrows for p in places if p.name == "1.weight"] == [expected]
 
 
+class Bottleneck(nn.Module):
+    """A stream through four numbers, normalized by themselves or not."""
+
+    def __init__(self, width, norm):
+        super().__init__()
+        self.before, self.down = nn.LayerNorm(width), nn.Linear(width, 4, bias=False)
+        self.norm, self.up = norm(4), nn.Linear(4, width, bias=False)
+
+    def forward(self, x):
+        return x + self.up(F.relu(self.norm(self.down(self.before(x)))))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize(("norm", "expected"), [(nn.Identity, True), (nn.LayerNorm, False)])
+def test_a_norm_of_its_own_is_seen_in_any_number_of_blocks(blocks, norm, expected):
+    def make(width):
+        inner = (Bottleneck(width, norm) for _ in range(blocks))
+        return nn.Sequential(nn.Linear(6, width), *inner, nn.LayerNorm(width), nn.Linear(width, 2))
+
+    places = anatomy(make(32), make(16), example_inputs=vectors()).places
+    assert [p.role.narrows for p in places if p.name == "1.down.weight"] == [expected]
+
+
 def test_layers_tied_across_depth_are_shared():
     result = places(tower(MLPBlock, shared=True), vectors())
     up = result["blocks.0.up.weight"]

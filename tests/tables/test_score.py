@@ -3,14 +3,17 @@
 import json
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
+from pytest import approx
 
 import depthmup
 from depthmup.cli import main
-from depthmup.records import Certificate, Estimate
+from depthmup.records import Certificate, Estimate, Verdict
+from depthmup.records.certificate import Lack
 from depthmup.records.finding import rate
 from depthmup.records.score import Fate
 from depthmup.reports import certificate_text, score_page
@@ -232,3 +235,54 @@ def test_another_size_at_which_nothing_trains_says_nothing_of_the_target():
     assert (score.value, score.bound) == (Fate.HELD, Fate.HELD)
     [law] = depthmup.fit(table, axes=["depth"], **COLUMNS).studies[0].laws
     assert law.twice.high < math.inf
+
+
+def certified(table, depth):
+    """The certificate of a table for a depth."""
+    [found] = depthmup.fit(table, axes=["depth"], **COLUMNS, target={"depth": depth}).certificates
+    return found
+
+
+def test_nothing_is_certified_where_the_table_shows_that_nothing_trains():
+    """Depths 32 and 64 diverge at every rate: what is no smaller than them may, too."""
+    table = runs(slope=0.0)
+    table.loc[table.depth >= 32, "loss"] = math.inf
+    assert certified(table, 16).issued
+    for depth in (32, 64, 128):
+        refused = certified(table, depth)
+        assert [r.lack for r in refused.refusals] == [Lack.FAILED]
+        assert "trains at depth 32" in refused.refusals[0].reason
+
+
+def test_no_rate_is_certified_that_diverged_at_the_nearest_size():
+    """The law of depths 4 to 16 has 2^-4 at depth 32, where all runs from 2^-5 on diverged."""
+    table = runs((4, 8, 16, 32), slope=0.0)
+    table.loc[(table.depth == 32) & (table.lr >= 2.0**-5), "loss"] = math.inf
+    refused = certified(table, 32)
+    assert [r.lack for r in refused.refusals] == [Lack.CONTRADICTED]
+    assert "diverges from 0.031 on" in refused.refusals[0].reason
+
+
+def test_a_target_of_sizes_that_show_no_optimum_is_refused_with_the_reason():
+    """Before, nothing was said of it."""
+    table = runs(rates=(-3, 1))
+    refused = certified(table[table.lr > 2.0**-3.5], 128)
+    assert Lack.EDGE in [r.lack for r in refused.refusals]
+
+
+def test_the_slopes_of_a_certificate_add_up_to_its_change():
+    """No drift along either axis alone, and -0.15 per doubling of both: no transfer."""
+    rows = []
+    for (i, width), (j, depth) in product(enumerate((64, 128, 256, 512)), enumerate((4, 8, 16))):
+        for k in np.arange(-11, 0):
+            loss = 2 * math.exp(0.03 * (k + 5 + 0.15 * i * j) ** 2)
+            rows.append((width, depth, 2.0**k, loss))
+    table = pd.DataFrame(rows, columns=["width", "depth", "lr", "loss"])
+    target = {"width": 1024, "depth": 32}
+    report = depthmup.fit(table, axes=["width", "depth"], lr="lr", loss="loss", target=target)
+    [found] = report.certificates
+    assert found.predicted.value == approx(-5 - 0.15 * 4 * 3, abs=0.3)
+    total = sum(s.estimate.value * {"width": 4, "depth": 3}[s.axis] for s in found.slopes)
+    base = next(o for o in found.optima if o.size == found.base)
+    assert total == approx(found.predicted.value - base.log2_lr.value, abs=0.1)
+    assert found.verdict is not Verdict.TRANSFERS

@@ -84,9 +84,7 @@ def narrows(
     if mixture is not None:
         router = mixture.part is Part.ROUTER
         return router or any(growth.falls(use, mixture.axes) for use in uses)
-    return any(
-        (stacked or (use.leads and not use.normalized)) and growth.falls(use) for use in uses
-    )
+    return any((stacked or use.leads) and not use.normalized and growth.falls(use) for use in uses)
 
 
 _SUMMED = (Kind.HIDDEN, Kind.READOUT)

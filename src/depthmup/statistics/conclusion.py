@@ -107,14 +107,25 @@ def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
 
     Where the target is no larger than the base, that to the largest size, or to the smallest. Axes
     that always change with this one do so here: nothing shows a slope of one of them alone.
+
+    The slope may depend on the other axes: it is the mean of that at the base's and that at the
+    target's, so that the changes along all axes add up to that from the base to the target.
     """
     values = np.array([[size[a] for a in law.base] for size in law.sizes], float)
     together = next((a for a in confounded(values, list(law.base)) if axis in a), (axis,))
     ends = (target, *(pick(law.sizes, key=lambda size: size[axis]) for pick in (max, min)))
     to = next(size for size in ends if size[axis] != base[axis])
-    end = {**base, **{a: to[a] for a in together}}
-    doublings = math.log2(end[axis] / base[axis])
-    change = predict(law, end, minus=base).estimate()
+    doublings = math.log2(to[axis] / base[axis])
+    changes = []
+    for others in (base, target):
+        start = {**others, **{a: base[a] for a in together}}
+        end = {**others, **{a: to[a] for a in together}}
+        changes.append(predict(law, end, minus=start))
+    at_base, at_target = changes
+    # Their errors are those of one law, drawn with the same numbers.
+    change = Predicted(
+        value=(at_base.value + at_target.value) / 2, draws=(at_base.draws + at_target.draws) / 2
+    ).estimate()
     low, high = sorted((change.low / doublings, change.high / doublings))
     return AxisSlope(
         axis=axis,

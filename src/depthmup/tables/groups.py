@@ -266,7 +266,7 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
             "tuned": question.tuned,
         },
     )
-    if certificate is None or group.law is None:
+    if group.law is None:
         return certificate
     few = _few_cells(group)
     refusals = tuple(few if r.lack is Lack.SIZES else r for r in certificate.refusals)
@@ -292,16 +292,13 @@ def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> C
     """The certificate of one group for a target, asked for after the fit."""
     if runs is None or runs.problem:
         raise ValueError("Expected the runs of a table for a prediction; fit the table again.")
-    certificate = predict(
+    return predict(
         runs,
         checked_target(target, runs.sizes[0]),
         tolerance=study.tolerance,
         scheme=None,
         about={"title": runs.name, "tuned": study.tuned, "measure": study.config.get("loss", "")},
     )
-    if certificate is None:
-        raise ValueError("Expected a size with an optimum inside its grid; there is none.")
-    return certificate
 
 
 def _groups(table: RunTable, question: Question) -> list[tuple[str, str, RunTable]]:

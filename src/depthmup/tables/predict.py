@@ -1,17 +1,17 @@
 """The best value at a target in all axes, with its interval, or a refusal with its reasons."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from depthmup.records import Certificate, Fate, Place
+from depthmup.records import LEARNING_RATE, Certificate, Fate, Place, Tuned
 from depthmup.records.certificate import Lack, Prescribed, Refusal
 from depthmup.records.finding import rate
 from depthmup.records.printable import printable
-from depthmup.records.sizes import parse_size, size_text, size_value
+from depthmup.records.sizes import parse_size, size_names, size_text, size_value
 from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate, minima, noisy_sizes, optima
@@ -37,16 +37,18 @@ def predict(
     tolerance: float,
     scheme: Scheme | None,
     about: Mapping[str, Any],
-) -> Certificate | None:
+) -> Certificate:
     """A certificate of the best value at a target; a refused one says why.
 
-    Sizes whose optimum is beside a divergence are left out, as their curves know no optimum; None
-    where no size is left. The one nearest to the target must not contradict the
-    others' law. ``about`` are further fields, such as its title.
+    Sizes whose optimum is beside a divergence are left out, as their curves know no optimum; none
+    of them is certified where no size is left. The one nearest to the target must not contradict
+    the others' law, and no size up to the target may fail. ``about`` are further fields, such as
+    its title.
     """
     sizes = chosen(runs)
-    if not len(sizes):
-        return None
+    known = bool(len(sizes))
+    if not known:  # their own curves say why
+        sizes = np.arange(len(runs.sizes))
 
     if runs.gathered:
         # No run repeats another: those of a cell have sizes and rates of their own.
@@ -66,12 +68,21 @@ def predict(
             about=dict(about),
         )
 
+    failed = [runs.sizes[i] for i in np.flatnonzero(runs.optima.failed)]
+    if upto := [size for size in failed if all(size[a] <= n for a, n in target.items())]:
+        return forecast(target, _failed(upto, runs, about))
     certificate = forecast(target)
+    if not known:
+        return certificate
+    if Lack.SIZES in {r.lack for r in certificate.refusals} and not runs.gathered:
+        # Where others could be measured better, that is what they lack.
+        every = forecast(target, sizes=np.arange(len(runs.sizes)))
+        return certificate if every.issued else every
     away = [sum(abs(math.log2(size[a] / n)) for a, n in target.items()) for size in runs.sizes]
     nearest = away.index(min(away))
     if certificate.issued and nearest not in sizes and not runs.optima.failed[nearest]:
         there = forecast(runs.sizes[nearest])
-        if there.issued and (contradiction := _contradiction(there, runs)):
+        if there.issued and (contradiction := _contradiction(there, runs, nearest)):
             certificate = forecast(target, contradiction)
     more = with_edges(runs, sizes)
     if len(more) > len(sizes) and Lack.CONTRADICTED not in {r.lack for r in certificate.refusals}:
@@ -86,25 +97,46 @@ def predict(
     return replace(certificate, rules=tuple(rules))
 
 
-def _contradiction(there: Certificate, runs: Runs) -> Refusal | None:
+def _failed(sizes: Sequence[Mapping[str, float]], runs: Runs, about: Mapping[str, Any]) -> Refusal:
+    """Sizes no larger than the target at which nothing trains."""
+    tuned: Tuned = about.get("tuned", LEARNING_RATE)
+    named = size_names(sizes, runs.sizes)
+    return Refusal(
+        lack=Lack.FAILED,
+        reason=f"No {tuned.name} trains at {named}, and the target is no smaller.",
+        advice="Extend the grid downwards there.",
+    )
+
+
+def _contradiction(there: Certificate, runs: Runs, nearest: int) -> Refusal | None:
     """What the others' law forecasts at a measured size, missed by that size's own runs."""
-    score = scored(there, [runs])
-    if score.value is not Fate.MISSED:
-        return None
+    score, wall = scored(there, [runs]), _wall(runs, nearest)
     best, name, law = score.measured, there.tuned.name, there.value
+    diverges = there.predicted.value >= wall
+    if score.value is not Fate.MISSED and not diverges:
+        return None
     bound = {
         Place.LOW_EDGE: f"below {rate(best.high)}",
         Place.HIGH_EDGE: f"above {rate(best.low)}",
     }
+    found = f"the best {name} is {bound.get(score.best.place, rate(best.value))}"
     return Refusal(
         lack=Lack.CONTRADICTED,
         reason=(
-            f"At {size_text(there.target)}, the measured size nearest to the target, the best "
-            f"{name} is {bound.get(score.best.place, rate(best.value))}. The law of the other "
-            f"sizes has {rate(law.low)} to {rate(law.high)} there."
+            f"At {size_text(there.target)}, the measured size nearest to the target, "
+            f"{f'training diverges from {rate(2.0**wall)} on' if diverges else found}. The law of "
+            f"the other sizes has {rate(law.low)} to {rate(law.high)} there."
         ),
         advice=f"Extend the grid of {there.tuned.plural} there, so that its best one lies inside.",
     )
+
+
+def _wall(runs: Runs, size: int) -> float:
+    """The log2 value from which on all of a size's runs diverged; infinite if the last did not."""
+    x, y = runs.optima.curves.log2_lrs[size], runs.optima.log_losses[size]
+    finite, tried = np.isfinite(y), ~np.isnan(y)
+    beyond = tried & (x > x[finite].max(initial=-math.inf))
+    return float(x[beyond].min(initial=math.inf))
 
 
 def chosen(runs: Runs) -> Index:
