@@ -385,6 +385,22 @@ def test_a_setting_from_which_all_others_follow_is_proposed():
     assert "Use --by" not in str(refusal.value)
 
 
+def test_columns_and_losses_that_cannot_be_are_refused_with_what_helps():
+    runs = pd.read_csv(example())[["n_layers", "lr", "final_loss"]]
+    asked = {"axes": {"depth": "n_layers"}, "lr": "lr"}
+    with pytest.raises(ValueError, match="Add a constant to losses that may be negative"):
+        fit(runs.assign(final_loss=runs["final_loss"] - 50), **asked, loss="final_loss")
+    with pytest.raises(ValueError, match="Of logarithms use the values themselves"):
+        fit(runs.assign(lr=np.log2(runs["lr"])), **asked, loss="final_loss")
+    hit = runs.assign(val_acc=1 / runs["final_loss"]).drop(columns="final_loss")
+    with pytest.raises(ValueError, match="'val_acc' reads like one that is higher"):
+        fit(hit, **asked, loss="val_acc")
+    with pytest.raises(ValueError, match="Runs of one size") as passed:
+        fit(runs.assign(acc_loss=runs["final_loss"], kind=["a", "b"] * (len(runs) // 2)), **asked,
+            loss="acc_loss")  # fmt: skip
+    assert "reads like" not in str(passed.value)
+
+
 RUN = {"depth": 4, "lr": 0.1, "loss": 2.0}
 
 

@@ -1,5 +1,6 @@
 """What became of a forecast: a certificate's value and bound against runs made at its target."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -76,7 +77,8 @@ class Score:
             f"{self.value.capitalize()}: the best one there is {ranged(best)} ({runs}).",
         ]
         if excess.known or excess.value > 0:
-            cost = f"{excess.value:.2%} ({excess.low:.2%} to {excess.high:.2%})"
+            high = f"{excess.high:.2%}" if math.isfinite(excess.high) else "∞"
+            cost = f"{excess.value:.2%} ({excess.low:.2%} to {high})"
             lines.append(
                 f"{self.bound.capitalize()}: {rate(forecast.value.value)} costs {cost} of the best "
                 f"loss; the bound was {forecast.penalty.high:.2%}."

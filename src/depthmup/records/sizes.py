@@ -61,7 +61,7 @@ def whole_size(text: str) -> int:
 
 
 _MANY = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
-_DIGITS = 4
+_DIGITS, _HUGE = 4, 1e15
 
 
 def size_number(value: float) -> str:
@@ -71,6 +71,8 @@ def size_number(value: float) -> str:
         >>> [size_number(n) for n in (64, 16384, 214_663_680, 4e9, 999_999_999, 0.5)]
         ['64', '16384', '214.7M', '4B', '1B', '0.5']
     """
+    if value >= _HUGE:
+        return f"{value:.{_DIGITS}g}".replace("e+", "e")
     if value < _MANY[-1][0]:
         return f"{value:g}"
     rounded = float(f"{value:.{_DIGITS}g}")

@@ -26,6 +26,7 @@ from depthmup.records import (
 from depthmup.records.judgement import Answer, Judgement
 from depthmup.records.note import Defect, Note
 from depthmup.records.sizes import size_number
+from depthmup.records.text import begin
 from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.drift import change_of_shape, drift_unit, judge
 from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
@@ -136,6 +137,8 @@ def transfer_of(
         why += (
             f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
         )
+    if others := [other for other in along.together if other != axis]:
+        why += f" {begin(' and '.join(others))} changes with it: the drift is of both together."
     changes = dict(_interactions(runs, axis, tuned))
     why += "".join(interaction_sentence(axis, other, change) for other, change in changes.items())
     for other, change in along.interactions.items():

@@ -142,8 +142,12 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
         axes = rows.question.axes
         only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
         raise ValueError(
-            f"Expected runs of two sizes or more{rows.of_group}; all have {only}. Name the columns "
-            "in which your runs differ as axes."
+            f"Expected runs of two sizes or more{rows.of_group}; all have {only}. "
+            + (
+                rows.told
+                if rows.excluded
+                else "Name the columns in which your runs differ as axes."
+            )
         )
     if not np.isfinite(loss).any():
         raise ValueError(

@@ -28,6 +28,10 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
 
 _OPTIONS = ("lr", "loss", "seed")
 
+_BETTER_HIGHER = {"acc", "accuracy", "auc", "bleu", "f1", "reward", "top1", "top5"}
+_BETTER_LOWER = {"err", "error", "loss", "neg", "negative"}
+"""Words of columns that tell which way is better."""
+
 SHOWN = 20
 """Column names of a table that a message lists."""
 
@@ -90,6 +94,12 @@ def check_columns(
             raise ValueError(_absent(what, column, names))
     _distinct(meanings)
     _independent(axes)
+    words = {*re.split(r"[\W_]+", named["loss"].lower())}
+    if words & _BETTER_HIGHER and not words & _BETTER_LOWER:
+        raise ValueError(
+            f"Expected a loss, lower where runs are better; {printable(repr(named['loss']))} reads "
+            "like one that is higher. Use its error, such as 1 - accuracy, or rename the column."
+        )
 
 
 def checked_once(names: Sequence[str]) -> None:

@@ -44,7 +44,10 @@ def numbers(rows: GroupRows) -> None:
         reasons[empty & (reasons == "")] = f"no {what}"
         lacking |= empty
     # Logarithms are fitted: what is missing or not positive cannot be kept, whatever was asked for.
-    out = rows.tell(Defect.MISSING, lacking, "lack a number", reasons=reasons, out=True)
+    told = "lack a number"
+    if (reasons == "no loss").any():
+        told += ": of a run that diverged the loss is nan, not empty"
+    out = rows.tell(Defect.MISSING, lacking, told, reasons=reasons, out=True)
     bad = np.zeros(len(loss), bool)
     for what, values in named.items():
         wrong = ~lacking & ~((values > 0) & np.isfinite(values))
@@ -64,7 +67,7 @@ def losses_of_no_logarithm(rows: GroupRows) -> None:
     if not (loss <= 0).any():
         return
     size = rows.sizes()[1]
-    sentence = "have a loss of zero or below, which no cross-entropy has"
+    sentence = "have a loss of zero or below, which has no logarithm"
     out = rows.tell(Defect.IMPOSSIBLE, loss <= 0, sentence, out=True)
     below = np.unique(np.column_stack([size, loss])[loss < 0], axis=0)
     sizes, values = np.unique(below[:, 0], return_counts=True)

@@ -152,8 +152,18 @@ class GroupRows:
         """Leave flagged rows out."""
         self.table = self.table.where(~flags)
         if not len(self.table):
-            told = " ".join(finding.text for finding in self.findings)
-            raise ValueError(f"No run is left{self.of_group}. {told}")
+            raise ValueError(f"No run is left{self.of_group}. {self.told}")
+
+    @property
+    def told(self) -> str:
+        """What was left out, for an error, and what helps where that is the table's own way."""
+        texts = [finding.text.removesuffix(" Left out.") for finding in self.findings]
+        defects = {finding.defect for finding in self.findings}
+        if Defect.IMPOSSIBLE in defects:
+            texts.append("Add a constant to losses that may be negative.")
+        if Defect.NOT_POSITIVE in defects:
+            texts.append("Of logarithms use the values themselves.")
+        return " ".join(texts)
 
     def with_losses(self, losses: Array) -> None:
         """Replace the column of losses."""
