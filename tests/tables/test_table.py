@@ -199,6 +199,14 @@ class TestQuestions:
         assert any("is not known" in note.text for note in report.notes())
         assert report.rules() == ()
 
+    @pytest.mark.parametrize("grows", [True, False])
+    def test_a_batch_that_grows_with_the_sizes_unnamed_is_told(self, grows):
+        runs = table(exponents={"width": -0.25}, sizes=[(w,) for w in (64, 128, 256, 512)])
+        runs["batch_size"] = runs["width"] // 4 if grows else 16
+        texts = [note.text for note in fitted(runs, ["width"]).notes()]
+        told = "batch_size changes with the sizes: a drift may be its doing."
+        assert any(told in text for text in texts) is grows
+
     def test_axes_that_change_together_but_not_in_step_are_told_apart(self):
         """Shapes of one budget: wide and shallow, narrow and deep. A line along one misleads."""
         sizes = [(80, 256), (3, 768), (50, 1536), (12, 3072), (24, 512)]

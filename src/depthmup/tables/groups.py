@@ -345,6 +345,16 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
         for group in groups
         for axes in _partners(group)
     ]
+    notes += [
+        Note(
+            scheme=group.runs.name,
+            text=f"{printable(column)} changes with the sizes: a drift may be its doing. Name it "
+            "as an axis, too.",
+        )
+        for group in groups
+        for column, codes in group.settings.items()
+        if len(np.unique(codes)) > 1 and {"batch", "tokens"} & propose([column]).keys()
+    ]
     if filtered:
         notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
     for group in groups:
