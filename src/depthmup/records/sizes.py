@@ -65,11 +65,11 @@ _DIGITS, _HUGE = 4, 1e15
 
 
 def size_number(value: float) -> str:
-    """A size as people say it: whole below a million, and else of four digits with a letter.
+    """A size as people say it: whole below a million, then of four digits with a letter.
 
     Example:
-        >>> [size_number(n) for n in (64, 16384, 214_663_680, 4e9, 999_999_999, 0.5)]
-        ['64', '16384', '214.7M', '4B', '1B', '0.5']
+        >>> [size_number(n) for n in (64, 16384, 214_663_680, 4e9, 999_999_999, 0.5, 1.2e18)]
+        ['64', '16384', '214.7M', '4B', '1B', '0.5', '1.2e18']
     """
     if value >= _HUGE:
         return f"{value:.{_DIGITS}g}".replace("e+", "e")

@@ -183,6 +183,7 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     alone = _alone(study, transfer, optima)
     more = [n for n in along if n != alone[study.axis]] if alone else [2 * along[-1]]
     runs = _runs(study, along[-1], transfer.scheme)
+    # A group may have no run that counts.
     price = f" (about {counted(runs * len(more), 'run')})" if runs else ""
     beside = {a: n for a, n in alone.items() if a != study.axis} or _beside(study, optima)
     where = f" at {size_text(beside)}" if alone else ""

@@ -289,6 +289,18 @@ def span_sentence(certificate: Certificate) -> str:
     )
 
 
+def rules_title(study: Study) -> str:
+    """What the rules speak of; where the drift depends on other axes, of all their values."""
+    others = {
+        other: None
+        for transfer in transfers(study)
+        for other, change in transfer.interactions.items()
+        if study.together is None and change.outside(0, 0)
+    }
+    everywhere = f", at every {' and '.join(others)}" if others else ""
+    return f"Published rules along {study.axis}{everywhere}"
+
+
 def rejected_sentence(study: Study, scheme: str) -> str:
     """Which published rules a scheme's drift rejects; empty where none."""
     names = [r.rule for r in study.rules if r.scheme == scheme and r.answer.value == "rejected"]

@@ -201,18 +201,6 @@ def shown_rules(study: Study) -> list[Judgement]:
     return [rule for rule in study.rules if study.together is None or not rule.scheme]
 
 
-def rules_title(study: Study) -> str:
-    """What the rules speak of; where the drift depends on other axes, of all their values."""
-    others = {
-        other: None
-        for transfer in transfers(study)
-        for other, change in transfer.interactions.items()
-        if study.together is None and change.known and change.outside(0, 0)
-    }
-    everywhere = f", at every {' and '.join(others)}" if others else ""
-    return f"Published rules along {study.axis}{everywhere}"
-
-
 def shown_laws(study: Study) -> list[JointLaw]:
     """The laws that are shown: of many groups along one axis each is a drift of the table."""
     return [law for law in study.laws if study.together is None or len(law.exponents) > 1]

@@ -21,6 +21,7 @@ from depthmup.reports.sentences import (
     headline,
     law_sentence,
     number,
+    rules_title,
     significant,
     span_sentence,
 )
@@ -29,7 +30,6 @@ from depthmup.reports.study_rows import (
     noted,
     of_scheme,
     question,
-    rules_title,
     shown_laws,
     shown_rules,
     size_of,

@@ -45,10 +45,9 @@ def predict(
     the others' law, and no size up to the target may fail. ``about`` are further fields, such as
     its title.
     """
-    sizes = chosen(runs)
-    known = bool(len(sizes))
-    if not known:  # their own curves say why
-        sizes = np.arange(len(runs.sizes))
+    good = chosen(runs)
+    # Where none is left, their own curves say why.
+    sizes = good if len(good) else _largest(runs, np.arange(len(runs.sizes)))
 
     if runs.gathered:
         # No run repeats another: those of a cell have sizes and rates of their own.
@@ -68,15 +67,16 @@ def predict(
             about=dict(about),
         )
 
+    if not len(good):
+        return forecast(target)
     failed = [runs.sizes[i] for i in np.flatnonzero(runs.optima.failed)]
     if upto := [size for size in failed if all(size[a] <= n for a, n in target.items())]:
         return forecast(target, _failed(upto, runs, about))
     certificate = forecast(target)
-    if not known:
-        return certificate
     if Lack.SIZES in {r.lack for r in certificate.refusals} and not runs.gathered:
         # Where others could be measured better, that is what they lack.
-        every = forecast(target, sizes=np.arange(len(runs.sizes)))
+        trained = _largest(runs, np.flatnonzero(~runs.optima.failed))
+        every = forecast(target, sizes=trained)
         return certificate if every.issued else every
     away = [sum(abs(math.log2(size[a] / n)) for a, n in target.items()) for size in runs.sizes]
     nearest = away.index(min(away))
@@ -120,19 +120,20 @@ def _contradiction(there: Certificate, runs: Runs, nearest: int) -> Refusal | No
         Place.HIGH_EDGE: f"above {rate(best.low)}",
     }
     found = f"the best {name} is {bound.get(score.best.place, rate(best.value))}"
+    if diverges:
+        found = f"training diverges from {rate(2.0**wall)} on"
     return Refusal(
         lack=Lack.CONTRADICTED,
         reason=(
-            f"At {size_text(there.target)}, the measured size nearest to the target, "
-            f"{f'training diverges from {rate(2.0**wall)} on' if diverges else found}. The law of "
-            f"the other sizes has {rate(law.low)} to {rate(law.high)} there."
+            f"At {size_text(there.target)}, the measured size nearest to the target, {found}. The "
+            f"law of the other sizes has {rate(law.low)} to {rate(law.high)} there."
         ),
         advice=f"Extend the grid of {there.tuned.plural} there, so that its best one lies inside.",
     )
 
 
 def _wall(runs: Runs, size: int) -> float:
-    """The log2 value from which on all of a size's runs diverged; infinite if the last did not."""
+    """The log2 value from which on every value of a size has a run that diverged, or infinity."""
     x, y = runs.optima.curves.log2_lrs[size], runs.optima.log_losses[size]
     finite, tried = np.isfinite(y), ~np.isnan(y)
     beyond = tried & (x > x[finite].max(initial=-math.inf))
