@@ -41,6 +41,43 @@ class ResidualMLP(nn.Module):
         return self.out(self.norm(x))
 
 
+class MirroredSkips(ResidualMLP):
+    """A U of residual blocks: each of the upper half reads what its mirror image gave as well.
+
+    Of an even number, one in the middle reads x + x. ``how``: "alone", or "after a gain" or a
+    number that multiplies the skip.
+    """
+
+    def __init__(self, width, depth, how="alone"):
+        super().__init__(width, depth)
+        gains = {"after a gain": nn.Parameter(torch.ones(())), "after a number": 0.5}
+        self.gain = gains.get(how)
+
+    def forward(self, x):
+        x, skips, half = self.inp(x), [], len(self.blocks) // 2
+        for i, block in enumerate(self.blocks):
+            if i >= len(self.blocks) - half:
+                skip = skips.pop()
+                x = x + (skip if self.gain is None else self.gain * skip)
+            x = block(x)
+            if i < half:
+                skips.append(x)
+        return self.out(self.norm(x))
+
+
+class InjectedLoops(ResidualMLP):
+    """The same blocks twice over, from zeros; what was put in is added before each round."""
+
+    def forward(self, x):
+        given = self.inp(x)
+        x = torch.zeros_like(given)
+        for _ in range(2):
+            x = x + given
+            for block in self.blocks:
+                x = block(x)
+        return self.out(self.norm(x))
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()

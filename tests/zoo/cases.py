@@ -144,6 +144,10 @@ BLOCKS = {
     zoo.InPlaceBlock: {"*.linear.weight": LAST, "*.norm.weight": VECTOR_IN},
     zoo.PostNormBlock: {"*.up.weight": HIDDEN_IN, "*.down.weight": LAST},
 }
+RESIDUAL_MLP = {
+    "inp.weight": INPUT, "blocks.*.norm.weight": VECTOR_IN, "norm.weight": VECTOR,
+    "blocks.*.up.weight": HIDDEN_IN, "blocks.*.down.weight": LAST, "out.weight": READOUT,
+}  # fmt: skip
 MODELS = (
     Case(
         name="gpt-2, learned positions", make=zoo.Transformer, inputs=(zoo.tokens(),),
@@ -156,6 +160,15 @@ MODELS = (
     Case(
         name="gpt-2, tied", make=lambda w, d: zoo.Transformer(w, d, tied=True),
         inputs=(zoo.tokens(),), expect={"tokens.weight": (1, 1), "norm.weight": (1 / 4, 1 / 4)},
+    ),
+    *(
+        Case(name=name, inputs=(zoo.vectors(),), make=make, expect=RESIDUAL_MLP)
+        for name, make in {
+            "mirrored skips": zoo.MirroredSkips,
+            "mirrored skips after a gain": lambda w, d: zoo.MirroredSkips(w, d, "after a gain"),
+            "mirrored skips after a number": lambda w, d: zoo.MirroredSkips(w, d, "after a number"),
+            "injected loops": zoo.InjectedLoops,
+        }.items()
     ),
     Case(
         name="resnet of stages", make=zoo.ResNet, inputs=(zoo.images(),),

@@ -88,6 +88,10 @@ class _Finder:
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> ResidualBranch | None:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
+        later = self._weighs(addition, left, right, streams)
+        if later is not None:
+            self.weighted[addition.index] = later
+            return None
         # Either operand may be the stream; written x + f(x), it is the left one. What is taken
         # away, as in f(x) - x, is none.
         for stream, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
@@ -100,17 +104,9 @@ class _Finder:
             for origin, scale in self._points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
-                    # Without parameters it is no branch: x + dropout(x), or a mean that is added;
-                    # nor with a gain alone: a * x + b * x0 weighs two points of one stream.
+                    # Without parameters it is no branch: a mean that is added.
                     if not any(node in self.usage.at for node in path):
                         break
-                    if self.gains_only(path):
-                        self.weighted[addition.index] = stream
-                        return None
-                    # x + (x + f(x)) weighs two points of one stream as well.
-                    if output in streams and stream in dict(self._points(output, streams)):
-                        self.weighted[addition.index] = output
-                        return None
                     if stream not in streams and self._reads(origin, path, streams):
                         break
                     if self._of_another(output, path | {origin}, streams):
@@ -163,9 +159,7 @@ class _Finder:
             elif stream in self.ignored:
                 return
             else:
-                number, before = step_back(self.graph, stream)
-                if before is None:
-                    before = self.gained(stream)
+                number, before = self._multiplied(stream)
                 if before is None:
                     before = self.shifted(stream)
                 if before is None:
@@ -173,6 +167,36 @@ class _Finder:
                 scale *= number
                 stream = before
             yield stream, scale
+
+    def _weighs(
+        self, addition: Node, left: int, right: int, streams: Mapping[int, int]
+    ) -> int | None:
+        """The later of two points of one stream, if a sum weighs them.
+
+        a x + b x0, and x + (x + f(x)); both with gains or numbers, or without. Of two that have
+        neither the difference is no point of their stream.
+        """
+        if {left, right} & self.ignored:
+            return None
+        for stream, output in ((left, right), (right, left)):
+            if self.graph.nodes[stream].shape != addition.shape:
+                continue
+            makers = [output]
+            while (before := self._multiplied(makers[-1])[1]) is not None:
+                makers.append(before)
+            for point, _ in self._points(stream, streams):
+                if point in makers:
+                    if addition.op == "sub" and point == output:
+                        break
+                    return stream
+                if point < makers[-1]:  # as is all that made it
+                    break
+        return None
+
+    def _multiplied(self, node: int) -> tuple[float, int | None]:
+        """What a tensor was before a number, which comes with it, or a gain multiplied it."""
+        number, before = step_back(self.graph, node)
+        return number, self.gained(node) if before is None else before
 
     def _reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
         """Whether a matrix made a tensor from a stream that the path from it joins again.
@@ -195,13 +219,6 @@ class _Finder:
         while output in streams and output in path:
             output = streams[output]
         return output not in path
-
-    def gains_only(self, path: Iterable[int]) -> bool:
-        """Whether nothing happens along a path but multiplication by gains and numbers."""
-        return all(
-            self.gained(node) is not None or step_back(self.graph, node)[1] is not None
-            for node in path
-        )
 
     def gained(self, node: int) -> int | None:
         """What a learned gain of one number, or one for each coordinate, multiplies."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import NORMALIZING, POOLED, TRANSPARENT, ZEROS
-from depthmup.tracing.parameter_uses import How, Usage
+from depthmup.tracing.operations import NORMALIZING, POOLED, SAME, TRANSPARENT, ZEROS
+from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
 
 
@@ -243,13 +243,19 @@ def step_back(graph: Graph, node: int) -> tuple[float, int | None]:
     thinned = this.op == "slice" and len(this.args) > 4 and this.args[4] != 1
     if (thinned or this.op in TRANSPARENT | POOLED) and this.inputs:
         return 1.0, this.inputs[0].node
-    if this.op == "cat":  # beside zeros
-        tensors = [r for r in this.inputs if graph.nodes[graph.origin(r.node)].op not in ZEROS]
-        return 1.0, tensors[0].node if len(tensors) == 1 else None
     tensors = [a for a in this.args[:2] if isinstance(a, Ref) and graph.number(a) is None]
     if node in graph.factors:
         return graph.factors[node], tensors[0].node
-    # Python's sum starts from the number 0.
-    if this.op == "add" and len(tensors) == 1 and 0 in this.args[:2]:
-        return 1.0, tensors[0].node
+    if this.op == "cat":
+        tensors = list(this.inputs)
+    elif this.op != "add" or not all(a == 0 for a in this.args[:2] if a not in tensors):
+        return 1.0, None
+    # Beside zeros, or the number 0 from which Python's sum starts.
+    made = [t for t in tensors if graph.nodes[graph.origin(t.node)].op not in ZEROS]
+    if len(made) == 1:
+        return 1.0, made[0].node
+    # x + x: at the turning point of a U, where the last that is kept meets itself.
+    same = {[*graph.back(t.node, SAME)][-1].index for t in made}
+    if this.op == "add" and len(same) == 1:
+        return 1.0 + alpha_of(this), same.pop()
     return 1.0, None
