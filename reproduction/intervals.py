@@ -97,14 +97,14 @@ def slope_weights(positions: Sequence[float] | Array) -> Array:
     return np.asarray(x / (x @ x))
 
 
-def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
+def share(count: int, trials: int) -> Estimate:
     """The share of independent trials that succeed, with the interval of Clopper and Pearson.
 
     *Source:* Clopper and Pearson (1934), Biometrika 26:404-413.
     """
     if not 0 <= count <= trials or trials < 1:
         raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     return Estimate(
         value=count / trials,
         low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,

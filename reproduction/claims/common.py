@@ -70,10 +70,10 @@ def beyond_base(sweep: Sweep) -> tuple[int, ...]:
     return tuple(depth for depth in depths_of(sweep) if depth > base_depth(sweep))
 
 
-def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
-    """The run of a sweep's first scheme at a depth, for the learning rate of an index."""
+def cell_of(sweep: Sweep, depth: int, seed: int) -> Cell:
+    """The run of a sweep's first scheme at a depth, at its first learning rate."""
     size = {**sweep.design.base, "depth": depth}
-    run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[rate], seed)
+    run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[0], seed)
     return run
 
 
@@ -98,7 +98,7 @@ def losses_of(
     window: int = -1,
     depths: Sequence[int] | None = None,
 ) -> "Array":
-    """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
+    """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged by then.
 
     Window -1 is the last one of training, -2 the one before.
     """
@@ -107,22 +107,12 @@ def losses_of(
     sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]
     # Windows are counted from the end of training, where they close.
     stop = design.steps + (window + 1) * design.window
-    return stored_losses(sweep.points(variant, sizes), store, slice(stop - design.window, stop))
-
-
-def stored_losses(
-    points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice
-) -> "Array":
-    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
-
-    Infinite where a run diverged before the window's end.
-    """
-    runs = [run for of_rates in points for of_seeds in of_rates for run in of_seeds]
-    records = store.records(runs)
+    points = sweep.points(variant, sizes)
+    records = store.records([run for rates in points for seeds in rates for run in seeds])
     return np.array(
         [
             [
-                [records[run].mean_loss(window.start, window.stop) for run in seeds]
+                [records[run].mean_loss(stop - design.window, stop) for run in seeds]
                 for seeds in rates
             ]
             for rates in points

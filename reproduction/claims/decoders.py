@@ -4,14 +4,13 @@ RMSNorm before each branch, trained on the bytes of Python's own standard librar
 ``depth`` layers has L = 2 depth branches.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Design, Store, Sweep, Train, together
+from depthmup.sweep import Custom, Design, Sweep, Train, together
 from reproduction.claims.claim import Setting
-from reproduction.claims.common import depths_of, octaves, stored_losses
+from reproduction.claims.common import octaves
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -108,20 +107,6 @@ def stacks(setting: Setting, *trials: Trial) -> tuple[Train, ...]:
 
     sent = by_reference(decoder_of(setting))
     return tuple(together(dict.fromkeys(trials), sent, cost=COST))
-
-
-def losses_of(
-    sweep: Sweep, store: Store, *, window: int, depths: Sequence[int] | None = None
-) -> "Array":
-    """Mean losses of the sweep's first scheme over one of five windows, 0 to 4, or -1 for the last.
-
-    (depths, learning rates, seeds), infinite where diverged.
-    """
-    design = sweep.design
-    sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]
-    start = window % 5 * design.window
-    points = sweep.points(design.variant(), sizes)
-    return stored_losses(points, store, slice(start, start + design.window))
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from reproduction.claims.common import beyond_base, cell_of, networks, octaves
 from reproduction.claims.panels import Axis, Row, lines
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
-from reproduction.intervals import log_slope
+from reproduction.intervals import log_slope, slope_weights
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -114,10 +114,7 @@ class Kind:
         """Slope of log d in log eps over all eps, one for each seed."""
         import numpy as np
 
-        x = np.log(self.eps)
-        # The weights of a least-squares slope: it is linear in log d, seed by seed.
-        pull = (x - x.mean()) / np.square(x - x.mean()).sum()
-        slopes: Array = pull @ np.log(self.distances(store, depth, step))
+        slopes: Array = slope_weights(np.log(self.eps)) @ np.log(self.distances(store, depth, step))
         return slopes
 
 

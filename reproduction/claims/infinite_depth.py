@@ -15,7 +15,7 @@ from reproduction.claims.panels import Axis, lines
 from reproduction.claims.problems import IMAGES_LR, images, reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
-from reproduction.intervals import exact, jackknife
+from reproduction.intervals import exact, jackknife, slope_weights
 from reproduction.theory.propagators import proposition_residual
 
 DEPTHS = (16, 32, 64, 128, 256, 512)
@@ -297,8 +297,7 @@ def _distance_slope(depths: Sequence[int], gaps: np.ndarray) -> Estimate:
 
     ``gaps`` are (depths, runs, steps). Runs of one number share nothing between depths.
     """
-    x = np.log(np.asarray(depths, float))
-    pull = (x - x.mean()) / np.square(x - x.mean()).sum()
+    pull = slope_weights(np.log(depths))
 
     def slope(some: np.ndarray) -> float:
         return float(pull @ np.log(np.linalg.norm(some.mean(axis=-1), axis=-1)))

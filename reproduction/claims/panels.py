@@ -37,7 +37,6 @@ def lines(
     ordered: bool = False,
     references: References = (),
     frames: Sequence[str] = (),
-    height: int = 280,
 ) -> Picture:
     """Lines of y against x, one for each value of ``by``, with intervals where rows have them.
 
@@ -76,7 +75,7 @@ def lines(
     ]
     for label, points in references:
         layers += _dashed(label, points)
-    chart = alt.layer(*layers).properties(width="container", height=height)
+    chart = alt.layer(*layers).properties(width="container", height=280)
     if frames:
         chart = chart.add_params(alt.param(name="window_index", value=len(frames) - 1))
     return Picture(
@@ -157,9 +156,8 @@ def heat_map(
     x: Axis,
     y: Axis,
     value: Axis,
-    lines_over: Mapping[str, Sequence[tuple[float, float]]] | None = None,
-    marked: str = "",
-    height: int = 300,
+    lines_over: Mapping[str, Sequence[tuple[float, float]]],
+    marked: str,
 ) -> Picture:
     """A grid of cells coloured by ``value`` (dark is low); None is drawn grey.
 
@@ -170,14 +168,13 @@ def heat_map(
     from depthmup.reports import configured, page_spec
 
     base = alt.Chart(_inline(rows))
-    layers = [_cells(base, rows, x, y, value)]
-    if marked:
-        layers.append(
-            base.transform_filter(f"datum['{marked}']")
-            .mark_point(size=24, filled=True, color="white", opacity=1)
-            .encode(x=alt.X(f"{x.field}:Q"), y=alt.Y(f"{y.field}:Q"))
-        )
-    for label, points in (lines_over or {}).items():
+    layers = [
+        _cells(base, rows, x, y, value),
+        base.transform_filter(f"datum['{marked}']")
+        .mark_point(size=24, filled=True, color="white", opacity=1)
+        .encode(x=alt.X(f"{x.field}:Q"), y=alt.Y(f"{y.field}:Q")),
+    ]
+    for label, points in lines_over.items():
         over = alt.Chart(
             alt.InlineData(values=[{"x": a, "y": b, "label": label} for a, b in points])
         )
@@ -186,7 +183,7 @@ def heat_map(
                 x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q", tooltip="label:N"
             )
         )
-    chart = alt.layer(*layers).properties(width="container", height=height)
+    chart = alt.layer(*layers).properties(width="container", height=280)
     return Picture(name=name, caption=caption, spec=page_spec(configured(chart)))
 
 

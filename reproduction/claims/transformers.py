@@ -9,13 +9,15 @@ from depthmup.records import UNKNOWN, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, Scheme
 from depthmup.sweep import Store, Sweep
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
-from reproduction.claims.common import base_depth, changed, depths_of, judged, study_pictures
-from reproduction.claims.decoders import (
-    decoder_sweep,
-    entropies,
+from reproduction.claims.common import (
+    base_depth,
+    changed,
+    depths_of,
+    judged,
     losses_of,
-    stacks,
+    study_pictures,
 )
+from reproduction.claims.decoders import decoder_sweep, entropies, stacks
 from reproduction.claims.learning_rates import of
 from reproduction.evidence import Accepted, Comparison, Picture
 
@@ -29,7 +31,7 @@ FALLS_BY_HALF = Accepted(low=-0.75, high=-0.25)
 # 16 times the multiplier costs no more than 4 times the learning rate does.
 INSENSITIVE = Accepted(high=0.25)
 
-EARLY, MIDDLE, END = 1, 2, -1
+EARLY, MIDDLE, END = -4, -3, -1
 """Of five windows: the one after warmup's, the middle of training, and its end."""
 
 # The first run ended at 2^1, which was still viable at the largest depth: 2^3 was added after it.
@@ -230,13 +232,14 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
     from reproduction.claims.best import best_log_loss
     from reproduction.claims.panels import Axis, lines
 
-    rows = []
-    for window in range(5):
-        steps = f"steps {window * sweep.design.window}–{(window + 1) * sweep.design.window}"
+    rows, design = [], sweep.design
+    for window in range(-5, 0):
+        start = design.steps + window * design.window
+        steps = f"steps {start}–{start + design.window}"
         for depth, values in zip(
             depths_of(sweep), losses_of(sweep, store, window=window), strict=True
         ):
-            loss = math.exp(best_log_loss(sweep.design.log2_lrs, values))
+            loss = math.exp(best_log_loss(design.log2_lrs, values))
             rows.append({"steps": steps, "branches": 2 * depth, "loss": loss})
     return lines(
         rows,
@@ -279,10 +282,10 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
     """
     import numpy as np
 
-    from reproduction.intervals import jackknife
+    from reproduction.intervals import jackknife, slope_weights
 
     # Losses are nats per byte, and so is the entropy; both are compared as logarithms.
-    ceiling, x = math.log(entropies()[0]), np.log2(depths)
+    ceiling, pull = math.log(entropies()[0]), slope_weights(np.log2(depths))
 
     def statistic(both: "Array") -> float:
         with np.errstate(divide="ignore"):
@@ -290,7 +293,7 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
         limits = np.array(
             [[limit(log2_lrs, curve, ceiling) for curve in of_rule] for of_rule in curves]
         )
-        drifts = limits @ (x - x.mean()) / np.square(x - x.mean()).sum()  # NaN where one is
+        drifts = limits @ pull  # NaN where one is
         return float(abs(drifts[1]) - abs(drifts[0]))
 
     return jackknife(statistic, losses, "octaves per doubling of depth")

@@ -12,10 +12,9 @@ from depthmup.reports import (
     library,
     number,
     render,
+    save_chart,
     script_json,
     strict,
-    write_bytes,
-    write_text,
 )
 from reproduction.evidence import Comparison, Evidence, Finding, Reproduction
 
@@ -226,10 +225,10 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 
 
 def export_pictures(
-    evidence: Evidence, folder: Path, *, formats: Iterable[str], width: int = 560
+    evidence: Evidence, folder: Path, *, formats: Iterable[str]
 ) -> tuple[Path, ...]:
     """Every chart as a file, at the last frame of its slider."""
-    import vl_convert
+    import altair as alt
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -237,15 +236,11 @@ def export_pictures(
         for picture in finding.pictures:
             spec = {**picture.spec}
             if spec.get("width") == "container":
-                spec["width"] = width
+                spec["width"] = 560
+            chart = alt.Chart.from_dict(spec)
             for kind in sorted(set(formats)):
                 path = folder / f"{_place(finding, picture.name)}.{kind}"
-                if kind == "svg":
-                    write_text(path, vl_convert.vegalite_to_svg(spec))
-                elif kind == "pdf":
-                    write_bytes(path, vl_convert.vegalite_to_pdf(spec))
-                else:
-                    write_bytes(path, vl_convert.vegalite_to_png(spec, scale=2))
+                save_chart(chart, path)
                 written.append(path)
     return tuple(written)
 

@@ -98,9 +98,7 @@ class Diversity:
     kappa: Estimate
 
 
-def diversity(
-    distances: Sequence[Array], eps: Sequence[float], *, confidence: float = 0.95
-) -> Diversity:
+def diversity(distances: Sequence[Array], eps: Sequence[float]) -> Diversity:
     """Kappa with Student's interval over runs, from ``feature_distances`` of each run.
 
     Starts within a run are averaged (root mean square), as they share weights.
@@ -118,7 +116,7 @@ def diversity(
         )
     means = np.array([np.sqrt(np.square(d).mean(axis=0)) for d in distances])
     slopes = np.array([local_slopes(list(eps), list(d)) for d in means])
-    estimates = tuple(mean(column, confidence=confidence) for column in slopes.T)
+    estimates = tuple(mean(column) for column in slopes.T)
     last = estimates[-1]
     return Diversity(
         eps=tuple(eps),
@@ -134,7 +132,6 @@ def diversity_at_infinite_depth(
     eps: Sequence[float],
     *,
     alpha: Exponent = 1,
-    confidence: float = 0.95,
 ) -> Diversity:
     """Distances, slopes and kappa extrapolated to infinite depth, as the definition of kappa asks.
 
@@ -180,7 +177,7 @@ def diversity_at_infinite_depth(
             f"depths up to {max(depths)} show only noise there. Take deeper networks, larger eps, "
             "or train them further."
         )
-    return diversity([np.sqrt(run)[None] for run in limits], eps, confidence=confidence)
+    return diversity([np.sqrt(run)[None] for run in limits], eps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
