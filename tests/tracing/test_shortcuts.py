@@ -41,3 +41,20 @@ def test_two_roads_from_the_input_are_no_residual_branch():
 def test_behind_the_first_layer_the_same_sum_is_a_projection_shortcut(first, inputs):
     (branch,) = branches(nn.Sequential(first, WideAndDeep(6, 8)), inputs)
     assert branch.label == "1.deep"
+
+
+class Dueling(nn.Module):
+    """A value beside advantages, less their mean; the value has one more matrix than these."""
+
+    def __init__(self, inputs, actions):
+        super().__init__()
+        self.advantages = nn.Linear(inputs, actions)
+        self.value = nn.Sequential(nn.Linear(inputs, inputs), nn.ReLU(), nn.Linear(inputs, 1))
+
+    def forward(self, x):
+        advantages = self.advantages(x)
+        return self.value(x) + advantages - advantages.mean(-1, keepdim=True)
+
+
+def test_one_number_beside_all_coordinates_is_no_branch():
+    assert branches(nn.Sequential(nn.Linear(3, 6), Dueling(6, 4)), torch.zeros(2, 3)) == ()

@@ -242,6 +242,9 @@ class _Finder:
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> ResidualBranch | None:
         graph = self.graph
+        # One number beside every coordinate is no stream: the value in a dueling head.
+        if graph.nodes[left].shape != graph.nodes[right].shape:
+            return None
         for shortcut, output in ((left, right), (right, left))[: 1 if addition.op == "sub" else 2]:
             # Walk the shortcut back through one projection: it must be a plain chain.
             chain, node, matrices = [], shortcut, 0
