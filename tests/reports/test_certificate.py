@@ -92,7 +92,7 @@ def test_the_price_the_drift_and_what_it_rests_on():
     assert bound == "Expected excess loss over retuning there: at most 0.8%."
     assert price == "Keeping the learning rate of width 256 and depth 4 costs 1.2% (0.1% to 3.4%)."
     assert drift.startswith(
-        "The base's learning rate transfers: +1% (−5% to +9%) per doubling of width"
+        "The base's learning rate transfers to the target: +1% (−5% to +9%) per doubling of width"
     )
     assert measured.startswith("Measured under completep on 256x4, 256x8, 256x16, 512x4")
     assert "4 learning rates, 3 seeds, by training loss" in measured

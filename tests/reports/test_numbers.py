@@ -176,7 +176,7 @@ def test_a_published_rule_is_one_line(study):
     assert lines(one, replace(one, scheme="ode")) == [law + "rejected (SP; ODE). A paper."]
     everyone = [replace(one, scheme=t.scheme) for t in study.headline.transfers]
     assert lines(*everyone) == [law + "rejected. A paper."]
-    costs = "Following it costs 0.200 nats [0.100, 0.300]. A paper."
+    costs = "Following it costs 0.200 in loss [0.100, 0.300]. A paper."
     assert lines(one) == [f"{law}rejected (SP). {costs}"]
     own = replace(one, rule="Law of SP")
     named = replace(study.headline.transfers[2], title="Law of SP")

@@ -11,6 +11,7 @@ from pytest import approx
 
 import depthmup
 from depthmup.records import Answer, Defect, Place, Verdict
+from depthmup.records.certificate import Lack
 from depthmup.rules import RUN_RULES, RunLaws, rules_of
 from depthmup.sweep import StoreError
 from depthmup.tables import Reading, example
@@ -199,13 +200,24 @@ class TestQuestions:
         assert any("is not known" in note.text for note in report.notes())
         assert report.rules() == ()
 
+    def test_tokens_of_a_value_for_every_size_are_seen(self):
+        """Of few runs a size such a column has too many values for a setting."""
+        sizes = [(2.0**k * 1e7,) for k in range(8)]
+        runs = table(exponents={"parameters": -0.25}, sizes=sizes, base=-2)
+        runs = runs[runs.groupby("parameters").cumcount().between(1, 7)]
+        report = fitted(runs.assign(tokens=20 * runs["parameters"] + 3), ["parameters"])
+        assert any("tokens changes with the sizes" in note.text for note in report.notes())
+        assert report.rules() == ()
+
     @pytest.mark.parametrize("grows", [True, False])
     def test_a_batch_that_grows_with_the_sizes_unnamed_is_told(self, grows):
         runs = table(exponents={"width": -0.25}, sizes=[(w,) for w in (64, 128, 256, 512)])
         runs["batch_size"] = runs["width"] // 4 if grows else 16
-        texts = [note.text for note in fitted(runs, ["width"]).notes()]
-        told = "batch_size changes with the sizes: a drift may be its doing."
+        report = fitted(runs, ["width"])
+        texts = [note.text for note in report.notes()]
+        told = "batch_size changes with the sizes: a drift may be its doing, so no published rule"
         assert any(told in text for text in texts) is grows
+        assert (report.rules() == ()) is grows
 
     def test_axes_that_change_together_but_not_in_step_are_told_apart(self):
         """Shapes of one budget: wide and shallow, narrow and deep. A line along one misleads."""
@@ -705,10 +717,24 @@ def test_a_certificate_of_axes_that_change_together_has_their_drift():
     runs = table(exponents={"depth": -0.8}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
     report = fitted(runs.assign(width=64 * runs.depth), ["depth", "width"])
     certificate = report.certificate({"depth": 32, "width": 2048})
-    assert {slope.axis for slope in certificate.slopes} == {"depth", "width"}
-    for slope in certificate.slopes:
-        assert slope.estimate.low < -0.8 < slope.estimate.high
+    (slope,) = certificate.slopes  # two would read as if they added up
+    assert slope.along == "per doubling of depth with width"
+    assert slope.estimate.low < -0.8 < slope.estimate.high
     assert certificate.verdict is report.verdict is Verdict.DRIFTS
+
+
+@pytest.mark.parametrize("rungs", [(4, 6, 11, 17), (4, 6, 11)])
+def test_a_ladder_of_whole_layers_is_in_step(rungs):
+    """Few rungs fix no slope of each axis, and need none on their line."""
+    runs = table(exponents={"depth": -0.8}, sizes=[(d,) for d in rungs])
+    width = {d: 64 * 2**i for i, d in enumerate(rungs)}
+    report = fitted(runs.assign(width=runs.depth.map(width)), ["depth", "width"])
+    largest = width[rungs[-1]]
+    on = report.certificate({"depth": round(rungs[-1] * 1.6), "width": 2 * largest})
+    (slope,) = on.slopes
+    assert slope.estimate.low < -0.8 < slope.estimate.high
+    beside = report.certificate({"depth": 4 * rungs[-1], "width": 2 * largest})
+    assert [r.lack for r in beside.refusals] == [Lack.DIRECTION]
 
 
 def crossed(rng, slope, product, *, scatter=0.03):

@@ -60,10 +60,20 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AxisSlope:
-    """How a quantity changes per doubling of one axis, on average from base to target."""
+    """How a quantity changes per doubling of one axis, on average from base to target.
+
+    Axes that grew ``together`` with it have no slopes of their own: it is that of all of them.
+    """
 
     axis: str
     estimate: Estimate
+    together: tuple[str, ...] = ()
+
+    @property
+    def along(self) -> str:
+        """Of which doublings it is, in words."""
+        others = f" with {' and '.join(self.together)}" if self.together else ""
+        return f"per doubling of {self.axis}{others}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +150,7 @@ class Certificate(Meant):
         log2_lrs: the grid of values that were trained.
         seeds: repetitions of each run.
         title, scheme: the scheme in words, and by its name.
-        slopes: of the optimum along each axis: ``log2_lr`` per doubling.
+        slopes: of the optimum along each axis, or set of axes in step: ``log2_lr`` per doubling.
         best_loss: the loss expected at the target with the predicted value.
         metrics: three numbers to compare rules by; None for a refusal.
         probe: what building the target and a few steps there showed, where that was done.

@@ -19,9 +19,9 @@ MOST_ROWS = 12
 """Sizes that text lists one by one."""
 
 _MOVES = {
-    Verdict.TRANSFERS: "The base's {} transfers",
-    Verdict.DRIFTS: "The best {} drifts",
-    Verdict.UNDECIDED: "Whether the best {} drifts is undecided",
+    Verdict.TRANSFERS: "The base's {} transfers to the target",
+    Verdict.DRIFTS: "The best {} drifts from base to target",
+    Verdict.UNDECIDED: "Whether the best {} drifts from base to target is undecided",
 }
 
 
@@ -81,9 +81,7 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
             f"{certificate.tuned.bound} may diverge."
         )
     )
-    slopes = ", ".join(
-        f"{in_percent(s.estimate)} per doubling of {s.axis}" for s in certificate.slopes
-    )
+    slopes = ", ".join(f"{in_percent(s.estimate)} {s.along}" for s in certificate.slopes)
     moves = _MOVES[certificate.verdict].format(certificate.tuned.name)
     return (
         bound,
@@ -96,8 +94,9 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
 def _up_to(certificate: Certificate) -> str:
     """The largest size measured; beyond it the law is an extrapolation."""
     largest = ", ".join(
-        f"{s.axis} {size_number(max(o.size[s.axis] for o in certificate.optima))}"
+        f"{axis} {size_number(max(o.size[axis] for o in certificate.optima))}"
         for s in certificate.slopes
+        for axis in (s.axis, *s.together)
     )
     beyond = " and ".join(
         f"{n:.2g} doubling{'' if f'{n:.2g}' == '1' else 's'} of {axis}"
@@ -233,9 +232,7 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
     metrics = certificate.metrics
     if metrics is None:
         return []
-    robust = "; ".join(
-        f"{in_percent(s.estimate)} per doubling of {s.axis}" for s in metrics.robustness
-    )
+    robust = "; ".join(f"{in_percent(s.estimate)} {s.along}" for s in metrics.robustness)
     return [
         ("Fit: usual distance from the law", change(metrics.fit_error).replace("+", "±")),
         ("Robustness: change of the curvature", robust),

@@ -237,16 +237,25 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     return f"{text} {significant(excess.value)} in loss ({between})."
 
 
+def excess(transfer: Transfer) -> str:
+    """The excess loss of the base's value; zero below a ten-thousandth of the loss."""
+    value = transfer.regret.value
+    losses = [o.loss.value for o in transfer.optima if math.isfinite(o.loss.value)]
+    return significant(0.0 if losses and abs(value) < 1e-4 * min(losses) else value)
+
+
 def cost(estimate: Estimate) -> str:
-    """A price in nats."""
+    """A price in units of the loss."""
     if math.isnan(estimate.value):
         return "–"
     if math.isinf(estimate.value):
         low = significant(estimate.low)
-        return f"more than {low} nats: it may diverge" if estimate.low < math.inf else "it diverges"
+        return (
+            f"more than {low} in loss: it may diverge" if estimate.low < math.inf else "it diverges"
+        )
     # Where there is an interval, digits that it does not resolve say nothing.
     value = number(estimate.value, 3) if interval(estimate) else significant(estimate.value)
-    return f"{value} nats {interval(estimate, 3)}"
+    return f"{value} in loss {interval(estimate, 3)}"
 
 
 def bend_sentence(bend: Estimate) -> str:

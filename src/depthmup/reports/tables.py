@@ -18,11 +18,11 @@ from depthmup.reports.sentences import (
     advice,
     best_rate,
     cost,
+    excess,
     headline,
     law_sentence,
     number,
     rules_title,
-    significant,
     span_sentence,
 )
 from depthmup.reports.slices import MOST, slices_of
@@ -317,7 +317,7 @@ def _found(transfer: Transfer) -> list[str]:
     return [
         change(transfer.drift.value) if transfer.drift.known else UNKNOWN,
         _span(transfer.drift),
-        significant(transfer.regret.value),  # infinite where training diverges
+        excess(transfer),  # infinite where training diverges
         transfer.verdict.value,
     ]
 

@@ -13,7 +13,6 @@ from depthmup.statistics.certificate_laws import CertificateLaws, volume
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.intervals import Array
 from depthmup.statistics.law import CONFIDENCE, Law, Predicted, Size, predict
-from depthmup.statistics.table import confounded
 
 
 def conclude(
@@ -42,7 +41,7 @@ def conclude(
             stretch.draws, laws.found.excess(largest, log2_lr - best.draws)
         )
 
-    slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
+    slopes = _slopes(laws.optimum, base, target)
     at_target, handed_on = optimum(target), _handed_on(laws.optimum, base)
     best = predict(laws.loss, target).estimate()
     predicted = at_target.estimate(f"log2 {tuned.name} at the base")
@@ -59,9 +58,7 @@ def conclude(
         ),
         "metrics": Metrics(
             fit_error=laws.optimum.fit_error,
-            robustness=tuple(
-                _slope(laws.curvature, axis, base, target) for axis in laws.curvature.axes
-            ),
+            robustness=_slopes(laws.curvature, base, target),
             horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target))(handed_on),
         ),
         "verdict": verdict_of_all(
@@ -102,24 +99,33 @@ def _handed_on(law: Law, base: Size) -> float:
     return predict(law, base).value
 
 
-def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
-    """The law's slope along one axis, with the interval of the mean slope from base to target.
+def _slopes(law: Law, base: Size, target: Size) -> tuple[AxisSlope, ...]:
+    """The law's slope along each axis; axes in step have one."""
+    firsts = {axes[0]: axes for axes in law.in_step}
+    others = {axis for axes in law.in_step for axis in axes[1:]}
+    return tuple(
+        _slope(law, firsts.get(axis, (axis,)), base, target)
+        for axis in law.axes
+        if axis not in others
+    )
 
-    Where the target is no larger than the base, that to the largest size, or to the smallest. Axes
-    that always change with this one do so here: nothing shows a slope of one of them alone.
+
+def _slope(law: Law, axes: Sequence[str], base: Size, target: Size) -> AxisSlope:
+    """The mean slope from base to target along an axis, or along axes in step, of its first.
+
+    Where the target is no larger than the base, that to the largest size, or to the smallest.
 
     The slope may depend on the other axes: it is the mean of that at the base's and that at the
     target's, so that the changes along all axes add up to that from the base to the target.
     """
-    values = np.array([[size[a] for a in law.base] for size in law.sizes], float)
-    together = next((a for a in confounded(values, list(law.base)) if axis in a), (axis,))
+    axis = axes[0]
     ends = (target, *(pick(law.sizes, key=lambda size: size[axis]) for pick in (max, min)))
     to = next(size for size in ends if size[axis] != base[axis])
     doublings = math.log2(to[axis] / base[axis])
     changes = []
     for others in (base, target):
-        start = {**others, **{a: base[a] for a in together}}
-        end = {**others, **{a: to[a] for a in together}}
+        start = {**others, **{a: base[a] for a in axes}}
+        end = {**others, **{a: to[a] for a in axes}}
         changes.append(predict(law, end, minus=start))
     at_base, at_target = changes
     # Their errors are those of one law, drawn with the same numbers.
@@ -132,6 +138,7 @@ def _slope(law: Law, axis: str, base: Size, target: Size) -> AxisSlope:
         estimate=Estimate(
             value=change.value / doublings, low=low, high=high, unit=f"per doubling of {axis}"
         ),
+        together=tuple(axes[1:]),
     )
 
 

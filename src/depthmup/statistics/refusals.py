@@ -178,13 +178,10 @@ def _bend(law: Law, axis: str) -> tuple[float, Array]:
     first. None with two values of the axis.
     """
     x = law.distances(law.sizes)[:, law.axes.index(axis)]
-    square, straight = (x - x.mean()) ** 2, law.design(law.sizes)
-    together = np.column_stack([straight, law.products(law.sizes)])
-    # Of axes that grew together, squares and products are one and the same.
-    terms = together if _independent(square, together) else straight
-    if not _independent(square, terms):
+    square = (x - x.mean()) ** 2
+    if not _independent(square, law.terms):
         return 0.0, np.zeros(len(x))
-    weights = np.linalg.pinv(np.column_stack([terms, square]))[-1] * np.ptp(x)
+    weights = np.linalg.pinv(np.column_stack([law.terms, square]))[-1] * np.ptp(x)
     return float(weights @ law.values), weights
 
 

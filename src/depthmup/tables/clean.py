@@ -60,7 +60,9 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.tokens(rows)
     defects.steps(rows)
     defects.unsaid(rows)
-    sizes, size = rows.sizes()
+    before, (sizes, size) = sizes, rows.sizes()
+    left = (before[:, None] == sizes[None]).all(-1).any(-1)
+    settings = {column: codes[left] for column, codes in settings.items()}
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _askable(rows, sizes, log2_rate, loss)
     seed, law = rows.seed, None

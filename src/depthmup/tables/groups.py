@@ -24,12 +24,13 @@ from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.statistics.table import confounded
 from depthmup.tables.clean import Cleaned, clean, own_runs
 from depthmup.tables.columns import TITLE, listed, propose
-from depthmup.tables.held import fixed_of, question_of
+from depthmup.tables.held import fixed_of, question_of, unnamed
 from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.predict import checked_target, predict
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import Excluded
+from depthmup.tables.settings import of_runs
 from depthmup.tables.where import equalities, is_number
 
 MOST_GROUPS = 40
@@ -166,7 +167,7 @@ def _study(
         )
         transfers.append(transfer)
         notes += far_sizes(group.runs, axis, tuned)
-        if tuned.is_learning_rate:  # of which published rules speak
+        if tuned.is_learning_rate and not unnamed(group, axis):  # of which published rules speak
             spoken = claims(
                 axis,
                 _fixed(group, axis, question),
@@ -348,12 +349,12 @@ def _notes(groups: Sequence[Cleaned], question: Question, filtered: int) -> list
     notes += [
         Note(
             scheme=group.runs.name,
-            text=f"{printable(column)} changes with the sizes: a drift may be its doing. Name it "
-            "as an axis, too.",
+            text=f"{printable(column)} changes with the sizes: a drift may be its doing, so no "
+            "published rule is judged by it. Name it as an axis, too.",
         )
         for group in groups
         for column, codes in group.settings.items()
-        if len(np.unique(codes)) > 1 and {"batch", "tokens"} & propose([column]).keys()
+        if len(np.unique(codes)) > 1 and of_runs(column)
     ]
     if filtered:
         notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))

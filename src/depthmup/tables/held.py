@@ -7,6 +7,7 @@ from depthmup.rules import canonical
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
+from depthmup.tables.settings import of_runs
 
 _FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
@@ -55,13 +56,22 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
     return "steps and tokens"
 
 
+def unnamed(group: Cleaned, axis: str) -> list[str]:
+    """Columns of the batch or of tokens that nobody named, and that change with an axis."""
+    members, _ = slices_of(group.runs, axis)
+    return [name for name in group.settings if of_runs(name) and _changes(group, name, members)]
+
+
+def _changes(group: Cleaned, setting: str, members: list[Index]) -> bool:
+    codes = group.settings[setting]
+    return any(len(np.unique(codes[member])) > 1 for member in members)
+
+
 def _settings(group: Cleaned, members: list[Index]) -> str:
     """Which settings change with the axis, and which usual ones do not."""
     changed, same = [], []
-    for name, codes in group.settings.items():
-        if not members or len(codes) <= max(int(m.max()) for m in members):
-            continue
-        if any(len(np.unique(codes[m])) > 1 for m in members):
+    for name in group.settings if members else ():
+        if _changes(group, name, members):
             changed.append(name)
         elif any(word in _FIXED for word in name.lower().replace(".", "_").split("_")):
             same.append(name)

@@ -41,16 +41,20 @@ def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[s
             continue
         codes = rows.table.codes[name]
         distinct = len(np.unique(codes))
-        if distinct > max(2, len(codes) // SHARE):
-            continue
         pairs = np.unique(np.stack([size, codes]), axis=1)
-        if pairs.shape[1] == count:
+        one_of_each, recurs = pairs.shape[1] == count, distinct <= max(2, len(codes) // SHARE)
+        if one_of_each and (recurs or of_runs(name)):
             settings[name] = pairs[1]
-        elif not _follows(codes, rows.rate, distinct):
+        elif recurs and not one_of_each and not _follows(codes, rows.rate, distinct):
             mixed[name] = distinct
     if mixed:
         raise ValueError(_mixed(mixed, rows, advice))
     return settings
+
+
+def of_runs(column: str) -> bool:
+    """Whether a column looks like the batch or the tokens of a run, of which rules speak."""
+    return bool({"batch", "tokens"} & propose([column]).keys())
 
 
 def _follows(codes: Index, rate: Array, distinct: int) -> bool:
