@@ -16,10 +16,11 @@ from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import listed, own_columns, texts
 from depthmup.tables.formats import EXAMPLE, example, names_of
-from depthmup.tables.groups import cells_of, cleaned, prediction, studies_of
-from depthmup.tables.predict import checked_target
+from depthmup.tables.groups import cells_of, cleaned
+from depthmup.tables.predict import checked_target, prediction
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.score import scored
+from depthmup.tables.study import studies_of
 from depthmup.tables.where import parse_filters
 
 LARGEST_CERTIFICATE = 2**24

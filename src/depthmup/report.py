@@ -57,7 +57,7 @@ from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.study import loss_over
-from depthmup.tables.groups import predicted
+from depthmup.tables.predict import predicted
 from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:

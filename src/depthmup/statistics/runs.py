@@ -20,7 +20,7 @@ from depthmup.statistics.law import Size
 from depthmup.statistics.minimum import Minima, failed, measured, minima
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.search import curves_of
-from depthmup.statistics.table import changing_together, slices
+from depthmup.statistics.table import changing_together, confounded, slices
 
 FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
@@ -118,6 +118,13 @@ class Runs:
     def inside(self) -> Flags:
         """Whether the optimum of a size lies inside its grid."""
         return np.array([place is Place.INTERIOR for place in self.optima.places()], bool)
+
+    @cached_property
+    def in_step(self) -> list[tuple[Axis, ...]]:
+        """Axes that always change together among the sizes that can be used; of a table alone."""
+        if not self.sizes or self.base is not None:
+            return []
+        return confounded(self.array[self.inside], list(self.sizes[0]))
 
     @cached_property
     def array(self) -> Array:

@@ -1,12 +1,19 @@
 """What is held as an axis grows and what changes too: the question that a drift answers."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from depthmup.records import Tuned
+from depthmup.records.note import Note
+from depthmup.records.printable import printable
+from depthmup.records.text import begin
 from depthmup.rules import canonical
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
+from depthmup.tables.columns import propose
+from depthmup.tables.question import Question
 from depthmup.tables.settings import of_runs
 
 _FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
@@ -77,3 +84,45 @@ def _settings(group: Cleaned, members: list[Index]) -> str:
             same.append(name)
     text = f", {' and '.join(same)} unchanged" if same else ""
     return text + (f", while {' and '.join(changed)} change too" if changed else "")
+
+
+def in_step_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
+    """Axes whose effects no size tells apart."""
+    for group in groups:
+        for axes in group.runs.in_step:
+            text = (
+                f"{begin(' and '.join(axes))} always change together: what each does cannot be "
+                "told apart. Vary one alone."
+            )
+            yield Note(text=text, scheme=group.runs.name)
+
+
+def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
+    """Batches or tokens that nobody named, and that differ between sizes."""
+    for group in groups:
+        for column, codes in group.settings.items():
+            if len(np.unique(codes)) > 1 and of_runs(column):
+                text = (
+                    f"{printable(column)} changes with the sizes: a drift may be its doing, so no "
+                    "published rule is judged by it. Name it as an axis, too."
+                )
+                yield Note(text=text, scheme=group.runs.name)
+
+
+def budget_notes(question: Question) -> Iterator[Note]:
+    """Columns that would tell what was held as the batch grew, or check the tokens."""
+    known = {canonical(axis) for axis in question.axes}
+    if "batch" not in known or question.steps or "steps" in known:
+        return
+    like = propose([name for name in question.names if name not in question.axes.values()])
+    if "tokens" not in known:
+        column = f" ({printable(like['tokens'])}?)" if "tokens" in like else ""
+        yield Note(
+            text="Whether tokens or steps were held while the batch changed is not known: name "
+            f"their column{column} as an axis, or with --steps."
+        )
+    elif "steps" in like:
+        yield Note(
+            text="Tokens are not compared with batch times steps, which finds those in another "
+            f"unit: name the column of steps, --steps {printable(like['steps'])}."
+        )

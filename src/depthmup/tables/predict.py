@@ -1,13 +1,13 @@
 """The best value at a target in all axes, with its interval, or a refusal with its reasons."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Certificate, Fate, Place, Tuned
+from depthmup.records import LEARNING_RATE, Certificate, Fate, Place, Study, Tuned
 from depthmup.records.certificate import Lack, Prescribed, Refusal
 from depthmup.records.finding import rate
 from depthmup.records.printable import printable
@@ -20,6 +20,10 @@ from depthmup.statistics.intervals import Index
 from depthmup.statistics.law import predict as predict_law
 from depthmup.statistics.optimum import FEWEST_INSIDE
 from depthmup.statistics.runs import Runs
+from depthmup.statistics.scattered import RUNS
+from depthmup.tables.clean import Cleaned
+from depthmup.tables.groups import scheme_of
+from depthmup.tables.question import Question
 from depthmup.tables.score import scored
 
 MOST_SIZES = 48
@@ -28,6 +32,58 @@ MOST_SIZES = 48
 
 FEWEST = 4
 """Sizes that are kept however much they scatter; the certificate then says so."""
+
+
+def prediction(group: Cleaned, question: Question) -> Certificate | None:
+    """The prediction at the target, and what published rules prescribe there."""
+    if question.target is None or group.runs.problem:
+        return None
+    scheme, title = scheme_of(group, question), question.reading.title
+    certificate = predict(
+        group.runs,
+        question.target,
+        tolerance=question.tolerance,
+        scheme=scheme,
+        about={
+            "title": ", ".join(part for part in (title, group.runs.name) if part),
+            "scheme": "" if scheme is None else scheme.title,
+            "measure": question.loss,
+            "tuned": question.tuned,
+        },
+    )
+    if group.law is None:
+        return certificate
+    few = _few_cells(group)
+    refusals = tuple(few if r.lack is Lack.SIZES else r for r in certificate.refusals)
+    return replace(certificate, refusals=refusals)
+
+
+def _few_cells(group: Cleaned) -> Refusal:
+    """Of a random design the sizes are cells, of which many runs make few."""
+    axes = len(group.runs.varied())
+    return Refusal(
+        lack=Lack.SIZES,
+        reason=(
+            f"This random search is read in {len(group.runs.sizes)} cells of neighbouring sizes; a "
+            "prediction needs three along each axis that is to grow."
+        ),
+        advice=(
+            f"Use {RUNS * 3**axes:,} runs or more, or train several rates at each of three sizes."
+        ),
+    )
+
+
+def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> Certificate:
+    """The certificate of one group for a target, asked for after the fit."""
+    if runs is None or runs.problem:
+        raise ValueError("Expected the runs of a table for a prediction; fit the table again.")
+    return predict(
+        runs,
+        checked_target(target, runs.sizes[0]),
+        tolerance=study.tolerance,
+        scheme=None,
+        about={"title": runs.name, "tuned": study.tuned, "measure": study.config.get("loss", "")},
+    )
 
 
 def predict(
@@ -45,17 +101,11 @@ def predict(
     the others' law, and no size up to the target may fail. ``about`` are further fields, such as
     its title.
     """
-    good = chosen(runs)
-    # Where none is left, their own curves say why.
-    sizes = good if len(good) else _largest(runs, np.arange(len(runs.sizes)))
-
     if runs.gathered:
         # No run repeats another: those of a cell have sizes and rates of their own.
         about = {**about, "seeds": 1, "config": {"random_runs": runs.gathered}}
 
-    def forecast(
-        size: Mapping[str, float], *refusals: Refusal, sizes: Index = sizes
-    ) -> Certificate:
+    def forecast(size: Mapping[str, float], sizes: Index, *refusals: Refusal) -> Certificate:
         return calibrate(
             sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
             curves=runs.fitted[sizes],
@@ -67,38 +117,55 @@ def predict(
             about=dict(about),
         )
 
+    good = chosen(runs)
     if not len(good):
-        return forecast(target)
-    failed = [runs.sizes[i] for i in np.flatnonzero(runs.optima.failed)]
-    if upto := [size for size in failed if all(size[a] <= n for a, n in target.items())]:
-        return forecast(target, _failed(upto, runs, about))
-    certificate = forecast(target)
-    if Lack.SIZES in {r.lack for r in certificate.refusals} and not runs.gathered:
+        # Their own curves say why.
+        return forecast(target, _largest(runs, np.arange(len(runs.sizes))))
+    if failure := _failed(runs, target, about):
+        return forecast(target, good, failure)
+    certificate = forecast(target, good)
+    if _lacks(certificate, Lack.SIZES) and not runs.gathered:
         # Where others could be measured better, that is what they lack.
-        trained = _largest(runs, np.flatnonzero(~runs.optima.failed))
-        every = forecast(target, sizes=trained)
+        every = forecast(target, _largest(runs, np.flatnonzero(~runs.optima.failed)))
         return certificate if every.issued else every
+    nearest, contradiction = _nearest(runs, target), None
+    if certificate.issued and nearest not in good and not runs.optima.failed[nearest]:
+        there = forecast(runs.sizes[nearest], good)
+        contradiction = _contradiction(there, runs, nearest) if there.issued else None
+    if contradiction is not None:
+        certificate = forecast(target, good, contradiction)
+    elif len(more := with_edges(runs, good)) > len(good):
+        certificate = forecast(target, more)
+    return replace(certificate, rules=tuple(_prescribed(certificate, target, scheme)))
+
+
+def _lacks(certificate: Certificate, lack: Lack) -> bool:
+    return any(refusal.lack is lack for refusal in certificate.refusals)
+
+
+def _nearest(runs: Runs, target: Mapping[str, float]) -> int:
+    """The measured size with the fewest doublings to the target."""
     away = [sum(abs(math.log2(size[a] / n)) for a, n in target.items()) for size in runs.sizes]
-    nearest = away.index(min(away))
-    if certificate.issued and nearest not in sizes and not runs.optima.failed[nearest]:
-        there = forecast(runs.sizes[nearest])
-        if there.issued and (contradiction := _contradiction(there, runs, nearest)):
-            certificate = forecast(target, contradiction)
-    more = with_edges(runs, sizes)
-    if len(more) > len(sizes) and Lack.CONTRADICTED not in {r.lack for r in certificate.refusals}:
-        certificate = forecast(target, sizes=more)
+    return away.index(min(away))
+
+
+def _prescribed(
+    certificate: Certificate, target: Mapping[str, float], scheme: Scheme | None
+) -> Iterator[Prescribed]:
+    """What published rules make of the best value at the base, where it is none at an edge."""
     start = next(o for o in certificate.optima if dict(o.size) == dict(certificate.base))
-    if not start.log2_lr.known or not certificate.tuned.is_learning_rate:
-        return certificate
-    if start.place is not Place.INTERIOR:
-        return certificate  # rules would start from an edge
-    there_too = prescribed(certificate.base, target, start.log2_lr.value, scheme)
-    rules = (Prescribed(rule=r.name, rate=rate, source=r.source) for r, rate in there_too)
-    return replace(certificate, rules=tuple(rules))
+    known = start.log2_lr.known and start.place is Place.INTERIOR
+    if known and certificate.tuned.is_learning_rate:
+        for rule, value in prescribed(certificate.base, target, start.log2_lr.value, scheme):
+            yield Prescribed(rule=rule.name, rate=value, source=rule.source)
 
 
-def _failed(sizes: Sequence[Mapping[str, float]], runs: Runs, about: Mapping[str, Any]) -> Refusal:
-    """Sizes no larger than the target at which nothing trains."""
+def _failed(runs: Runs, target: Mapping[str, float], about: Mapping[str, Any]) -> Refusal | None:
+    """Sizes no larger than the target at which nothing trains, if there are any."""
+    failed = [runs.sizes[i] for i in np.flatnonzero(runs.optima.failed)]
+    sizes = [size for size in failed if all(size[a] <= n for a, n in target.items())]
+    if not sizes:
+        return None
     tuned: Tuned = about.get("tuned", LEARNING_RATE)
     named = size_names(sizes, runs.sizes)
     return Refusal(

@@ -1,0 +1,196 @@
+"""The studies of a table: one for each axis that varies, each group a variant."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from depthmup._version import __version__
+from depthmup.records import UNKNOWN, AcrossGroups, Study, Transfer
+from depthmup.records.judgement import Answer, JointLaw, Judgement
+from depthmup.records.note import Note
+from depthmup.records.text import counted
+from depthmup.rules import canonical
+from depthmup.rules.claims import claims
+from depthmup.statistics.groups import MANY, across_groups, comparable
+from depthmup.statistics.study import answer, far_sizes, judged, window
+from depthmup.tables.clean import Cleaned
+from depthmup.tables.columns import listed, propose
+from depthmup.tables.groups import scheme_of
+from depthmup.tables.held import budget_notes, fixed_of, in_step_notes, unnamed, unnamed_notes
+from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
+from depthmup.tables.question import Question
+from depthmup.tables.read import RunTable
+
+VERSION = 5
+"""Of what is concluded: raised when the same table would give another study."""
+
+
+def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) -> tuple[Study, ...]:
+    """A study along every axis that varies, from the groups of a table's filtered rows."""
+    # One group that cannot be fitted is a result beside the others; none at all is an error.
+    if all(group.runs.problem for group in groups):
+        raise ValueError(groups[0].runs.problem)
+    laws = [_law(group, question) for group in groups]
+    notes = [note for group in groups for note in group.notes]
+    notes += [*in_step_notes(groups), *unnamed_notes(groups)]
+    if filtered := rows.total - len(rows):
+        notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
+    notes += [Note(text=g.runs.problem, scheme=g.runs.name) for g in groups if g.runs.problem]
+    notes += budget_notes(question)
+    studies = [_study(groups, laws, axis, question) for axis in question.axes]
+    excluded = sum(len(group.excluded) for group in groups)
+    return tuple(
+        replace(
+            study,
+            title=question.reading.title or f"Fit of {rows.title}",
+            config=_config(question, groups, rows=len(rows), excluded=excluded),
+            environment={"depthmup": __version__, "fit": VERSION},
+            # What is said of all axes stands in the first.
+            laws=() if i else tuple(law for law in laws if law is not None),
+            notes=(*(() if i else notes), *study.notes),
+        )
+        for i, study in enumerate(study for study in studies if study is not None)
+    )
+
+
+def _config(
+    question: Question, groups: Sequence[Cleaned], *, rows: int, excluded: int
+) -> dict[str, object]:
+    scheme = question.scheme
+    return {
+        "table": question.path,
+        "axes": dict(question.axes),
+        "lr": question.lr,
+        "loss": question.loss,
+        "seed": question.seed,
+        "steps": question.steps,
+        "by": list(question.by),
+        "groups": {group.runs.name: group.where for group in groups if group.where},
+        "where": list(question.where),
+        "ignore": list(question.ignore),
+        "keep": sorted(listed(question.reading.keep)),
+        "rows": rows,
+        "excluded": excluded,
+        "scheme": "" if scheme is None else scheme.title,
+        "target": dict(question.target or {}),
+        "tolerance": question.tolerance,
+        **({"command": list(question.command)} if question.command else {}),
+    }
+
+
+def _law(group: Cleaned, question: Question) -> JointLaw | None:
+    """The law of all axes; a pooled one stands for slices that show none."""
+    if group.runs.problem:
+        return None
+    if group.law is not None:
+        return pooled_joint_law(group.runs, question.tuned, group.law)
+    joint = joint_law(group.runs, question.tuned)
+    # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
+    if sparse(group.runs, joint) and not group.runs.in_step and not question.own:
+        return pooled_joint_law(group.runs, question.tuned) or joint
+    return joint
+
+
+def _study(
+    groups: Sequence[Cleaned], laws: Sequence[JointLaw | None], axis: str, question: Question
+) -> Study | None:
+    """The study along an axis, of the groups in which it varies; none where it does in none."""
+    tuned, tolerance = question.tuned, question.tolerance
+    kept = [
+        (group, law)
+        for group, law in zip(groups, laws, strict=True)
+        if group.runs.problem or axis in group.runs.varied()
+    ]
+    if all(group.runs.problem for group, _ in kept):
+        return None
+    along = window([group.runs for group, _ in kept], axis, tolerance=tolerance, tuned=tuned)
+    transfers: list[Transfer] = []
+    rules: list[Judgement] = []
+    notes: list[Note] = []
+    for (group, law), transfer in zip(kept, along.transfers, strict=True):
+        if group.runs.problem:
+            transfers.append(transfer)
+            continue
+        transfer = from_law(
+            transfer,
+            axis,
+            law,
+            tolerance=tolerance,
+            tuned=tuned,
+            moved=group.law is not None,
+            confounded=any(axis in axes for axes in group.runs.in_step),
+        )
+        transfers.append(transfer)
+        notes += far_sizes(group.runs, axis, tuned)
+        if tuned.is_learning_rate and not unnamed(group, axis):  # of which published rules speak
+            spoken = claims(
+                axis,
+                _fixed(group, axis, question),
+                scheme_of(group, question),
+                batch_held=_batch_held(group, question),
+            )
+            rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
+    together = _together(transfers, question)
+    if together is not None:
+        rules = [*_judged_together(rules, together, tolerance), *rules]
+    return Study(
+        title="",
+        windows=(replace(along, transfers=tuple(transfers)),),
+        together=together,
+        tolerance=tolerance,
+        config={},
+        environment={},
+        axis=axis,
+        tuned=tuned,
+        rules=tuple(rules),
+        notes=tuple(notes),
+    )
+
+
+def _together(transfers: Sequence[Transfer], question: Question) -> AcrossGroups | None:
+    """What all groups of a table show together along an axis, where they are many.
+
+    Variants of this package's own runs are alternatives, of which no mean says anything.
+    """
+    if not question.by or question.own:
+        return None
+    together = across_groups(comparable(transfers), tolerance=question.tolerance)
+    return together if together.groups >= MANY else None
+
+
+def _judged_together(
+    rules: Sequence[Judgement], together: AcrossGroups, tolerance: float
+) -> list[Judgement]:
+    """The rules once more, by the drift of all groups; each group has costs of its own."""
+    once: dict[tuple[str, float], Judgement] = {}
+    for rule in rules:
+        once.setdefault((rule.rule, rule.exponent), rule)
+    return [
+        replace(
+            rule,
+            scheme="",
+            cost=UNKNOWN,
+            answer=rule.answer
+            if rule.answer is Answer.ELSEWHERE
+            else answer(together.mean, rule.exponent, tolerance),
+        )
+        for rule in once.values()
+    ]
+
+
+def _fixed(group: Cleaned, axis: str, question: Question) -> str:
+    """What stays as the batch grows: tokens or steps, as designs of sweeps have it."""
+    if question.own:
+        return "tokens" if "tokens" in question.axes else "steps"
+    return fixed_of(group, axis)
+
+
+def _batch_held(group: Cleaned, question: Question) -> bool:
+    """Whether the batch is known to stay where another axis grows: an axis, or one value alone."""
+    if question.own or "batch" in map(canonical, question.axes):
+        return True
+    column = propose(question.names).get("batch", "")
+    picked = any(c.column == column and len(c.values) == 1 for c in question.conditions)
+    one = column in group.settings and len(np.unique(group.settings[column])) == 1
+    return column in question.by or picked or one
