@@ -18,7 +18,8 @@ from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM, Regression
-from depthmup.statistics.valley import MISSED, Valley
+from depthmup.statistics.valley_errors import Valley
+from depthmup.statistics.valley_fit import MISSED
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -31,7 +31,8 @@ from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.scatter import ALIKE, USUAL, Scatter, scatter_of
-from depthmup.statistics.valley import Valley, valley_of
+from depthmup.statistics.valley import valley_of
+from depthmup.statistics.valley_errors import Valley
 
 PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of pooled scatter beside that of the few numbers at hand."""
