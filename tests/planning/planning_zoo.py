@@ -78,6 +78,36 @@ class InjectedLoops(ResidualMLP):
         return self.out(self.norm(x))
 
 
+class CosineClassifier(ResidualMLP):
+    """Cosines with a prototype of each class, and a learned temperature."""
+
+    def __init__(self, width, depth):
+        super().__init__(width, depth)
+        self.out = nn.Linear(width, 5, bias=False)
+        self.temperature = nn.Parameter(torch.tensor(10.0))
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.blocks:
+            x = block(x)
+        prototypes = F.normalize(self.out.weight, dim=1)
+        return self.temperature * F.linear(F.normalize(x, dim=-1), prototypes)
+
+
+class BilinearReadout(ResidualMLP):
+    """Three numbers of every pair of coordinates."""
+
+    def __init__(self, width, depth):
+        super().__init__(width, depth)
+        self.out = nn.Bilinear(width, width, 3)
+
+    def forward(self, x):
+        first = x = self.inp(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.out(torch.tanh(first), self.norm(x))
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()

@@ -436,6 +436,31 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             anatomy(make(8), make(4), example_inputs=vectors(), roles={"0.weight": role})
 
+    def test_a_hidden_matrix_has_the_axes_that_its_product_shows(self):
+        class Pairs(nn.Module):
+            def __init__(self, width, batched):
+                super().__init__()
+                self.first = nn.Linear(6, width)
+                self.pairs = nn.Bilinear(width, width, 3)
+                self.across = nn.Parameter(torch.zeros(width, 2))
+                self.odd = nn.Parameter(torch.ones(width, 2, width)) if batched else None
+
+            def forward(self, x):
+                x = self.first(x)
+                odd = 1 if self.odd is None else self.odd.exp().sum()
+                return self.pairs(x, x), x @ self.across * odd
+
+        def ratios(batched, *hidden):
+            models = (Pairs(8, batched), Pairs(4, batched))
+            roles = dict.fromkeys(hidden, "hidden")
+            read = anatomy(*models, example_inputs=vectors(), roles=roles)
+            return {p.name: p.ratios for p in read.places}
+
+        of = ratios(False, "pairs.weight", "across")
+        assert (of["pairs.weight"], of["across"]) == (Ratios(fan_in=4), Ratios(fan_in=2))
+        with pytest.raises(NotUnderstood, match=r"odd was declared hidden.*Name its axes"):
+            ratios(True, "odd")
+
     def test_a_role_and_a_branch_may_be_a_text(self):
         """A kind of ``DeclaredRole``, and one pattern by itself."""
         sizes = MLPBlock, (8, 4), (4, 2)

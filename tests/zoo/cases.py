@@ -171,6 +171,15 @@ MODELS = (
         }.items()
     ),
     Case(
+        name="cosine classifier", inputs=(zoo.vectors(),), make=zoo.CosineClassifier,
+        expect={"out.weight": VECTOR, "temperature": VECTOR, "blocks.*.down.weight": LAST},
+    ),
+    # A sum over 4 x 4 times as many pairs.
+    Case(
+        name="bilinear readout", inputs=(zoo.vectors(),), make=zoo.BilinearReadout,
+        expect={"out.weight": (1 / 16, 1 / 16), "out.bias": VECTOR, "norm.weight": VECTOR},
+    ),
+    Case(
         name="resnet of stages", make=zoo.ResNet, inputs=(zoo.images(),),
         expect={
             "stem.0.weight": INPUT, "layer?.*.conv?.weight": HIDDEN_IN, "fc.weight": READOUT,

@@ -43,8 +43,8 @@ class DeclaredRole:
     """What a parameter is, where it cannot be found out.
 
     ``fan_in`` and ``fan_out`` name axes of the parameter; left empty, the axes that grow are taken
-    as the kind has them: fan-out for an input matrix or a vector, fan-in for a readout, and
-    (out, in) for the first two axes of a hidden matrix, as torch stores them.
+    as the kind has them: fan-out for an input matrix or a vector, fan-in for a readout. Those of a
+    hidden matrix are the ones that its product shows, or else its first two, (out, in).
 
     Attributes:
         kind: input, hidden, readout or vector.

@@ -9,7 +9,7 @@ from torch import nn
 from depthmup.planning.declared import DeclaredRole
 from depthmup.rules import Kind, Part, Ratios
 from depthmup.tracing import How, Use, inner, plain_name
-from depthmup.tracing.operations import BATCH_NORMS
+from depthmup.tracing.operations import BATCH_NORMS, LENGTHS
 
 
 class NotUnderstood(ValueError):
@@ -120,8 +120,15 @@ def kind_and_ratios(
             "use plain layers (nn.Conv2d in place of timm's ScaledStdConv2d), with norms between "
             "them where training needs these."
         )
+    cosine = next((use.cosine for use in uses if use.cosine), ())
+    others = [axis for axis in range(len(growth.shape)) if axis not in cosine]
+    if cosine and growth.along(others) == 1:
+        if declared is None and all(use.cosine or use.op in LENGTHS for use in uses):
+            return Kind.VECTOR, Ratios(fan_out=growth.along(cosine)), False
+        if declared is not None and declared.kind is Kind.HIDDEN:
+            raise NotUnderstood(_stopped_cosines(growth))
     if declared is not None:
-        return declared.kind, _declared_ratios(growth, declared), False
+        return declared.kind, _declared_ratios(growth, declared, matrix_use(uses)), False
     if not uses:
         raise NotUnderstood(
             f"Parameter {growth.name} has no influence on the output for these example_inputs. "
@@ -280,7 +287,7 @@ def _how_to_declare(growth: Growth) -> str:
     )
 
 
-def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
+def _declared_ratios(growth: Growth, declared: DeclaredRole, product: Use | None) -> Ratios:
     if declared.fan_in or declared.fan_out:
         rank = len(growth.shape)
         if not {*declared.fan_in, *declared.fan_out} <= {*range(-rank, rank)}:
@@ -298,8 +305,29 @@ def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
                 f"Parameter {growth.name} was declared hidden but has shape {list(growth.shape)}; "
                 "a hidden parameter has a fan-in and a fan-out. Declare it a vector."
             )
+        if product is not None:
+            return Ratios(
+                fan_in=growth.along(product.fan_in), fan_out=growth.along(product.fan_out)
+            )
+        if growth.along(range(2, len(growth.shape))) != 1:
+            raise NotUnderstood(
+                f"{growth.name} was declared hidden and grows in other dimensions than its first "
+                f"two ({growth.words}), which does not tell fan-in from fan-out. Name its axes: "
+                f"roles={{{growth.name!r}: DeclaredRole(kind='hidden', fan_in=(axes), "
+                "fan_out=(axes))}."
+            )
         return Ratios(fan_in=growth.ratios[1], fan_out=growth.ratios[0])
     return Ratios(fan_out=grown)
+
+
+def _stopped_cosines(growth: Growth) -> str:
+    # An entry of size s that moves by r moves (p . x) / |p| |x| by r / s; hidden: n^-1 / n^-1/2.
+    return (
+        f"{growth.name} is declared hidden, but it is divided by its own length, and multiplied "
+        "with what is divided by its length too. Such a cosine moves with the learning rate over "
+        "the start, and a hidden matrix's rate falls faster with width than its start: wide models "
+        "would not learn it. Leave it out of roles, and it takes the factors of a vector."
+    )
 
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

@@ -17,6 +17,7 @@ from depthmup.tracing.carriers import Carriers, carriers_of, combined
 from depthmup.tracing.constants import Constants, find_constants, scaled_behind
 from depthmup.tracing.divided import is_divided, sizes_cut
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.names import plain_name
 from depthmup.tracing.operations import (
@@ -335,12 +336,34 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
             divided=use.node in inside and is_divided(graph, residuals, use, cuts),
+            cosine=_cosine(graph, use, leading | normalized),
             hooks=hooks(use),
         )
 
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _cosine(graph: Graph, use: Use, inside: Container[int]) -> tuple[int, ...]:
+    """The axes along which a parameter is divided by its length, if its cosines are the output.
+
+    Of those with activations, inside nothing else: no matrix follows, and no norm.
+    """
+    unit = unit_length(graph, graph.nodes[use.node]) if use.how is How.UNKNOWN else None
+    if unit is None or unit.of.node != graph.parameters[use.parameter]:
+        return ()
+    moved = [
+        use.node,
+        *(n.index for n in graph.forward(use.node, lambda n, _: n.op in TRANSPARENT)),
+    ]
+    readers = {n for index in moved for n in graph.consumers[index]} - {*moved}
+    for product in map(graph.nodes.__getitem__, readers):
+        others = [graph.origin(ref.node) for ref in product.inputs if ref.node not in moved]
+        alone = product.op in MATRIX_PRODUCTS and len(others) == 1 and product.index not in inside
+        if not alone or unit_length(graph, graph.nodes[others[0]]) is None:
+            return ()
+    return unit.dims
 
 
 def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:

@@ -7,7 +7,7 @@ n others one by one does the same: the n numbers sum to one, so each is of size 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from depthmup.tracing.graph import Graph, Node, Ref
@@ -21,10 +21,14 @@ _NORMS = frozenset({"linalg_vector_norm", "norm"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitLength:
-    """What was normalized to length one, and the size of an entry: (coordinates)^(-1/p)."""
+    """What was normalized to length one, and the size of an entry: (coordinates)^(-1/p).
+
+    ``dims`` are the dimensions that it was taken over.
+    """
 
     of: Ref
     factor: float
+    dims: tuple[int, ...] = ()
 
 
 def unit_length(graph: Graph, node: Node) -> UnitLength | None:
@@ -37,7 +41,7 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
     for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
         norm = _norm(graph, length, inverse=node.op == "mul")
         if norm is not None and source_of(graph, norm.of) == source_of(graph, whole):
-            return UnitLength(of=whole, factor=norm.factor)
+            return replace(norm, of=whole)
     return None
 
 
@@ -92,7 +96,11 @@ def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
     if order is None or order <= 0:
         return None
     size = size_along(graph, node.inputs[0], dims)
-    return UnitLength(of=node.inputs[0], factor=size ** (-1 / order) if order < math.inf else 1.0)
+    return UnitLength(
+        of=node.inputs[0],
+        factor=size ** (-1 / order) if order < math.inf else 1.0,
+        dims=dimensions(graph, node.inputs[0], dims),
+    )
 
 
 def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
@@ -100,7 +108,11 @@ def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
     if of is None:
         return None
     dims = node.args[1] if len(node.args) > 1 else None
-    return UnitLength(of=of, factor=size_along(graph, node.inputs[0], dims) ** -0.5)
+    return UnitLength(
+        of=of,
+        factor=size_along(graph, node.inputs[0], dims) ** -0.5,
+        dims=dimensions(graph, node.inputs[0], dims),
+    )
 
 
 def squared(graph: Graph, node: Node) -> Ref | None:
@@ -113,8 +125,14 @@ def squared(graph: Graph, node: Node) -> Ref | None:
 def size_along(graph: Graph, ref: Ref, dims: Any) -> int:
     """How many entries a tensor has along dimensions; along all of them where none is named."""
     shape = graph.shape(ref)
-    chosen = range(len(shape)) if dims in (None, [], ()) else dims
-    return math.prod(shape[d] for d in ([chosen] if isinstance(chosen, int) else chosen))
+    return math.prod(shape[d] for d in dimensions(graph, ref, dims))
+
+
+def dimensions(graph: Graph, ref: Ref, dims: Any) -> tuple[int, ...]:
+    """The dimensions of a tensor that are named, from 0 on; all of them where none is."""
+    rank = len(graph.shape(ref))
+    chosen = range(rank) if dims in (None, [], ()) else dims
+    return tuple(d % rank for d in ([chosen] if isinstance(chosen, int) else chosen))
 
 
 def source_of(graph: Graph, ref: Ref) -> Ref:

@@ -51,9 +51,10 @@ class Use:
     for each head is; whether what it gives is ``divided`` among branches, a part for each; whether
     it uses the parameter's direction alone (``directed``), as a weight norm does;
     ``transformed`` are the axes along which the parameter went through a Fourier transform;
-    whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
-    each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
-    multiply where the parameter cannot be.
+    ``cosine`` are those along which it is divided by its length, to be multiplied with activations
+    of length one for the output; whether it ``reads_stream``, behind a residual addition; the
+    ``branches`` it lies in, by index, each with whether it only feeds that branch from the side;
+    ``hooks``, the tensor of a module to multiply where the parameter cannot be.
     """
 
     parameter: str
@@ -80,6 +81,7 @@ class Use:
     divided: bool = False
     directed: bool = False
     transformed: tuple[int, ...] = ()
+    cosine: tuple[int, ...] = ()
 
     @property
     def standardized(self) -> bool:
@@ -442,6 +444,8 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
         return _matrix(node, labels, [into], [out], other, batch=range(rank - 2), scale=scale)
     if node.op in ("mv", "dot"):
         return _matrix(node, labels, [rank - 1], range(rank - 1), _beside(node, source))
+    if node.op == "_trilinear" and node_of(node.args[1]) == source:  # nn.Bilinear
+        return _matrix(node, labels, [1, 2], [0], node_of(node.args[0]))
     if node.op in CONVOLUTIONS and node_of(node.args[1]) == source:
         into, out = (0, 1) if node.args[6] else (1, 0)  # transposed, or not
         return _matrix(node, labels, [into, *range(2, rank)], [out], node_of(node.args[0]))
