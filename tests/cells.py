@@ -1,9 +1,10 @@
 """Cells for tests: small residual MLPs on the digits."""
 
 import random
+from array import array
 
 from depthmup.models import ACTIVATIONS
-from depthmup.records import Cell, Network, Optimizer
+from depthmup.records import Cell, Network, Optimizer, Record, Status
 
 
 def cell(log2_lr=-4.0, *, seed=0, depth=4, width=16, steps=20, batch_size=32, **options):
@@ -31,6 +32,10 @@ def cell(log2_lr=-4.0, *, seed=0, depth=4, width=16, steps=20, batch_size=32, **
         batch_size=batch_size,
         seed=seed,
     )
+
+
+def record(seed=0, losses=(2.0, 1.5, 1.25), status=Status.FINISHED):
+    return Record(cell=cell(seed=seed), status=status, losses=array("f", losses))
 
 
 def fuzz(count, seed, *, multiple=1):

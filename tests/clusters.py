@@ -7,19 +7,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
+from waiting import until
+
 SHARED = ("--num-cpus=1", "--object-store-memory=80000000", "--block")
-
-
-def until(condition, seconds=300.0):
-    """What a condition gives as soon as it is true, or at the end."""
-    end = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return value
 
 
 def answers(port):

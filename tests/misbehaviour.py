@@ -142,6 +142,26 @@ def task(name, log, number, **settings) -> Task:
     return Task(name=name, settings={"log": str(log), "number": number, **settings})
 
 
+class Heard:
+    """A listener that writes down what it is told."""
+
+    def __init__(self):
+        self.results, self.progress, self.failures = [], [], []
+
+    def on_result(self, result):
+        self.results.append(result)
+
+    def on_progress(self, job, fraction):
+        self.progress.append(fraction)
+
+    def on_failure(self, job, why):
+        self.failures.append((str(job), why))
+
+    @property
+    def numbers(self):
+        return [result.task.settings["number"] for result in self.results]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Several:
     """A job of several results, each by the function of its task's name."""

@@ -5,8 +5,9 @@ from array import array
 
 import numpy as np
 
-from depthmup.records import Record, Status
+from depthmup.records import Measurement, Record, Status
 from depthmup.sweep import Store
+from reproduction import Setting, named
 
 # Windows of one step: everything a window needs, and nothing to average.
 SMALL = {"seeds": 3, "steps": 5, "window": 1}
@@ -34,6 +35,16 @@ def record(cell, law):
         status=Status.FINISHED if finite else Status.FAILED,
         losses=array("f", losses if finite else [initial]),
     )
+
+
+def finding(name, law, **setting):
+    """The finding of a claim whose measures have the values that ``law`` gives their settings."""
+    (claim,) = named([name])
+    experiment = claim.experiment(Setting(**setting))
+    with Store(":memory:") as store:
+        for measure in experiment.measures:
+            store.add(Measurement(task=measure.task, values=law(measure.task.settings)))
+        return claim.finding(experiment, store)
 
 
 def change(cell):

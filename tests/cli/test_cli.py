@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from io import StringIO
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from waiting import until
 
 from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
@@ -238,9 +238,7 @@ def sweeping(out, **streams):
 def interrupted(out, number=signal.SIGINT, **streams):
     """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
     sweep = sweeping(out, **streams)
-    until = time.monotonic() + 300
-    while time.monotonic() < until and not records_in(out / "results.sqlite"):
-        time.sleep(0.05)
+    until(lambda: records_in(out / "results.sqlite"))
     sweep.send_signal(number)
     return sweep
 

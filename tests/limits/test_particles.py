@@ -6,14 +6,13 @@ import math
 import flat
 import numpy as np
 import pytest
+from wide_networks import RELU, TANH, deviations
 
 from depthmup import limits
 from depthmup.limits.methods import particles
 from depthmup.limits.training import train
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
-TANH = {"phi": np.tanh, "slope": lambda h: 1 - np.tanh(h) ** 2}
-RELU = {"phi": lambda h: np.maximum(h, 0), "slope": lambda h: (h > 0) * 1.0}
 
 
 def gap(solution, expected):
@@ -106,12 +105,8 @@ def test_the_error_falls_as_one_over_the_root(reference):
     assert slope == pytest.approx(-0.5, abs=0.25)
 
 
-def deviations(runs, solution, width):
-    """In errors of the mean over networks and of particles, with a bias of order 1/n."""
-    error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    outputs = np.concatenate(solution.outputs).ravel()
-    total = np.sqrt(error**2 + (solution.error_estimate / 2) ** 2 + (1 / width) ** 2)
-    return np.abs(runs.mean(axis=0) - outputs) / total
+def at_infinite_width(solution):
+    return np.concatenate(solution.outputs).ravel(), solution.error_estimate
 
 
 class WithoutResponses(particles.OneMatrix):
@@ -136,13 +131,13 @@ def test_wide_networks_of_one_matrix_agree(
     runs = np.array(networks)[..., 0]
     few = limits.Particles(count=2**13, populations=4)
     s = flat.nonlinear(steps, activation=activation, particles=few, **options)
-    assert deviations(runs, s, width).max() < 4
+    assert deviations(runs, at_infinite_width(s), width).max() < 4
     wrong = flat.nonlinear(steps, activation=activation, particles=few, **(options | {"lr": 2.0}))
-    assert deviations(runs, wrong, width).max() > 4
+    assert deviations(runs, at_infinite_width(wrong), width).max() > 4
     if not exponents:
         monkeypatch.setattr(particles, "OneMatrix", WithoutResponses)
         wrong = flat.nonlinear(steps, activation=activation, particles=few, **options)
-        assert deviations(runs, wrong, width).max() > 4
+        assert deviations(runs, at_infinite_width(wrong), width).max() > 4
 
 
 # Particles of an independent implementation; standard errors below .002.
@@ -190,10 +185,10 @@ def test_wide_networks_under_sign_sgd_agree(reference, simulated, simulated_two_
     few = limits.Particles(count=2**13, populations=4)
     s = flat.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **options)
     # Signs of small entries make the bias larger than that of SGD: about 2/n at this width.
-    assert deviations(runs, s, width / 2).max() < 4
+    assert deviations(runs, at_infinite_width(s), width / 2).max() < 4
     wrong = options | {"lr": np.multiply(1.7, options["lr"])}
     s = flat.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **wrong)
-    assert deviations(runs, s, width / 2).max() > 4
+    assert deviations(runs, at_infinite_width(s), width / 2).max() > 4
 
 
 def test_sign_sgd_approaches_infinite_depth(reference):

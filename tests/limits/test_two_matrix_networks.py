@@ -3,12 +3,11 @@
 import flat
 import numpy as np
 import pytest
+from wide_networks import RELU, TANH, deviations
 
 from depthmup import limits
 from depthmup.limits.methods import blocks as sampled
 
-TANH = {"phi": np.tanh, "slope": lambda h: 1 - np.tanh(h) ** 2}
-RELU = {"phi": lambda h: np.maximum(h, 0), "slope": lambda h: (h > 0) * 1.0}
 FUNCTIONS = {"tanh": TANH, "relu": RELU, "identity": {}}
 COMPLETEP = {"alpha": 1, "gamma": 0}
 WIDE = {"lr": 0.5, "lr_second": 0.8, "width_ratio": 2.0}
@@ -42,17 +41,6 @@ def limit(steps, activation, *, depth, **options):
     held_out = [] if s.held_out is None else s.held_out[-1].ravel()
     outputs = np.concatenate(s.outputs).ravel()
     return np.concatenate([outputs, held_out]), s.error_estimate
-
-
-def deviations(runs, expected, width):
-    """How far means over networks are from the limit, in errors of both and a bias of order 1/n.
-
-    With orthonormal U and V the bias was measured as (0.1 to 0.5) / n.
-    """
-    predicted, margin = expected
-    error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    total = np.sqrt(error**2 + (margin / 2) ** 2 + (1 / width) ** 2)
-    return np.abs(runs.mean(axis=0) - predicted) / total
 
 
 def networks(simulated, steps, activation, *, width, count, **options):

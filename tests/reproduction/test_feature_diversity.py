@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 from cells import cell
+from planted import finding
 from pytest import approx
 
-from depthmup.records import Cell, Measurement
+from depthmup.records import Cell
 from depthmup.rules import ODE, general
 from depthmup.sweep import InProcess, Store
 from depthmup.training import build, dataset
@@ -34,23 +35,16 @@ def walk_and_flow(described, step, eps, *, grows=0.2, relu=2.0):
     return np.sqrt(squares) * np.exp(0.002 * noise)
 
 
-def verdicts(path, law=walk_and_flow, names=FIGURES, **setting):
-    claims = named(names)
-    result = {}
-    with Store(path / "results.sqlite") as store:
-        for claim in claims:
-            experiment = claim.experiment(Setting(sizes=SIZES, **setting))
-            for measure in experiment.measures:
-                s = measure.task.settings
-                described, eps = Cell.from_json(s["cell"]), np.array(s["eps"])
-                values = {str(t): law(described, t, eps).tolist() for t in s["steps"]}
-                store.add(Measurement(task=measure.task, values=values))
-            result[claim.name] = claim.finding(experiment, store)
-    return result
+def planted(figure, law=walk_and_flow, **setting):
+    def values(settings):
+        described, eps = Cell.from_json(settings["cell"]), np.array(settings["eps"])
+        return {str(t): law(described, t, eps).tolist() for t in settings["steps"]}
+
+    return finding(figure, values, sizes=SIZES, **setting)
 
 
-def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
-    result = verdicts(tmp_path)
+def test_where_the_theory_holds_all_three_figures_are_reproduced():
+    result = {figure: planted(figure) for figure in FIGURES}
     assert {name: f.verdict for name, f in result.items()} == dict.fromkeys(FIGURES, YES)
     # A network of depth 64 is measured from one block on.
     assert result["fig17"].config["eps"] == (1 / 64, 1 / 32, 1 / 16, 1 / 8)
@@ -61,54 +55,53 @@ def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
     [ODE, general("3/5", "1/2"), general("1/2", 0)],
     ids=["ode", "alpha 0.6", "gamma 0"],
 )
-def test_other_rules_are_found_out(rule, tmp_path):
-    result = verdicts(tmp_path, names=["fig17"], depth_mup=rule)
-    assert result["fig17"].verdict is NO
+def test_other_rules_are_found_out(rule):
+    assert planted("fig17", depth_mup=rule).verdict is NO
 
 
-def test_an_ode_that_stays_diverse_is_no_reproduction(tmp_path):
+def test_an_ode_that_stays_diverse_is_no_reproduction():
     def law(described, step, eps):
         return np.sqrt(eps) * walk_and_flow(described, step, np.ones(1))
 
-    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    result = planted("fig17", law)
     moved = next(c for c in result.comparisons if c.what.startswith("ODE: slope"))
     assert moved.verdict is not YES
     assert result.verdict is not YES
 
 
-def test_an_ode_that_is_a_flow_at_any_depth_does_not_move(tmp_path):
+def test_an_ode_that_is_a_flow_at_any_depth_does_not_move():
     def law(described, step, eps):
         d = walk_and_flow(described, step, eps)
         # The learning rate tells the two apart: under ODE it does not fall with depth.
         ode = described.optimizer.lr * described.network.width > 2.0**-3.5
         return d[0] * (eps / eps[0]) ** 0.9 if ode else d
 
-    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    result = planted("fig17", law)
     moved, larger = result.comparisons[2:4]
     assert (moved.verdict, larger.verdict) == (OPEN, YES)
     assert abs(moved.ours.value) < 1e-9
 
 
-def test_features_that_do_not_change_with_training_or_depth_are_no_reproduction(tmp_path):
+def test_features_that_do_not_change_with_training_or_depth_are_no_reproduction():
     def backwards(described, step, eps):
         return walk_and_flow(described, described.steps + 1 - step, eps)
 
-    assert verdicts(tmp_path, backwards, names=["fig18"])["fig18"].verdict is NO
+    assert planted("fig18", backwards).verdict is NO
 
 
-def test_relu_that_is_more_diverse_than_abs_is_no_reproduction(tmp_path):
+def test_relu_that_is_more_diverse_than_abs_is_no_reproduction():
     def law(described, step, eps):
         return walk_and_flow(described, step, eps, relu=0.5)
 
-    assert verdicts(tmp_path, law, names=["fig19"])["fig19"].verdict is NO
+    assert planted("fig19", law).verdict is NO
 
 
-def test_networks_that_diverged_decide_nothing(tmp_path):
+def test_networks_that_diverged_decide_nothing():
     def law(described, step, eps):
         d = walk_and_flow(described, step, eps)
         return d * math.nan if described.network.depth == 512 else d
 
-    assert verdicts(tmp_path, law, names=["fig19"])["fig19"].verdict is OPEN
+    assert planted("fig19", law).verdict is OPEN
 
 
 def test_distances_are_those_of_the_network_at_its_steps():
@@ -132,7 +125,7 @@ def test_small_networks_tell_depth_mup_from_ode(tmp_path):
             setting = Setting(sizes=sizes, **({"depth_mup": rule} if rule else {}))
             experiment = claim.experiment(setting)
             reproduce([(claim, experiment)], store=store, executor=InProcess())
-            finding = claim.finding(experiment, store)
-            assert finding.verdict in possible
-            of = {c.what.split(":")[0]: c.ours for c in finding.comparisons}
+            found = claim.finding(experiment, store)
+            assert found.verdict in possible
+            of = {c.what.split(":")[0]: c.ours for c in found.comparisons}
             assert of["ODE"].known

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from planted import finding
 
-from depthmup.records import Cell, Measurement
+from depthmup.records import Cell
 from depthmup.sweep import InProcess, Store
 from reproduction import Setting, named, reproduce
 from reproduction.claims import gradient_diversity
@@ -39,18 +40,13 @@ def test_blocks_built_otherwise_are_found_out(title, changes, tmp_path, monkeypa
     assert found(tmp_path).verdict is NO
 
 
-def planted(path, cosine):
-    (claim,) = named(["sec8.1"])
-    experiment = claim.experiment(Setting(sizes=SMALL))
-    with Store(path / "results.sqlite") as store:
-        for measure in experiment.measures:
-            described = Cell.from_json(measure.task.settings["cell"])
-            values = {
-                str(t): {name: cosine(described) for name in ("raw", "centred", "far", "batch")}
-                for t in measure.task.settings["steps"]
-            }
-            store.add(Measurement(task=measure.task, values=values))
-        return claim.finding(experiment, store)
+def planted(cosine):
+    def law(settings):
+        value = cosine(Cell.from_json(settings["cell"]))
+        cosines = dict.fromkeys(("raw", "centred", "far", "batch"), value)
+        return {str(t): cosines for t in settings["steps"]}
+
+    return finding("sec8.1", law, sizes=SMALL)
 
 
 def theory(described):
@@ -59,11 +55,10 @@ def theory(described):
     return {("relu", "post"): 0.5, ("abs", "post"): 0.0}.get(kind, 1.0) + 0.01 * described.seed
 
 
-def test_planted_cosines_decide(tmp_path):
-    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir(), (tmp_path / "c").mkdir()
-    assert planted(tmp_path / "a", theory).verdict is YES
-    assert planted(tmp_path / "b", lambda c: 1.0 - theory(c)).verdict is NO
-    assert planted(tmp_path / "c", lambda c: float("nan")).verdict is OPEN
+def test_planted_cosines_decide():
+    assert planted(theory).verdict is YES
+    assert planted(lambda c: 1.0 - theory(c)).verdict is NO
+    assert planted(lambda c: float("nan")).verdict is OPEN
 
 
 def test_a_network_of_one_example_has_the_cosine_of_relu():

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from cells import cell
+from planted import finding
 from pytest import approx
 from torch.func import functional_call, jvp
 
-from depthmup.records import Cell, Measurement
+from depthmup.records import Cell
 from depthmup.rules import ODE, general
 from depthmup.sweep import InProcess, Store
 from depthmup.training import build
@@ -82,16 +83,14 @@ def test_a_run_that_diverges_has_no_distance():
     )
 
 
-def planted(path, law, **setting):
-    (claim,) = named(["sec9.2"])
-    sizes = {"depths": (8, 16, 32, 64), "seeds": 3}
-    experiment = claim.experiment(Setting(sizes=sizes, **setting))
-    with Store(path / "results.sqlite") as store:
-        for measure in experiment.measures:
-            described = Cell.from_json(measure.task.settings["cell"])
-            size = law(described) * (1 + 0.01 * described.seed)
-            store.add(Measurement(task=measure.task, values={"outputs": size, "blocks": size}))
-        return claim.finding(experiment, store)
+def planted(size_of, **setting):
+    def law(settings):
+        described = Cell.from_json(settings["cell"])
+        return dict.fromkeys(
+            ("outputs", "blocks"), size_of(described) * (1 + 0.01 * described.seed)
+        )
+
+    return finding("sec9.2", law, sizes={"depths": (8, 16, 32, 64), "seeds": 3}, **setting)
 
 
 def update(described):
@@ -100,19 +99,17 @@ def update(described):
     return size**0.5 if described.network.activation == "relu" else size
 
 
-def test_planted_exponents_decide(tmp_path):
-    for name in "abc":
-        (tmp_path / name).mkdir()
-    right = planted(tmp_path / "a", update)
+def test_planted_exponents_decide():
+    right = planted(update)
     assert right.verdict is YES
     assert {c.verdict for c in right.comparisons} == {YES}
-    assert planted(tmp_path / "b", lambda c: 0.1).verdict is NO
-    assert planted(tmp_path / "c", lambda c: float("nan")).verdict is OPEN
+    assert planted(lambda c: 0.1).verdict is NO
+    assert planted(lambda c: float("nan")).verdict is OPEN
 
 
 @pytest.mark.parametrize("rule", [ODE, general("1/2", 0)], ids=["ode", "gamma 0"])
-def test_rules_whose_updates_do_not_shrink_are_found_out(rule, tmp_path):
-    assert planted(tmp_path, update, depth_mup=rule).verdict is NO
+def test_rules_whose_updates_do_not_shrink_are_found_out(rule):
+    assert planted(update, depth_mup=rule).verdict is NO
 
 
 @pytest.mark.long(slice=False)

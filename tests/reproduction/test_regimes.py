@@ -5,11 +5,12 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from planted import finding
 
 from depthmup.records import Measurement
 from depthmup.rules import REGIONS, general, regime
 from depthmup.sweep import Store
-from reproduction import Setting, named
+from reproduction import Setting
 from reproduction.claims.measured_regimes import (
     CLAIMED,
     DECIDING,
@@ -48,20 +49,18 @@ def as_claimed(pair):
     return {"region": r.name, "exponents": exponents, **properties}
 
 
-def verdicts(path, law=as_claimed, names=CLAIMS, of_alpha=computed, **setting):
-    result = {}
-    with Store(path / "results.sqlite") as store:
-        for claim in named(names):
-            experiment = claim.experiment(Setting(**setting))
-            for measure in experiment.measures:
-                s = measure.task.settings
-                if "gammas" in s:
-                    values = of_alpha(Fraction(s["alpha"]))
-                else:
-                    values = law((Fraction(s["alpha"]), Fraction(s["gamma"])))
-                store.add(Measurement(task=measure.task, values=values))
-            result[claim.name] = claim.finding(experiment, store).verdict
-    return result
+def planted(claim, law=as_claimed, of_alpha=computed, **setting):
+    def values(settings):
+        alpha = Fraction(settings["alpha"])
+        if "gammas" in settings:
+            return of_alpha(alpha)
+        return law((alpha, Fraction(settings["gamma"])))
+
+    return finding(claim, values, **setting)
+
+
+def verdicts(law=as_claimed, names=CLAIMS, **setting):
+    return {name: planted(name, law, **setting).verdict for name in names}
 
 
 def changed(pair, **values):
@@ -75,8 +74,8 @@ def test_deciding_pairs_lie_on_the_map_and_in_every_region():
     assert {regime(*pair).name for pair in DECIDING} == set(REGIONS)
 
 
-def test_where_networks_do_as_claimed_everything_is_reproduced(tmp_path):
-    assert verdicts(tmp_path) == dict.fromkeys(CLAIMS, YES)
+def test_where_networks_do_as_claimed_everything_is_reproduced():
+    assert verdicts() == dict.fromkeys(CLAIMS, YES)
 
 
 @pytest.mark.parametrize(
@@ -90,71 +89,52 @@ def test_where_networks_do_as_claimed_everything_is_reproduced(tmp_path):
         ("claim7.6", ("1", "0"), LINEAR),
     ],
 )
-def test_one_pair_on_the_other_side_is_found_out_and_one_in_doubt_leaves_doubt(
-    claim, pair, name, tmp_path
-):
+def test_one_pair_on_the_other_side_is_found_out_and_one_in_doubt_leaves_doubt(claim, pair, name):
     opposite = not as_claimed(tuple(Fraction(v) for v in pair))[name]
-    for index, (value, verdict) in enumerate(((opposite, NO), (None, OPEN))):
-        folder = tmp_path / str(index)
-        folder.mkdir()
-        assert verdicts(folder, changed(pair, **{name: value}), [claim]) == {claim: verdict}
+    for value, verdict in ((opposite, NO), (None, OPEN)):
+        assert planted(claim, changed(pair, **{name: value})).verdict is verdict
 
 
-def test_a_pair_in_another_region_is_found_out_unless_it_could_not_be_decided(tmp_path):
-    (tmp_path / "wrong").mkdir(), (tmp_path / "open").mkdir(), (tmp_path / "aside").mkdir()
+def test_a_pair_in_another_region_is_found_out_unless_it_could_not_be_decided():
     pair = ("1/2", "3/4")
     wrong = changed(pair, region="Depth-muP", nontrivial=True, faithful=True, diverse=True)
-    assert verdicts(tmp_path / "wrong", wrong, ["fig1"]) == {"fig1": NO}
+    assert planted("fig1", wrong).verdict is NO
     in_doubt = changed(pair, region="Depth-muP", nontrivial=None)
-    assert verdicts(tmp_path / "open", in_doubt, ["fig1"]) == {"fig1": OPEN}
+    assert planted("fig1", in_doubt).verdict is OPEN
     beside = changed(("3/4", "0"), region="Depth-muP")
-    assert verdicts(tmp_path / "aside", beside, ["fig1"]) == {"fig1": YES}
+    assert planted("fig1", beside).verdict is YES
 
 
-def test_an_open_property_leaves_a_region_open_even_where_it_is_drawn_as_claimed(tmp_path):
+def test_an_open_property_leaves_a_region_open_even_where_it_is_drawn_as_claimed():
     """Networks that are open in everything show nothing, though they are drawn somewhere."""
     for claim, pair, name in (
         ("fig1", ("1/2", "1/2"), "faithful"),
         ("claim7.5", ("1/2", "1/2"), "diverse"),
         ("fig1", ("1/2", "3/4"), "stable in training"),  # trivial is what fails after it
     ):
-        folder = tmp_path / f"{claim} {name}"
-        folder.mkdir()
-        assert verdicts(folder, changed(pair, **{name: None}), [claim]) == {claim: OPEN}
+        assert planted(claim, changed(pair, **{name: None})).verdict is OPEN
     nothing = dict.fromkeys(CLAIMED)
-    folder = tmp_path / "nothing"
-    folder.mkdir()
-    open_everywhere = verdicts(folder, lambda pair: as_claimed(pair) | nothing)
+    open_everywhere = verdicts(lambda pair: as_claimed(pair) | nothing)
     assert YES not in open_everywhere.values()
 
 
-def test_what_is_open_after_the_property_that_fails_does_not_matter(tmp_path):
+def test_what_is_open_after_the_property_that_fails_does_not_matter():
     pair = ("1/2", "1/4")  # unstable in training
     beyond = changed(pair, nontrivial=None, faithful=None, diverse=None)
-    assert verdicts(tmp_path, beyond, ["fig1", "claim7.5"]) == {"fig1": YES, "claim7.5": YES}
+    assert verdicts(beyond, ["fig1", "claim7.5"]) == {"fig1": YES, "claim7.5": YES}
 
 
-def test_pairs_that_networks_left_open_are_hollow_on_the_map(tmp_path):
+def test_pairs_that_networks_left_open_are_hollow_on_the_map():
     rows = []
-    with Store(tmp_path / "results.sqlite") as store:
-        (claim,) = named(["fig1"])
-        experiment = claim.experiment(Setting())
-        in_doubt = changed(("1/2", "1/2"), faithful=None)
-        for measure in experiment.measures:
-            s = measure.task.settings
-            alpha = Fraction(s["alpha"])
-            values = computed(alpha) if "gammas" in s else in_doubt((alpha, Fraction(s["gamma"])))
-            store.add(Measurement(task=measure.task, values=values))
-        drawn, seen_map = claim.finding(experiment, store).pictures
-    for picture in (drawn, seen_map):
+    for picture in planted("fig1", changed(("1/2", "1/2"), faithful=None)).pictures:
         text = json.dumps(picture.spec)
         rows.append((text.count('"decided": "no"'), "hollow" in picture.caption))
     assert rows == [(0, False), (1, True)]
 
 
-def test_another_rule_is_not_the_unique_one(tmp_path):
+def test_another_rule_is_not_the_unique_one():
     rule = general("3/5", "1/2")  # beside the map: it is measured, too
-    assert verdicts(tmp_path, names=["claim7.5"], depth_mup=rule) == {"claim7.5": NO}
+    assert planted("claim7.5", depth_mup=rule).verdict is NO
 
 
 def test_full_branches_decide_what_explodes(tmp_path):
@@ -169,11 +149,11 @@ def test_full_branches_decide_what_explodes(tmp_path):
     assert values["stable at initialization"] is False
 
 
-def test_an_exponent_that_cannot_be_computed_is_found_out(tmp_path):
+def test_an_exponent_that_cannot_be_computed_is_found_out():
     def broken(alpha):
         return {g: v | {"f_1": float("nan")} for g, v in computed(alpha).items()}
 
-    assert verdicts(tmp_path, names=["claim7.1"], of_alpha=broken) == {"claim7.1": NO}
+    assert planted("claim7.1", of_alpha=broken).verdict is NO
 
 
 @cache
@@ -185,16 +165,15 @@ def exactly(alpha):
 @pytest.mark.parametrize(
     "columns", [ALPHAS[::2], ALPHAS[1::2]], ids=["quarters", "eighths between them"]
 )
-def test_the_computed_map_holds_and_another_rule_is_not_the_unique_one(columns, tmp_path):
+def test_the_computed_map_holds_and_another_rule_is_not_the_unique_one(columns):
     """Half of the columns of the map are computed, the others as the claims have them."""
 
     def of_alpha(alpha):
         return exactly(alpha) if alpha in columns else computed(alpha)
 
-    (tmp_path / "right").mkdir(), (tmp_path / "wrong").mkdir()
-    assert verdicts(tmp_path / "right", of_alpha=of_alpha) == dict.fromkeys(CLAIMS, YES)
-    other = {"names": ["claim7.5"], "depth_mup": general("3/4", "1/4")}
-    assert verdicts(tmp_path / "wrong", of_alpha=of_alpha, **other) == {"claim7.5": NO}
+    assert verdicts(of_alpha=of_alpha) == dict.fromkeys(CLAIMS, YES)
+    other = general("3/4", "1/4")
+    assert planted("claim7.5", of_alpha=of_alpha, depth_mup=other).verdict is NO
 
 
 @pytest.mark.long(slice=False)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import running, until
 
 import depthmup
 from depthmup import Design, Execution, Model
@@ -170,7 +171,7 @@ def test_a_run_beyond_the_time_limit_is_named_with_its_last_lines(tmp_path, scri
         )
     assert str(error.value).rstrip().endswith("the last words")
     assert f"$ {sys.executable}" in str(error.value)
-    wait_for_the_end_of(marker)
+    assert until(lambda: not running(marker))
 
 
 def test_shards_share_the_runs(tmp_path, script, monkeypatch):
@@ -181,25 +182,6 @@ def test_shards_share_the_runs(tmp_path, script, monkeypatch):
     assert len(started(out)) == len({*started(out)}) == 18
     assert main(["merge", str(out)]) == 0
     assert len(depthmup.load(out).records) == 18
-
-
-def running(marker):
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if marker.encode() in words:
-            found.append(int(folder.name))
-    return found
-
-
-def wait_for_the_end_of(marker, seconds=20.0):
-    until = time.monotonic() + seconds
-    while running(marker):
-        assert time.monotonic() < until, f"{marker} is still at work"
-        time.sleep(0.02)
 
 
 TO_THE_END = """
@@ -231,16 +213,18 @@ def test_interrupted_often_nothing_is_lost_and_no_process_is_left(tmp_path, scri
     for attempt in range(kills):
         process = subprocess.Popen(line, env=environment, stderr=subprocess.DEVNULL)
         seen = len(started(out)) if (out / "runs" / "started").exists() else 0
-        until = time.monotonic() + 60
-        more = random_.randrange(1, 4)
-        while process.poll() is None and time.monotonic() < until:
-            if (out / "runs/started").exists() and len(started(out)) >= seen + more:
-                break
-            time.sleep(0.01)
+        more = seen + random_.randrange(1, 4)
+        until(
+            lambda process=process, more=more: (
+                process.poll() is not None
+                or ((out / "runs/started").exists() and len(started(out)) >= more)
+            ),
+            60,
+        )
         time.sleep(random_.random() * 0.2)
         process.send_signal([signal.SIGKILL, signal.SIGINT, signal.SIGTERM][attempt % 3])
         process.wait(30)
-        wait_for_the_end_of(marker)
+        assert until(lambda: not running(marker))
         finished = stored(out) if (out / MAIN_STORE).exists() else 0
         assert finished >= last
         last = finished

@@ -7,7 +7,7 @@ import warnings
 from array import array
 
 import pytest
-from cells import cell
+from cells import cell, record
 from sweeps import residual
 
 from depthmup.records import Measurement, Record, Status, Task
@@ -30,10 +30,6 @@ GRID = residual(
     window=2,
 )
 TASK = Task(name="cosines", settings={"depth": 8})
-
-
-def record(seed=0, losses=(2.0, 1.5, 1.25), status=Status.FINISHED):
-    return Record(cell=cell(seed=seed), status=status, losses=array("f", losses))
 
 
 @pytest.fixture

@@ -12,31 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from cells import cell
-from misbehaviour import Several, Unpicklable, lines, task
+from misbehaviour import Heard, Several, Unpicklable, lines, task
+from waiting import until
 
 from depthmup.records import Record
 from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, training
 from depthmup.sweep.executors.backlog import Backlog
-
-
-class Heard:
-    """A listener that writes down what it is told."""
-
-    def __init__(self):
-        self.results, self.progress, self.failures = [], [], []
-
-    def on_result(self, result):
-        self.results.append(result)
-
-    def on_progress(self, job, fraction):
-        self.progress.append(fraction)
-
-    def on_failure(self, job, why):
-        self.failures.append((str(job), why))
-
-    @property
-    def numbers(self):
-        return [result.task.settings["number"] for result in self.results]
 
 
 @pytest.fixture
@@ -314,7 +295,7 @@ ORPHANS = """
 import sys
 from unittest.mock import Mock
 from depthmup.cli.interrupts import interruptible
-from misbehaviour import Several, task
+from misbehaviour import Heard, Several, task
 from depthmup.sweep import Processes
 if __name__ == "__main__":
     jobs = [Several(tasks=(task("hang", sys.argv[1], number),)) for number in range(2)]
@@ -333,20 +314,13 @@ def hanging(request, tmp_path, log):
         [sys.executable, script, log],
         env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
     )
-    wait_until(lambda: len(lines(log)) == 2)
+    assert until(lambda: len(lines(log)) == 2)
     workers = [Path(f"/proc/{line.split()[0]}") for line in lines(log)]
     yield sweep, workers
     sweep.kill()
     for worker in workers:
         with suppress(ProcessLookupError):
             os.kill(int(worker.name), signal.SIGKILL)
-
-
-def wait_until(true):
-    until = time.monotonic() + 120
-    while not true() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert true()
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -356,7 +330,7 @@ def test_workers_end_with_their_parent(hanging, stopped):
         os.kill(int(workers[0].name), signal.SIGSTOP)
     sweep.send_signal(signal.SIGKILL)
     sweep.wait()
-    wait_until(lambda: not any(worker.exists() for worker in workers))
+    assert until(lambda: not any(worker.exists() for worker in workers))
 
 
 CUT_SHORT = ORPHANS.replace(
@@ -373,7 +347,7 @@ def test_a_signal_before_the_workers_are_stopped_ends_the_driver(hanging):
     sweep, workers = hanging
     sweep.send_signal(signal.SIGTERM)
     sweep.wait(timeout=30)
-    wait_until(lambda: not any(worker.exists() for worker in workers))
+    assert until(lambda: not any(worker.exists() for worker in workers))
 
 
 @pytest.mark.long
@@ -384,4 +358,4 @@ def test_a_second_signal_ends_the_driver_too(hanging, seconds):
         sweep.send_signal(signal.SIGTERM)
         time.sleep(seconds)
     sweep.wait(timeout=120)
-    wait_until(lambda: not any(worker.exists() for worker in workers))
+    assert until(lambda: not any(worker.exists() for worker in workers))

@@ -16,9 +16,10 @@ from unittest.mock import MagicMock
 
 import own_models
 import pytest
-from clusters import Cluster, kill, processes, until
-from misbehaviour import Several, lines, task
+from clusters import Cluster, kill, processes
+from misbehaviour import Heard, Several, lines, task
 from sweeps import measure, residual
+from waiting import until
 
 import depthmup
 from depthmup.cli import main
@@ -43,24 +44,6 @@ GRID = residual(
     steps=20,
     window=10,
 )
-
-
-class Heard:
-    def __init__(self, on_result=lambda result: None):
-        self.results, self.failures, self._on_result = [], {}, on_result
-
-    def on_result(self, result):
-        self.results.append(result)
-        self._on_result(result)
-
-    def on_progress(self, job, fraction): ...
-
-    def on_failure(self, job, why):
-        self.failures[str(job)] = why
-
-    @property
-    def numbers(self):
-        return sorted(result.task.settings["number"] for result in self.results)
 
 
 @pytest.fixture(scope="module")
@@ -180,16 +163,18 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
     ]
     heard = Heard()
     Ray(trial_seconds=2.0)(jobs, heard)
-    assert heard.numbers == [0, 2, 5, 10]
+    assert sorted(heard.numbers) == [0, 2, 5, 10]
     patterns = {
         "doing fail 1": r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 1 has no",
         "doing die 3": r"died 3 times.*ActorDiedError",
         "doing exhaust 4": r"(?s)not fit into memory 3 times.*MemoryError",
         "doing hang 6": r"stopped after 2 s, its time limit",
     }
-    assert heard.failures.keys() == patterns.keys()
+    failures = dict(heard.failures)
+    assert len(failures) == len(heard.failures)
+    assert failures.keys() == patterns.keys()
     for name, pattern in patterns.items():
-        assert re.search(pattern, heard.failures[name]), heard.failures[name]
+        assert re.search(pattern, failures[name]), failures[name]
     numbers = [int(line.split()[1]) for line in lines(log)]
     assert {number: numbers.count(number) for number in (0, 1, 4, 5, 10)} == {
         **dict.fromkeys((0, 5, 10), 1),
@@ -202,15 +187,16 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
 def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(cluster, log):
     """As Ctrl-C does, or a store that is full."""
 
-    def stop(result):
-        raise KeyboardInterrupt("enough")
+    class Stopping(Heard):
+        def on_result(self, result):
+            raise KeyboardInterrupt("enough")
 
     jobs = [
         Several(tasks=(task("hang", log, 0),)),
         Several(tasks=(task("add_one", log, 1, seconds=1),)),
     ]
     with pytest.raises(KeyboardInterrupt, match="enough"):
-        Ray()(jobs, Heard(stop))
+        Ray()(jobs, Stopping())
     assert {0, 1} == {int(line.split()[1]) for line in lines(log)}
     assert until(lambda: 0 not in at_work(log), 120)
 
@@ -330,7 +316,7 @@ def test_what_was_at_work_on_a_node_that_is_killed_is_done_elsewhere(cluster, lo
     Ray()(jobs, heard)
     killer.join()
     assert not heard.failures
-    assert heard.numbers == list(range(12))
+    assert sorted(heard.numbers) == list(range(12))
     [(there, begun)] = killed
     assert there
     assert 3 < begun < 12

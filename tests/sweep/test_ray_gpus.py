@@ -4,7 +4,7 @@ import os
 import tempfile
 
 import pytest
-from misbehaviour import Several, task
+from misbehaviour import Heard, Several, task
 
 import depthmup
 from depthmup import BuiltIn, Design, Execution
@@ -15,19 +15,6 @@ pytestmark = [pytest.mark.long(slice=False), pytest.mark.xdist_group("ray")]
 
 ROUNDS = (2, 5, 3, 1, 4)
 """Jobs of each round, as a search asks for them. One long batch of Ray's tasks shows no mix."""
-
-
-class Heard:
-    def __init__(self):
-        self.results, self.failures = [], []
-
-    def on_result(self, result):
-        self.results.append(result)
-
-    def on_progress(self, job, fraction): ...
-
-    def on_failure(self, job, why):
-        self.failures.append(why)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sweeps import residual
+from waiting import until
 
 from depthmup.records import Status, Task
 from depthmup.rules import DEPTH_MUP, ODE
@@ -226,7 +227,4 @@ def test_killed_ten_times_at_random_moments_then_resumed(path, start, tmp_path):
         run(grid.runs, store=store, executor=InProcess())
         assert records_of(store, grid) == whole
     # A worker that was still importing notices the broken pipe when it first reads from it.
-    until = time.monotonic() + 120
-    while time.monotonic() < until and any(Path(f"/proc/{each}").exists() for each in workers):
-        time.sleep(0.1)
-    assert not [each for each in workers if Path(f"/proc/{each}").exists()]
+    assert until(lambda: not any(Path(f"/proc/{each}").exists() for each in workers))

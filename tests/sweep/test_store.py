@@ -7,15 +7,11 @@ from array import array
 from dataclasses import replace
 
 import pytest
-from cells import cell
+from cells import cell, record
 
 from depthmup.records import Measurement, Record, Status, Task
 from depthmup.sweep import Store, StoreError, snapshot
 from depthmup.sweep.store_rows import checksum
-
-
-def record(seed=0, losses=(2.0, 1.5, 1.25)):
-    return Record(cell=cell(seed=seed), status=Status.FINISHED, losses=array("f", losses))
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waiting import running, until
 
 from depthmup.model import Model, resolved
 from depthmup.model.command import CommandError, check_names, code_of, parsed
@@ -40,27 +40,6 @@ def writes(folder, name, text):
     script = folder / "write.py"
     script.write_text(f"import sys; open(sys.argv[1] + '/{name}', 'w').write({text!r})")
     return f"{sys.executable} -I -S {script} {{out}}"
-
-
-def running(marker):
-    """Processes that have this text on their command line."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if marker.encode() in words and state != "Z" and int(folder.name) != os.getpid():
-            found.append(int(folder.name))
-    return found
-
-
-def wait_until(condition, seconds=20.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it took too long"
-        time.sleep(0.02)
 
 
 def test_every_placeholder_is_filled_in_and_no_word_is_split(tmp_path):
@@ -162,7 +141,7 @@ def test_output_without_end_is_stopped(tmp_path, monkeypatch):
     assert len(str(error.value)) < 5000
     (log,) = tmp_path.glob("*.log")
     assert log.stat().st_size <= 2**20
-    wait_until(lambda: not running("marker-of-endless-output"))
+    assert until(lambda: not running("marker-of-endless-output"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
@@ -182,10 +161,10 @@ def test_a_process_that_dies_leaves_nothing_of_its_command(tmp_path, number):
         [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": where}
     )
     try:
-        wait_until(lambda: len(running(f"sleep\0{marker}")) == 2, seconds=60.0)
+        assert until(lambda: len(running(f"sleep\0{marker}")) == 2)
         worker.send_signal(number)
         worker.wait(30)
-        wait_until(lambda: not running(marker))
+        assert until(lambda: not running(marker))
     finally:
         worker.kill()
 

@@ -5,34 +5,26 @@ import math
 import numpy as np
 import pytest
 import torch
+from wide_networks import random_steps
 
 from depthmup import limits
 from reproduction.probes import agreement
 
 
-def make_steps(count=3, batch=2, d_in=3, d_out=2, seed=0):
-    rng = np.random.default_rng(seed)
-    return [
-        limits.Step(
-            rng.normal(size=(batch, d_in)) / np.sqrt(d_in),
-            limits.mse(rng.normal(size=(batch, d_out))),
-        )
-        for _ in range(count)
-    ]
+def draw(stream, *shape):
+    """What networks of seed 5 draw their matrices from."""
+    generator = torch.Generator().manual_seed(5 * 100_003 + stream)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("activation", ["identity", "tanh", "abs"])
 def test_factored_training_is_autograd_training(activation):
     """The same network with explicit weights, torch's backward and torch's SGD."""
-    steps, width, depth, lr, a = make_steps(), 24, 4, 0.7, 0.9
+    steps, width, depth, lr, a = random_steps(0), 24, 4, 0.7, 0.9
     blocks = agreement.Blocks(activation=activation, lr=lr, multiplier=a)
     result = agreement.train_factored(
         steps, blocks, width=width, depth=depth, seed=5, dtype=torch.float64
     )
-
-    def draw(stream, *shape):
-        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     u, v = draw(0, width, 3), draw(1, width, 2)
     weights = [
@@ -59,7 +51,7 @@ def test_factored_training_is_autograd_training(activation):
 
 @pytest.mark.parametrize("activation", ["identity", "tanh", "relu"])
 def test_factored_training_of_two_matrices_is_autograd_training(activation):
-    steps, width, hidden, depth, a = make_steps(), 24, 36, 4, 0.9
+    steps, width, hidden, depth, a = random_steps(0), 24, 36, 4, 0.9
     blocks = agreement.Blocks(
         activation=activation,
         block_depth=2,
@@ -73,10 +65,6 @@ def test_factored_training_of_two_matrices_is_autograd_training(activation):
     result = agreement.train_factored(
         steps, blocks, width=width, depth=depth, seed=5, dtype=torch.float64
     )
-
-    def draw(stream, *shape):
-        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     u, v = draw(0, width, 3), draw(1, width, 2)
     first = [(draw(2 + 2 * k, hidden, width) / math.sqrt(width)) for k in range(depth)]
@@ -109,14 +97,10 @@ def test_factored_training_of_two_matrices_is_autograd_training(activation):
 
 def test_signs_of_gradients_are_those_of_their_factors():
     """Against the sign of autograd's gradient; a minibatch is refused."""
-    steps, width, depth = make_steps(batch=1), 16, 3
+    steps, width, depth = random_steps(0, batch=1), 16, 3
     blocks = agreement.Blocks(activation="tanh", block_depth=2, lr=0.4, sign=True)
     options = {"width": width, "depth": depth, "seed": 5, "dtype": torch.float64}
     result = agreement.train_factored(steps, blocks, **options)
-
-    def draw(stream, *shape):
-        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     u, v = draw(0, width, 3), draw(1, width, 2)
     weights = [
@@ -137,12 +121,12 @@ def test_signs_of_gradients_are_those_of_their_factors():
                 w -= 0.4 * depth**-0.5 / width * g.sign()
     assert np.abs(result.outputs - np.concatenate(expected)).max() < 1e-12
     with pytest.raises(ValueError, match="one sample per step"):
-        agreement.train_factored(make_steps(batch=2), blocks, **options)
+        agreement.train_factored(random_steps(0, batch=2), blocks, **options)
 
 
 def test_one_step_taken_again_is_trained_again():
     """The same object as every step, as in full-batch training."""
-    (step,) = make_steps(count=1)
+    (step,) = random_steps(0, count=1)
     twin = limits.Step(step.inputs, step.loss)
     blocks, options = agreement.Blocks(lr=0.5), {"width": 16, "depth": 2, "seed": 1}
     again = agreement.train_factored([step] * 3, blocks, **options).outputs
@@ -153,7 +137,7 @@ def test_one_step_taken_again_is_trained_again():
 
 
 def test_what_does_not_fit_is_drawn_again():
-    steps = make_steps()
+    steps = random_steps(0)
     blocks, options = agreement.Blocks(lr=0.5), {"width": 32, "depth": 5, "seed": 1}
     layer = 32 * 32 * 4
     runs = [agreement.train_factored(steps, blocks, memory=m * layer, **options) for m in (0, 2, 5)]
@@ -164,7 +148,7 @@ def test_what_does_not_fit_is_drawn_again():
 
 def test_error_falls_as_one_over_root_width():
     result = agreement.agreement_with_width(
-        make_steps(), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
+        random_steps(0), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
     )
     for side in (result.outputs, result.rms):
         assert side.slope.low <= -0.5 <= side.slope.high, side
@@ -180,7 +164,7 @@ def test_error_falls_as_one_over_root_width():
 )
 def test_two_matrices_approach_infinite_width(activation, exponents):
     result = agreement.agreement_with_width(
-        make_steps(),
+        random_steps(0),
         agreement.Blocks(
             lr=0.5,
             lr_second=0.3,
@@ -205,7 +189,7 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
 )
 def test_two_matrices_approach_infinite_depth(exponents):
     blocks = agreement.Blocks(lr=0.5, lr_second=0.3, block_depth=2, **exponents)
-    result = agreement.agreement_with_depth(make_steps(), blocks, depths=[64, 128, 256, 512])
+    result = agreement.agreement_with_depth(random_steps(0), blocks, depths=[64, 128, 256, 512])
     assert result.agrees
     assert result.slope.value == pytest.approx(-1, abs=0.03)
     scalar = [
@@ -236,21 +220,23 @@ def test_a_wrong_limit_is_noticed(monkeypatch):
 
     monkeypatch.setattr(limits, "problem", wrong)
     result = agreement.agreement_with_width(
-        make_steps(), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
+        random_steps(0), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
     )
     assert not result.outputs.agrees
 
 
 def test_infinite_width_approaches_infinite_depth():
     blocks = agreement.Blocks(lr=0.5)
-    result = agreement.agreement_with_depth(make_steps(), blocks, depths=[64, 128, 256, 512, 1024])
+    result = agreement.agreement_with_depth(
+        random_steps(0), blocks, depths=[64, 128, 256, 512, 1024]
+    )
     assert result.agrees
     assert result.slope.value == pytest.approx(-1, abs=0.03)
 
 
 @pytest.mark.long(of="networks")
 def test_trained_networks_approach_infinite_depth():
-    steps = make_steps(count=4, batch=1, d_in=2, d_out=1, seed=12)
+    steps = random_steps(12, count=4, batch=1, d_in=2, d_out=1)
     blocks = agreement.Blocks(lr=1.5, multiplier=1.3, activation="cos")
     result = agreement.agreement_with_depth(steps, blocks, depths=[2, 4, 8, 16], width=384, runs=48)
     # Corrections of relative order L^-1/2 remain at these depths: the error falls, at a power of
@@ -298,13 +284,13 @@ def test_the_next_order_is_part_of_the_interval():
 
 def test_one_run_has_no_interval():
     with pytest.raises(ValueError, match="at least two runs"):
-        agreement.agreement_with_width(make_steps(), widths=[8, 16], depth=2, runs=1)
+        agreement.agreement_with_width(random_steps(0), widths=[8, 16], depth=2, runs=1)
 
 
 def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
     with pytest.raises(ValueError, match="for linear networks only"):
         agreement.agreement_with_depth(
-            make_steps(), agreement.Blocks(activation="relu"), depths=[2, 4]
+            random_steps(0), agreement.Blocks(activation="relu"), depths=[2, 4]
         )
     with pytest.raises(ValueError, match="identity or one of"):
         agreement.Blocks(activation="swish")
