@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import answer, say_page
+from depthmup.cli.output import answer, write_files
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
 from depthmup.records import Outcome
@@ -69,7 +69,7 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Done
     from depthmup.diagnostics import as_is, check, planned
     from depthmup.model import Model
-    from depthmup.reports.check_page import write_check
+    from depthmup.reports.check_page import check_page
 
     along = parse_along(options.along, check)
     torch.set_num_threads(1)  # networks this small lose by more
@@ -86,7 +86,5 @@ def run(options: Options) -> int:
     result = check(**asked)
     # Printed first: it stays where the disk is full.
     answer(result, result.summary(everything=options.all), json=options.json)
-    if files is not None:
-        write_check(result, *files)
-        say_page(files[0])
+    write_files(files, result, lambda data: check_page(result))
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)

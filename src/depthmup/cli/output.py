@@ -10,7 +10,7 @@ import json as json_format
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -135,17 +135,15 @@ def answer(result: Any, text: str, *, json: bool) -> None:
         show(text)
 
 
-def write_files(
-    files: tuple[Path, Path] | None, result: Mapping[str, Any], page: Callable[[str], str]
-) -> None:
+def write_files(files: tuple[Path, Path] | None, result: Any, page: Callable[[str], str]) -> None:
     """Write a result as JSON and its page, which is told that file's name; print where it is."""
     if files is None:
         return
     from depthmup.reports import write_text  # takes a third of a second
 
     page_file, data_file = files
-    write_text(data_file, json_format.dumps(strict(result), indent=2, allow_nan=False) + "\n")
     write_text(page_file, page(data_file.name))
+    write_text(data_file, json_format.dumps(strict(result), indent=2, allow_nan=False) + "\n")
     say_page(page_file)
 
 
