@@ -4,7 +4,7 @@ Slices have one slope and a level each.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from depthmup.records import (
 from depthmup.records.finding import verdict_of
 from depthmup.statistics.cost import cost
 from depthmup.statistics.drift import drift_unit
+from depthmup.statistics.interaction import Dependence
 from depthmup.statistics.intervals import Array, Flags, Index, around
 from depthmup.statistics.looks import looked_along
 from depthmup.statistics.optimum import FEWEST_INSIDE, Optima, optima
@@ -149,31 +150,22 @@ class Along:
         whole = np.linalg.matrix_rank(within) == terms
         return found if whole and spare >= terms else {}
 
-    def steeper(self, at: Mapping[Axis, float]) -> float:
-        """By how much the slope at values of other axes differs from that in their middle."""
-        middle = dict(zip(self.runs.sizes[0], self.places.mean(0), strict=True))
-        changes = self.interactions.items()
-        return float(sum(c.value * (math.log2(at[a]) - middle[a]) for a, c in changes if a in at))
-
-    def ends_of(self, other: Axis, drift: Estimate) -> dict[float, float]:
-        """The drift at the least and the most of another axis on which it depends."""
-        values = [float(self.runs.sizes[i][other]) for i in np.concatenate(self.used)]
-        return {v: drift.value + self.steeper({other: v}) for v in (min(values), max(values))}
-
-    def everywhere(self, drift: Estimate) -> list[Estimate]:
-        """The drift in the middle of the other axes, and at the ends of those it depends on."""
-        depends = [other for other, change in self.interactions.items() if change.outside(0, 0)]
-        ends = [end for other in depends for end in self.ends_of(other, drift).values()]
-        low, high = drift.low - drift.value, drift.high - drift.value
-        return [drift, *(replace(drift, value=d, low=d + low, high=d + high) for d in ends)]
-
     @cached_property
-    def interactions(self) -> dict[Axis, Estimate]:
-        """By how much the slope changes per doubling of the other axes, where slices show it."""
+    def depends(self) -> Dependence:
+        """How the slope changes with the other axes, where slices show it."""
         if self.line is None:
-            return {}
-        first = self.levels.shape[1] + 1
-        return {axis: self.line.estimate(first + n) for n, axis in enumerate(self.others)}
+            return Dependence()
+        first, sizes = self.levels.shape[1] + 1, self.runs.sizes[0]
+        return Dependence(
+            changes={a: self.line.estimate(first + n) for n, a in enumerate(self.others)},
+            middle=dict(zip(sizes, self.places.mean(0).tolist(), strict=True)),
+            ends={
+                axis: (float(2.0**low), float(2.0**high))
+                for axis, low, high in zip(
+                    sizes, self.places.min(0), self.places.max(0), strict=True
+                )
+            },
+        )
 
     @cached_property
     def positions(self) -> Array:
@@ -274,7 +266,7 @@ class Along:
                 continue
             best = [float(found.at[self._at(int(i))]) for i in known]
             level, middle = float(np.mean(best)), float(x[known].mean())
-            steeper = self.steeper(self.runs.sizes[int(member[0])])
+            steeper = self.depends.steeper(self.runs.sizes[int(member[0])])
             low, high = drift.low + steeper, drift.high + steeper
             for i in map(int, member):
                 place = self.optima[i].place

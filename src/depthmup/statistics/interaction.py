@@ -10,6 +10,7 @@ size that grows along both,
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -64,6 +65,41 @@ def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array
             columns.append(np.array([float(size[axis] == value) for size in sizes]))
     doublings = [[math.log2(size[axis] / base[axis]) for axis in axes] for size in sizes]
     return np.column_stack([*columns, np.prod(doublings, axis=1)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependence:
+    """How the drift along one axis depends on others, by slices of a table.
+
+    Attributes:
+        changes: of the drift per doubling of each other axis.
+        middle: log2 of the values in the middle, to which the drift belongs.
+        ends: the least and the most of each axis.
+    """
+
+    changes: Mapping[Axis, Estimate] = field(default_factory=dict)
+    middle: Mapping[Axis, float] = field(default_factory=dict)
+    ends: Mapping[Axis, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def certain(self) -> tuple[Axis, ...]:
+        """The axes on which the drift certainly depends."""
+        return tuple(axis for axis, change in self.changes.items() if change.outside(0.0, 0.0))
+
+    def steeper(self, at: Mapping[Axis, float]) -> float:
+        """By how much the drift at values of other axes differs from that in their middle."""
+        changes = self.changes.items()
+        return sum(c.value * (math.log2(at[a]) - self.middle[a]) for a, c in changes if a in at)
+
+    def at_ends(self, other: Axis, drift: Estimate) -> dict[float, float]:
+        """The drift at the least and the most of another axis."""
+        return {v: drift.value + self.steeper({other: v}) for v in self.ends[other]}
+
+    def everywhere(self, drift: Estimate) -> list[Estimate]:
+        """The drift in the middle of the other axes, and at the ends of those it depends on."""
+        ends = [d for other in self.certain for d in self.at_ends(other, drift).values()]
+        low, high = drift.low - drift.value, drift.high - drift.value
+        return [drift, *(replace(drift, value=d, low=d + low, high=d + high) for d in ends)]
 
 
 def interaction_sentence(

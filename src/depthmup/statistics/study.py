@@ -141,12 +141,13 @@ def transfer_of(
         why += f" {begin(' and '.join(others))} changes with it: the drift is of both together."
     changes = dict(_interactions(runs, axis, tuned))
     why += "".join(interaction_sentence(axis, other, change) for other, change in changes.items())
-    for other, change in along.interactions.items():
+    depends = along.depends
+    for other, change in depends.changes.items():
         changes[other] = replace(change, unit=f"{drift_unit(axis, tuned)} and of {other}")
-        if change.outside(0.0, 0.0):
-            why += interaction_sentence(axis, other, change, along.ends_of(other, drift))
+        if other in depends.certain:
+            why += interaction_sentence(axis, other, change, depends.at_ends(other, drift))
     # What holds in the middle of the other axes need not hold at their ends.
-    most = max(abs(each.value) for each in along.everywhere(drift))
+    most = max(abs(each.value) for each in depends.everywhere(drift))
     if verdict is Verdict.TRANSFERS and most > tolerance:
         verdict = Verdict.UNDECIDED
     return replace(
@@ -212,7 +213,7 @@ def judged(
     judgements = []
     for claim in claims:
         exponent = float(claim.exponent)
-        answers = {answer(each, exponent, tolerance) for each in along.everywhere(drift)}
+        answers = {answer(each, exponent, tolerance) for each in along.depends.everywhere(drift)}
         found = Answer.UNDECIDED if len(answers) > 1 else answers.pop()
         price = UNKNOWN
         if ends is not None:
