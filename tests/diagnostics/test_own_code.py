@@ -86,7 +86,10 @@ def test_factories_that_draw_with_numpy_or_python():
 
 
 class Attention(nn.Module):
-    """Queries of one sequence on the keys of it, twice over: by keywords or with three axes."""
+    """Queries of one sequence on the keys of it, twice over: by keywords or with three axes.
+
+    Or once, written out, with slopes that favour places nearby (ALiBi).
+    """
 
     def __init__(self, width, form):
         super().__init__()
@@ -98,6 +101,10 @@ class Attention(nn.Module):
         if self.form == "keywords":
             q, k, v = (t.unflatten(-1, (-1, 4)).transpose(1, 2) for t in (q, k, v))
             out = F.scaled_dot_product_attention(q, key=k, value=v).transpose(1, 2).flatten(2)
+        elif self.form == "written out":
+            place = torch.arange(x.shape[1])
+            far = (place[:, None] - place).abs()
+            out = (q @ k.mT * q.shape[-1] ** -0.5 - far / len(self.q.bias)).softmax(-1) @ v
         else:
             out = F.scaled_dot_product_attention(q, torch.cat([k, k], 1), torch.cat([v, v], 1))
         return self.o(out)
@@ -128,6 +135,20 @@ def test_attention_logits_of_any_call(form):
             expected.append((q @ k.mT / q.shape[-1] ** 0.5).square().mean())
             h = h + layer(h)
     assert logits == pytest.approx(float(torch.stack(expected).mean().sqrt()), rel=1e-5)
+
+
+@torch.no_grad()
+def test_a_bias_of_places_is_no_product():
+    """Logits of two examples, less what they share: slopes that follow width are not judged."""
+    net = Net(16, 1, lambda width: Attention(width, "written out"))
+    x = torch.randn(2, 3, 6)
+    base = Net(8, 1, lambda width: Attention(width, "written out"))
+    seen = observe(net, x, locate(net, x), plan(net, base=base, example_inputs=x))
+    (logits,) = (v for key, v in seen.values.items() if key.observable == "attention logits")
+    q, k = (getattr(net.layers[0], name)(net.input(x)) for name in "qk")
+    first, second = q @ k.mT / q.shape[-1] ** 0.5
+    apart = (first - second).square().mean() / 2
+    assert logits == pytest.approx(float(apart.sqrt()), rel=1e-5)
 
 
 class Complex(nn.Module):

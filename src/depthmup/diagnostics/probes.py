@@ -1,5 +1,6 @@
 """Probes: hooks that observe a network's forward pass and keep numbers, not activations."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -169,9 +170,15 @@ def _logits(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor | None:
         return result
     weighing = name in ("softmax", "_softmax", "softmax_default", "log_softmax", "sigmoid")
     if weighing and args and isinstance(args[0], Tensor) and args[0].dim() >= 3:
-        entries = args[0][:1].flatten().float()
-        entries = entries[entries > -1e4]  # what a mask leaves
-        return entries if len(entries) else None
+        first, second = args[0][:1].float(), args[0][1:2].float()
+        left = first > -1e4  # by a mask
+        if second.shape == first.shape:
+            # What two examples have in common, a bias of positions, is no product.
+            left &= second > -1e4
+            apart = (first - second)[left] / math.sqrt(2)
+            if apart.any():
+                return apart
+        return first[left] if left.any() else None
     return None
 
 
