@@ -145,6 +145,11 @@ class Report(Meant):
         raise ValueError(
             f"Expected one of the axes that were measured, "
             f"{', '.join(study.axis for study in self.studies)}; got {axis!r}."
+            + "".join(
+                f" It grew in step with {study.axis}, whose study is of both."
+                for study in self.studies
+                if any(axis in transfer.together for transfer in study.headline.transfers)
+            )
         )
 
     @property

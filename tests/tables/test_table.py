@@ -729,6 +729,9 @@ def test_a_ladder_of_whole_layers_is_in_step(rungs):
     runs = table(exponents={"depth": -0.8}, sizes=[(d,) for d in rungs])
     width = {d: 64 * 2**i for i, d in enumerate(rungs)}
     report = fitted(runs.assign(width=runs.depth.map(width)), ["depth", "width"])
+    assert [study.axis for study in report.studies] == ["depth"]
+    with pytest.raises(ValueError, match="It grew in step with depth, whose study is of both"):
+        report.study("width")
     largest = width[rungs[-1]]
     on = report.certificate({"depth": round(rungs[-1] * 1.6), "width": 2 * largest})
     (slope,) = on.slopes

@@ -38,7 +38,8 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
         notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
     notes += [Note(text=g.runs.problem, scheme=g.runs.name) for g in groups if g.runs.problem]
     notes += budget_notes(question)
-    studies = [_study(groups, laws, axis, question) for axis in question.axes]
+    axes = [axis for axis in question.axes if not _in_step(groups, axis)]
+    studies = [_study(groups, laws, axis, question) for axis in axes]
     excluded = sum(len(group.excluded) for group in groups)
     return tuple(
         replace(
@@ -90,6 +91,12 @@ def _law(group: Cleaned, question: Question) -> JointLaw | None:
     if sparse(group.runs, joint) and not group.runs.in_step and not question.own:
         return pooled_joint_law(group.runs, question.tuned) or joint
     return joint
+
+
+def _in_step(groups: Sequence[Cleaned], axis: str) -> bool:
+    """Whether an axis grows in step with an earlier one in every group: one study is of both."""
+    kept = [group.runs for group in groups if group.runs.sizes and axis in group.runs.varied()]
+    return bool(kept) and all(any(axis in axes[1:] for axes in runs.in_step) for runs in kept)
 
 
 def _study(
