@@ -730,6 +730,9 @@ def test_a_ladder_of_whole_layers_is_in_step(rungs):
     width = {d: 64 * 2**i for i, d in enumerate(rungs)}
     report = fitted(runs.assign(width=runs.depth.map(width)), ["depth", "width"])
     assert [study.axis for study in report.studies] == ["depth"]
+    exponents = [slope.estimate for law in report.study().laws for slope in law.exponents]
+    assert len(exponents) == 2 * (len(rungs) > 3)
+    assert not any(exponent.known for exponent in exponents)
     with pytest.raises(ValueError, match="It grew in step with depth, whose study is of both"):
         report.study("width")
     largest = width[rungs[-1]]

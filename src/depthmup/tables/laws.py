@@ -31,12 +31,14 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
         return None
     residuals = line.residuals
     half, twice = octave_costs(runs)
+    in_step = {axis for axes in runs.in_step for axis in axes}
     return JointLaw(
         scheme=runs.name,
         base=_base(runs, values),
         constant=line.estimate(0, unit=f"log2 {tuned.name}"),
         exponents=tuple(
-            AxisSlope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(varied)
+            AxisSlope(axis=axis, estimate=UNKNOWN if axis in in_step else line.estimate(1 + i))
+            for i, axis in enumerate(varied)
         ),
         sizes=tuple(runs.sizes[int(i)] for i in used),
         residuals=tuple(float(r) for r in residuals),
