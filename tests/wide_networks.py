@@ -195,6 +195,24 @@ def deviations(runs, expected, width):
     return np.abs(runs.mean(axis=0) - predicted) / total
 
 
+def gradient_gap(solve, steps, *, row=0, h=1e-4):
+    """chi_r . df_r/dxi_r - (Q(0) Xi)_r for a row of the last step, by central differences.
+
+    Exact whatever the network: what is propagated backwards must be the derivative of the forward
+    map, evaluated here on held-out inputs, which share every weight and nothing else. ``solve``
+    trains on the steps.
+    """
+    xi = steps[-1].inputs
+    count, d_in = xi.shape
+    near = np.concatenate([xi[row] + k * h * np.eye(d_in) for k in (-2, -1, 1, 2)])
+    s, f = solve(history=True), solve(held_out=near).held_out[len(steps) - 1]
+    low2, low, high, high2 = f.reshape(4, d_in, -1)
+    slope = (8 * (high - low) - (high2 - low2)) / (12 * h)
+    chi = steps[-1].loss.gradient(s.outputs[-1])[row]
+    back = s.history.q[0] @ s.history.inputs
+    return float(np.abs(slope @ chi - back[len(back) - count + row]).max())
+
+
 @pytest.fixture
 def reference():
     """Five steps, one scalar vector each: the problem whose digits are known."""
