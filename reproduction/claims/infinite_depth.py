@@ -1,7 +1,7 @@
 """The limit of infinite depth: Figure 9, Proposition 4.4, Theorem C.3 and Claim E.1."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -305,51 +305,41 @@ def _distance_slope(depths: Sequence[int], gaps: np.ndarray) -> Estimate:
     return jackknife(slope, np.swapaxes(gaps, 1, 2))  # it leaves out entries of the last axis
 
 
-def _claim(
-    name: str,
-    title: str,
-    shows: str,
-    source: str,
-    experiment: Callable[[Setting], Experiment],
-    group: str = "claims",
-) -> Claim:
-    return Claim(
-        name=name, title=title, shows=shows, source=source, experiment=experiment, group=group
-    )
-
-
 CLAIMS = (
-    _claim(
-        "fig9",
-        "The infinite-width recursion converges in depth",
-        "The recursion at depths 2^4 to 2^9, by ten numbers of one training run. Its distance from "
-        "the limit of infinite depth falls as 1/L.",
-        "TP6 Figure 9",
-        _fig9,
-        "figures",
+    Claim(
+        name="fig9",
+        title="The infinite-width recursion converges in depth",
+        shows="The recursion at depths 2^4 to 2^9, by ten numbers of one training run. Its "
+        "distance from the limit of infinite depth falls as 1/L.",
+        source="TP6 Figure 9",
+        experiment=_fig9,
     ),
-    _claim(
-        "prop4.4",
-        "The five equations of the infinite-depth limit",
-        "Γ and C of an infinitely deep linear network solve five integral equations. A solution "
-        "found by another route, spectral collocation of responses, satisfies all of them.",
-        "TP6 Proposition 4.4",
-        _proposition,
+    Claim(
+        name="prop4.4",
+        title="The five equations of the infinite-depth limit",
+        shows="Γ and C of an infinitely deep linear network solve five integral equations. A "
+        "solution found by another route, spectral collocation of responses, satisfies all of "
+        "them.",
+        source="TP6 Proposition 4.4",
+        experiment=_proposition,
+        group="claims",
     ),
-    _claim(
-        "thmC.3",
-        "The recursion is Cauchy in depth",
-        "Covariances at depth L and 2L differ by O(1/L), at every layer and step. So the limit of "
-        "infinite depth exists.",
-        "TP6 Theorem C.3",
-        _cauchy,
+    Claim(
+        name="thmC.3",
+        title="The recursion is Cauchy in depth",
+        shows="Covariances at depth L and 2L differ by O(1/L), at every layer and step. So the "
+        "limit of infinite depth exists.",
+        source="TP6 Theorem C.3",
+        experiment=_cauchy,
+        group="claims",
     ),
-    _claim(
-        "claimE.1",
-        "The nonlinear limit",
-        "Nonlinear networks with mean subtraction have a limit of infinite width and depth. Means "
-        "over trained networks approach it as they get deeper.",
-        "TP6 Claim E.1",
-        _nonlinear,
+    Claim(
+        name="claimE.1",
+        title="The nonlinear limit",
+        shows="Nonlinear networks with mean subtraction have a limit of infinite width and depth. "
+        "Means over trained networks approach it as they get deeper.",
+        source="TP6 Claim E.1",
+        experiment=_nonlinear,
+        group="claims",
     ),
 )
