@@ -152,6 +152,19 @@ def table(groups=("a b", "c"), column="my optimizer"):
 COLUMNS = {"axes": {"depth": "n_layers", "width": "width"}, "lr": "lr", "loss": "loss"}
 
 
+def test_a_size_that_grows_in_step_is_added_with_its_other_axis():
+    rows = [
+        (d, 16 * d, 2.0**k, 2 + 0.1 * (k + 7 + 0.15 * np.log2(d)) ** 2)
+        for d in (4, 8, 16)
+        for k in range(-11, -4)
+    ]
+    runs = pd.DataFrame(rows, columns=["n_layers", "width", "lr", "loss"])
+    report = depthmup.fit(runs, **COLUMNS)
+    assert report.verdict is Verdict.UNDECIDED
+    *_, step = next_steps(report.studies, ())
+    assert "add depth 32 with its width (about 7 runs)" in step.lead
+
+
 @pytest.mark.parametrize("by", [["my optimizer"], []])
 def test_an_undecided_table_has_a_command_that_runs(tmp_path, capsys, by):
     path = tmp_path / "my runs.csv"

@@ -186,7 +186,9 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     # A group may have no run that counts.
     price = f" (about {counted(runs * len(more), 'run')})" if runs else ""
     beside = {a: n for a, n in alone.items() if a != study.axis} or _beside(study, optima)
-    where = f" at {size_text(beside)}" if alone else ""
+    in_step = [axis for axis in transfer.together if axis != study.axis]
+    where = f" with its {' and '.join(in_step)}" if in_step else ""
+    where = f" at {size_text(beside)}" if alone else where
     lead = (
         f"{aim}: add {study.axis} {', '.join(map(size_number, more))}{where}{price}. This lists "
         "the runs to make first; it asks for fewer where they suffice."
