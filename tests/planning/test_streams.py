@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from planning_zoo import MLPBlock, ResidualMLP, Tower, tower, vectors
+from planning_zoo import MLPBlock, PostNormBlock, ResidualMLP, Tower, tower, vectors
 from pytest import approx
 from torch import nn
 from torch.nn import functional as F
@@ -108,6 +108,24 @@ def test_streams_that_begin_with_learned_queries_or_zeros(zeros):
 def test_the_plan_says_what_it_counted():
     plan = depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), example_inputs=vectors())
     assert "8 residual additions on the stream of blocks.*, 2 in the base; r = 4." in str(plan)
+
+
+@pytest.mark.parametrize(("depth", "notes"), [(2, 0), (4, 1)])
+def test_a_norm_after_the_additions_is_noted_where_depth_grows(depth, notes):
+    """Once of streams of one kind: two towers of blocks that start alike."""
+
+    class Towers(nn.Module):
+        def __init__(self, width, depth):
+            super().__init__()
+            self.towers = nn.ModuleList(Tower(PostNormBlock, width, depth) for _ in range(2))
+
+        def forward(self, x):
+            return sum(tower(x) for tower in self.towers)
+
+    plan = depthmup.plan(
+        Towers(16, depth), Towers(8, 2), example_inputs=vectors(), own_init="fan_in"
+    )
+    assert sum("post-norm" in note for note in plan.notes) == notes
 
 
 def test_depth_may_be_declared():

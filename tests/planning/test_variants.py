@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
+from depthmup.diagnostics import locate
 from depthmup.planning import NotUnderstood, UnrelatedModels, Where, anatomy
 from depthmup.planning.matching import Match
 from depthmup.rules import Kind
@@ -365,24 +366,29 @@ def test_recurrent_layers_on_the_cpu(kind):
     assert torch.isfinite(model(torch.randn(2, 5, 6))).all()
 
 
-def test_recurrent_layers_inside_of_branches():
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_inside_of_branches(kind):
+    """What a GRU's step takes away from its state comes back: steps are neither depth nor notes."""
+
     class Block(nn.Module):
         def __init__(self, width):
             super().__init__()
-            self.rnn, self.out = nn.LSTM(width, width, batch_first=True), nn.Linear(width, width)
+            self.norm, self.rnn = nn.LayerNorm(width), kind(width, width, batch_first=True)
+            self.out = nn.Linear(width, width)
 
         def forward(self, x):
-            return x + self.out(self.rnn(x)[0])
+            return x + self.out(self.rnn(self.norm(x))[0])
 
     def make(width, depth):
         blocks = (Block(width) for _ in range(depth))
         return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 3))
 
-    plan = depthmup.plan(
-        make(64, 8), base=make(16, 2), example_inputs=torch.zeros(2, 5, 6), scheme="depth-mup"
-    )
+    x = torch.zeros(2, 5, 6)
+    plan = depthmup.plan(make(64, 8), base=make(16, 2), example_inputs=x, scheme="depth-mup")
     assert plan["1.rnn.weight_hh_l0"].lr == approx(1 / 4 / 2)
     assert plan["1.out.weight"].folded == approx(1 / 2)
+    assert plan.notes == ()
+    assert locate(make(16, 2), x).branches == 2
 
 
 class Resized(nn.Module):

@@ -94,7 +94,7 @@ def _from_dataflow(
                 continue
         if standing is not None:
             inside[name] = standing
-    notes = [*_normalized_streams(residuals)]
+    notes = [*_normalized_streams(residuals, depths)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
     notes += _forgotten_streams(residuals, depths)
@@ -303,16 +303,20 @@ def _unknown_depth(name: str, residuals: Residuals, base: Residuals) -> str:
     )
 
 
-def _normalized_streams(residuals: Residuals) -> Iterator[str]:
-    for stream in residuals.streams:
-        if stream.normalized:
-            yield (
-                f"The stream of {residuals.branches[stream.branches[0]].label} is normalized after "
-                "its additions (post-norm). Each norm rescales the whole sum, so a branch "
-                "multiplier sets how much of the stream a branch replaces, not how the sum grows; "
-                "the depth rules were derived for streams that are not normalized. Check the "
-                "transfer of this model before relying on it."
-            )
+def _normalized_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:
+    told = set[str]()
+    for stream, depth in zip(residuals.streams, depths, strict=True):
+        label = residuals.branches[stream.branches[0]].label
+        if not stream.normalized or depth.ratio == 1 or pattern_of(label) in told:
+            continue
+        told.add(pattern_of(label))
+        yield (
+            f"The stream of {label} is normalized after "
+            "its additions (post-norm). Each norm rescales the whole sum, so a branch "
+            "multiplier sets how much of the stream a branch replaces, not how the sum grows; "
+            "the depth rules were derived for streams that are not normalized. Check the "
+            "transfer of this model before relying on it."
+        )
 
 
 def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:

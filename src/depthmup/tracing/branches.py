@@ -88,6 +88,8 @@ class _Finder:
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> ResidualBranch | None:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
+        if addition.op == "sub" and self._interpolates(addition.index, right):
+            return None
         later = self._weighs(addition, left, right, streams)
         if later is not None:
             self.weighted[addition.index] = later
@@ -167,6 +169,20 @@ class _Finder:
                 scale *= number
                 stream = before
             yield stream, scale
+
+    def _interpolates(self, difference: int, taken: int) -> bool:
+        """Whether what is taken from a tensor comes back beside a gated difference: f + z (x - f).
+
+        That is a step of a GRU: a gate on the stream, and none that things are added to.
+        """
+        nodes, origin = self.graph.nodes, self.graph.origin
+        gated = [
+            n
+            for n in self.graph.consumers[difference]
+            if nodes[n].op == "mul" and not self.ignored & {ref.node for ref in nodes[n].inputs}
+        ]
+        behind = [nodes[n] for g in gated for n in self.graph.consumers[g] if nodes[n].op == "add"]
+        return any(origin(taken) == origin(ref.node) for add in behind for ref in add.inputs)
 
     def _weighs(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
