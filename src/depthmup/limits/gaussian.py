@@ -26,6 +26,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
 from scipy import special
 
 from depthmup.limits.step import Array
@@ -455,6 +456,23 @@ def uncentred(phi: Activation) -> Activation:
         )
 
     return replace(phi, pair=pair, single=single)
+
+
+def pairs_among(phi: Activation, cov: Float[Array, "*depths n n"]) -> tuple[Array, Array]:
+    """k0 and V1 of entries with each other, from their covariances (..., N, N)."""
+    own = np.arange(cov.shape[-1])
+    square = cov[..., own, own]
+    k0, v1 = np.empty((2, *cov.shape))
+    # Every pair once, as both are symmetric. One entry has none, and is spared the quadrature.
+    if len(own) > 1:
+        first, second = np.triu_indices(len(own), 1)
+        pair = phi.pair(square[..., first], cov[..., first, second], square[..., second])
+        k0[..., first, second] = k0[..., second, first] = pair.k0
+        v1[..., first, second] = v1[..., second, first] = pair.v1
+    # An entry with itself: quadrature of a pair would take the root of a rounding error.
+    single = phi.single(square)
+    k0[..., own, own], v1[..., own, own] = single.variance, single.v1
+    return k0, v1
 
 
 def resolve(activation: str | Activation) -> Activation:

@@ -29,7 +29,7 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
 
-from depthmup.limits.gaussian import Activation, resolve
+from depthmup.limits.gaussian import Activation, pairs_among, resolve
 from depthmup.limits.step import Array, matrix, require_norms
 
 TOLERANCE = 1e-9
@@ -249,23 +249,12 @@ def moments(phi: Activation, covariance: Array) -> tuple[Array, Array, Array]:
     precision, the moments are functions of one correlation, which are interpolated: a hundred
     inputs then cost a few dozen quadratures.
     """
-    variance = np.diag(covariance)
-    if not phi.sampled:
-        pair = phi.pair(variance[:, None], covariance, variance[None, :])
-        out = np.stack([pair.k0, pair.v1])
-    elif (of_one_correlation := _interpolated(phi, covariance)) is not None:
-        out = of_one_correlation
-    else:
-        # Every pair once: a quadrature each is all the cost, and both moments are symmetric.
-        upper = np.triu_indices(len(covariance), 1)
-        pair = phi.pair(variance[upper[0]], covariance[upper], variance[upper[1]])
-        out = np.zeros((2, *covariance.shape))
-        out[:, upper[0], upper[1]] = pair.k0, pair.v1
-        out += out.transpose(0, 2, 1)
-    # An entry with itself: quadrature of a pair would take the root of a rounding error.
-    single, own = phi.single(variance), np.arange(len(covariance))
-    out[:, own, own] = single.variance, single.v1
-    return out[0], out[1], single.mean
+    single, own = phi.single(np.diag(covariance)), np.arange(len(covariance))
+    of_one_correlation = _interpolated(phi, covariance) if phi.sampled else None
+    if of_one_correlation is None:
+        return *pairs_among(phi, covariance), single.mean
+    of_one_correlation[:, own, own] = single.variance, single.v1
+    return of_one_correlation[0], of_one_correlation[1], single.mean
 
 
 def _interpolated(phi: Activation, covariance: Array) -> Array | None:

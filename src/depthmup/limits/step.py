@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -88,14 +89,10 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
     batch = np.arange(len(given))
 
     def value(outputs: Array) -> float:
-        # Shifted by the largest output, exp cannot overflow; in the likelihood the shift cancels.
-        top = outputs.max(axis=1, keepdims=True)
-        normalizer = np.log(np.exp(outputs - top).sum(axis=1)) + top[:, 0]
-        return float(np.mean(normalizer - outputs[batch, given]))
+        return float(np.mean(special.logsumexp(outputs, axis=1) - outputs[batch, given]))
 
     def gradient(outputs: Array) -> Array:
-        weight = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
+        weight = special.softmax(outputs, axis=1)
         weight[batch, given] -= 1.0
         return np.asarray(weight / len(given))
 

@@ -43,9 +43,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float
 
-from depthmup.limits.gaussian import Activation, Joint
+from depthmup.limits.gaussian import Joint, pairs_among
 from depthmup.limits.numerics.chebyshev import Mesh, graded, integrate
 from depthmup.limits.numerics.memory import require_memory
 from depthmup.limits.problem import Problem, require_infinite_depth
@@ -415,20 +414,3 @@ class Backward:
             + mixed.transpose(0, 2, 1)
         )
         return out
-
-
-def pairs_among(phi: Activation, cov: Float[Array, "points batch batch"]) -> tuple[Array, Array]:
-    """k0 and V1 of a minibatch with itself, from its covariances (points, B, B)."""
-    square = np.einsum("pbb->pb", cov)
-    single = phi.single(square)
-    eye = np.arange(cov.shape[1])
-    # One sample has no pair, and is spared the quadrature.
-    if len(eye) == 1:
-        return single.variance[..., None], single.v1[..., None]
-    first, second = np.triu_indices(len(eye), 1)
-    pair = phi.pair(square[:, first], cov[:, first, second], square[:, second])
-    k0, v1 = np.empty((2, *cov.shape))
-    k0[:, first, second] = k0[:, second, first] = pair.k0
-    v1[:, first, second] = v1[:, second, first] = pair.v1
-    k0[:, eye, eye], v1[:, eye, eye] = single.variance, single.v1
-    return k0, v1
