@@ -160,6 +160,22 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
+class ValueEmbeddings(nn.Module):
+    """Every layer adds the same second embedding of the tokens to its values."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.tokens, self.second = (nn.Embedding(VOCABULARY, width) for _ in range(2))
+        self.blocks = nn.ModuleList(MLPBlock(width, width) for _ in range(depth))
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, tokens):
+        x, second = self.tokens(tokens), self.second(tokens)
+        for block in self.blocks:
+            x = x + block.down(F.relu(block.up(block.norm(x)) + second))
+        return self.head(x)
+
+
 class RMSNorm(nn.Module):
     def __init__(self, width):
         super().__init__()

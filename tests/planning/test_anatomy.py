@@ -587,6 +587,17 @@ class TestHints:
             (m.hooks, m.value) for m in hinted.multipliers
         ]
 
+    def test_branches_that_were_not_declared_beside_others_are_named(self):
+        """What is declared stands in place of all that is seen: of two kinds, name both."""
+        plan = depthmup.plan(
+            Transformer(32, 4), Transformer(8, 2), example_inputs=tokens(), own_init="fan_in",
+            branches={"blocks.*.attention": ("blocks.*.norm1",)},
+        )  # fmt: skip
+        assert plan["blocks.0.mlp.0.weight"].ratios.depth == 1
+        (note,) = (note for note in plan.notes if "not declared" in note)
+        assert "blocks.*.mlp.*.weight lie in" in note
+        assert "outputs are added (blocks.*.mlp)" in note
+
     def test_branches_by_a_function_or_in_the_model(self):
         def is_branch(name, module):
             return isinstance(module, nn.Tanh)

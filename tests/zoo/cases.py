@@ -171,6 +171,13 @@ MODELS = (
         }.items()
     ),
     Case(
+        name="one table of value embeddings", inputs=(zoo.tokens(),), make=zoo.ValueEmbeddings,
+        expect={
+            "tokens.weight": INPUT, "blocks.*.norm.weight": VECTOR_IN, "head.weight": READOUT,
+            "blocks.*.up.weight": HIDDEN_IN, "blocks.*.down.weight": LAST,
+        },
+    ),
+    Case(
         name="cosine classifier", inputs=(zoo.vectors(),), make=zoo.CosineClassifier,
         expect={"out.weight": VECTOR, "temperature": VECTOR, "blocks.*.down.weight": LAST},
     ),

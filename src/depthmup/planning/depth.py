@@ -115,7 +115,8 @@ def _from_dataflow(
 
 _BESIDE = (
     "branches that nest in another way. Blocks beside each other, whose outputs are averaged or "
-    "summed, are no depth, and no rule covers their number: use as many as in the base."
+    "summed, are no depth, and no rule covers their number: use as many as in the base. Of layers "
+    "one after another, "
 )
 
 
@@ -152,7 +153,11 @@ def counterparts(
             raise UnrelatedModels(
                 f"The residual branch {residuals.first(index).label} of the model has no "
                 "counterpart in the base, where the same parameters lie in "
-                + (_BESIDE if nested else "no branch. Use a base with at least one such block.")
+                + (
+                    _BESIDE + _declare("declare")
+                    if nested
+                    else "no branch. Use a base with at least one such block."
+                )
             )
     # Loops that run the same blocks tie: where both models have as many streams, by their order.
     in_order = len(residuals.streams) == len(of_base.streams)

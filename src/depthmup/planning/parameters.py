@@ -54,7 +54,12 @@ def parameter_places(
     if outside:
         if not pair.branches[0] and not pair.overruled:
             raise NotUnderstood(_no_depth_rule(outside))
-        notes.append(_no_depth_rule(outside))
+        seen = reading.comparison.facts if pair.overruled and reading.comparison else None
+        dropped = [name for name in outside if seen is not None and name in seen.users]
+        if seen is not None and dropped:
+            notes.append(_dropped(dropped, seen))
+        rest = [name for name in outside if name not in dropped]
+        notes += [_no_depth_rule(rest)] if rest else []
     if reading.branching is not None:
         notes += _on_the_stream(pair, reading.branching, membership)
     idle = _without_influence(pair, reading)
@@ -169,6 +174,20 @@ def _no_depth_rule(names: list[str]) -> str:
         "covers them. Write the addition plainly, with no factor on the stream, use the same "
         "depth, declare the branches: branches={'layers.*.attention': ('layers.*.norm1',), ...}, "
         f"or, if they need no depth factor, say so: roles={{{pattern_of(names[0])!r}: 'hidden'}}."
+    )
+
+
+def _dropped(names: list[str], facts: Facts) -> str:
+    """What lies in branches that the forward pass shows, and in none that was declared."""
+    branches = [facts.residuals.branches[facts.innermost(name)].index for name in names]
+    modules = [facts.carriers[index].modules for index in branches]
+    ends = [hook.module for placement in modules if placement for hook in placement.hooks]
+    instead = f" ({patterns_of(ends, most=3)})" if ends else ""
+    return (
+        f"{patterns_of(names, most=3)} lie in residual branches that the forward pass shows, and "
+        "that were not declared. Declared branches stand in place of all others, so these take no "
+        f"depth factor. Declare the modules whose outputs are added{instead} as well, with what "
+        "belongs to each, or leave out branches=."
     )
 
 

@@ -78,7 +78,7 @@ class _Finder:
 
     def __init__(self, graph: Graph, usage: Usage) -> None:
         self.graph, self.usage = graph, usage
-        self.matrices = usage.nodes(How.MATRIX)
+        self.matrices, self.lookups = usage.nodes(How.MATRIX), usage.nodes(How.LOOKUP)
         self.constant, self.derived = usage.constant, usage.derived
         self.ignored = usage.weights
         # Sums that weigh two points of one stream, and the later of these.
@@ -215,16 +215,21 @@ class _Finder:
         return number, self.gained(node) if before is None else before
 
     def _reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
-        """Whether a matrix made a tensor from a stream that the path from it joins again.
+        """Whether a matrix or a table made a tensor, and the path from it joins another stream.
 
         The values of the first layer, which later layers add to their own, are no stream: what
-        they gave to it is only one term of what later values are made of.
+        they gave to it is only one term of what later values are made of. Nor are the embeddings
+        that several layers add to their values.
         """
         *_, source = self.graph.back(origin, TRANSPARENT | CUTS)
-        joins = (streams[a] for a in path & streams.keys())
+        joined = {streams[a] for a in path & streams.keys()} - path - {origin}
+        if source.index in self.lookups:
+            held = [source.index]
+            held += [n.index for n in self.graph.forward(held, lambda n, _: n.op in TRANSPARENT)]
+            readers = {n for index in held for n in self.graph.consumers[index]}
+            return len(joined) > 0 and sum(self.graph.nodes[n].op == "add" for n in readers) > 1
         return source.index in self.matrices and any(
-            stream not in path | {origin} and self.graph.descends(source.index, stream)
-            for stream in joins
+            self.graph.descends(source.index, stream) for stream in joined
         )
 
     def _of_another(self, output: int, path: set[int], streams: Mapping[int, int]) -> bool:
