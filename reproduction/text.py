@@ -8,17 +8,14 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
-Split: TypeAlias = Literal["train", "validation"]
-
 # A terabyte: more than any memory holds, and far more than a step needs.
 MOST_BYTES = 2**40
 # Characters: more than a run of the small decoders here draws from, and quick to read.
-_LIMIT = 4_000_000
+LIMIT = 4_000_000
 # Parts of the standard library that are left out: packages that some distributions of Python lack
 # (the text would differ between machines), and tables of characters.
 _LEFT_OUT = {"distutils", "encodings", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter"}
@@ -27,25 +24,18 @@ _LEFT_OUT |= {"test", "tests", "turtledemo"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """Bytes to train on and bytes to validate on, each (bytes,) uint8: two contiguous parts.
+    """Bytes to ``train`` on, (bytes,) uint8.
 
-    ``source`` says where they come from, ``digest`` is the SHA-256 of both in order: results with
-    equal digests saw the same text.
+    ``source`` says where they come from. ``digest`` is the SHA-256 of the text that they begin:
+    results with equal digests saw the same text.
     """
 
-    vocabulary: ClassVar[int] = 256
-
     train: Tensor
-    validation: Tensor
     source: str
     digest: str
 
     def batch(
-        self,
-        generator: torch.Generator,
-        batch_size: int,
-        length: int,
-        split: Split = "train",
+        self, generator: torch.Generator, batch_size: int, length: int
     ) -> tuple[Tensor, Tensor]:
         """Windows drawn with replacement, and the same windows one byte later.
 
@@ -53,43 +43,39 @@ class Text:
         networks of every size see the same data.
 
         Example:
-            >>> text = standard_library(limit=10_000)
+            >>> text = standard_library()
             >>> inputs, targets = text.batch(torch.Generator().manual_seed(0), 16, 64)
             >>> inputs.shape, bool((inputs[:, 1:] == targets[:, :-1]).all())
             (torch.Size([16, 64]), True)
         """
-        if split not in get_args(Split):
-            raise ValueError(f"Expected split 'train' or 'validation'; got {split!r}.")
         if min(batch_size, length) < 1:
             raise ValueError(
                 f"Expected at least one window of one byte; got {batch_size=}, {length=}."
             )
         if batch_size * length > MOST_BYTES:
             raise ValueError(f"Expected a batch of at most {MOST_BYTES:,} bytes; got a larger one.")
-        part = self.train if split == "train" else self.validation
-        starts = len(part) - length
+        starts = len(self.train) - length
         if starts < 1:
             raise ValueError(
                 f"Expected at least {length + 1} bytes, one window of {length} and its next byte; "
-                f"the {split} part of {self.source} has {len(part)}. Use more text or a shorter "
-                "window, or divide it otherwise with validation=."
+                f"{self.source} has {len(self.train)}. Use a shorter window."
             )
         # The last start leaves a byte after its window, the target of the window's last one.
         first = torch.randint(starts, (batch_size, 1), generator=generator)
-        windows = part[first + torch.arange(length + 1)].long()
+        windows = self.train[first + torch.arange(length + 1)].long()
         return windows[:, :-1], windows[:, 1:]
 
 
-def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
+def standard_library() -> Text:
     """The source files of the Python that runs this: real text without a download.
 
-    Files are ordered by the SHA-256 of their paths, which mixes subjects, so that the validation
-    part resembles the training part; the first ``limit`` bytes are taken. Other versions of Python
-    give other text, and another ``digest``.
+    Files are ordered by the SHA-256 of their paths, which mixes subjects; of the first ``LIMIT``
+    bytes nine tenths are trained on. Other versions of Python give other text, and another
+    ``digest``.
 
     Example:
-        >>> len(standard_library(limit=10_000).train)
-        9000
+        >>> len(standard_library().train)
+        3600000
     """
     root = Path(sysconfig.get_path("stdlib"))
     paths = list(_modules(root))
@@ -102,9 +88,11 @@ def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
     def mixed(path: Path) -> str:
         return hashlib.sha256(path.relative_to(root).as_posix().encode()).hexdigest()
 
-    data = _joined((p.read_bytes() for p in sorted(paths, key=mixed)), limit)
+    data = _joined(p.read_bytes() for p in sorted(paths, key=mixed))
+    # A copy: torch shares a buffer's memory, and bytes must not be written to.
+    train = torch.frombuffer(bytearray(data[: len(data) * 9 // 10]), dtype=torch.uint8)
     source = f"the standard library of Python {platform.python_version()}"
-    return _divided(data, source, validation)
+    return Text(train=train, source=source, digest=hashlib.sha256(data).hexdigest())
 
 
 def _modules(root: Path) -> Iterator[Path]:
@@ -118,36 +106,15 @@ def _modules(root: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
 
-def _joined(parts: Iterable[bytes], limit: int) -> bytes:
-    """The first ``limit`` bytes of the parts, without reading further parts than that takes."""
-    if limit < 1:
-        raise ValueError(f"Expected a limit of at least one byte; got {limit!r}.")
+def _joined(parts: Iterable[bytes]) -> bytes:
+    """The first ``LIMIT`` bytes of the parts, without reading further parts than that takes."""
 
     def until_enough() -> Iterator[bytes]:
         taken = 0
         for part in parts:
             yield part
             taken += len(part)
-            if taken >= limit:
+            if taken >= LIMIT:
                 return
 
-    return b"".join(until_enough())[:limit]
-
-
-def _divided(data: bytes, source: str, validation: float) -> Text:
-    if not 0 < validation < 1:
-        raise ValueError(f"Expected validation to be a fraction between 0 and 1; got {validation}.")
-    boundary = round(len(data) * (1 - validation))
-    if not 0 < boundary < len(data):
-        raise ValueError(
-            f"Expected text to divide into two parts; {source} has {len(data)} bytes, of which "
-            f"{boundary} would be for training."
-        )
-    # A copy: torch shares a buffer's memory, and bytes must not be written to.
-    whole = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    return Text(
-        train=whole[:boundary],
-        validation=whole[boundary:],
-        source=source,
-        digest=hashlib.sha256(data).hexdigest(),
-    )
+    return b"".join(until_enough())[:LIMIT]
