@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import torch
 
 from depthmup import limits
 from depthmup.records import Estimate
@@ -68,9 +67,6 @@ def agreement_with_width(
     depth: int,
     runs: int = 8,
     next_order: bool = False,
-    seed: int = 0,
-    memory: int = 4 * 2**30,
-    device: str | torch.device = "cpu",
 ) -> Agreement:
     """Networks of growing width against the infinite-width limit at their depth.
 
@@ -100,16 +96,7 @@ def agreement_with_width(
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
 
     def gap(width: int, run: int) -> tuple[float, float]:
-        trained = train_factored(
-            steps,
-            blocks,
-            width=width,
-            depth=depth,
-            seed=seed + run,
-            memory=memory,
-            device=device,
-        )
-        return _gap(trained, exact)
+        return _gap(train_factored(steps, blocks, width=width, depth=depth, seed=run), exact)
 
     squares = np.array([[gap(width, run) for run in range(runs)] for width in widths])
     return Agreement(
@@ -123,18 +110,13 @@ def agreement_with_depth(
     blocks: Blocks | None = None,
     *,
     depths: Sequence[int],
-    width: int | None = None,
-    runs: int = 8,
     neurons: limits.Neurons | None = None,
-    seed: int = 0,
-    device: str | torch.device = "cpu",
 ) -> Approach:
-    """Networks of growing depth against the infinite-depth limit.
+    """Networks of infinite width and growing depth against the infinite-depth limit.
 
-    ``width=None`` takes networks of infinite width: linear ones have no noise at all, nonlinear
-    ones with two matrices per block that of their ``neurons``. Otherwise networks of that width are
-    trained and their outputs averaged over runs, so that what is left is the distance in depth and
-    an error of order (n runs)^-1/2, which must be the smaller.
+    Linear ones have no noise at all, nonlinear ones with two matrices per block that of their
+    ``neurons``. The interval has the corrections of the next order in 1/depth, bounded by how far
+    local slopes are from each other.
 
     Example:
         >>> from depthmup import limits
@@ -147,30 +129,23 @@ def agreement_with_depth(
     *Source:* the theory's side of arXiv 2310.02244, Figure 9; expected slope -1.
     """
     blocks = blocks or Blocks()
-    if runs < 1:
-        raise ValueError(f"Expected at least one run of each depth; got {runs}.")
-    if width is None and blocks.activation != "identity" and blocks.block_depth == 1:
+    if blocks.activation != "identity" and blocks.block_depth == 1:
         raise ValueError(
             "At finite depth the infinite-width limit with one matrix per block is known to many "
-            f"digits for linear networks only; got activation={blocks.activation!r}. Pass a width "
-            "to train networks instead, or block_depth=2."
+            f"digits for linear networks only; got activation={blocks.activation!r}. Pass "
+            "block_depth=2."
         )
-
-    def outputs(depth: int) -> list[np.ndarray]:
-        if width is None:
-            return [np.concatenate(_limit(steps, blocks, depth, neurons).outputs)]
-        return [
-            train_factored(
-                steps, blocks, width=width, depth=depth, seed=seed + run, device=device
-            ).outputs
-            for run in range(runs)
-        ]
-
-    exact = np.concatenate(_limit(steps, blocks, math.inf, neurons).outputs)
-    values = np.array([outputs(depth) for depth in depths])
+    exact, *values = (
+        np.concatenate(_limit(steps, blocks, depth, neurons).outputs)
+        for depth in (math.inf, *depths)
+    )
+    errors = np.sqrt(np.square(np.array(values) - exact).mean(axis=(1, 2)))
     alpha = exponent(blocks.alpha, name="alpha")
     slowest = -1.0 if alpha in (Fraction(1, 2), 1) else max(-1.0, 1.0 - 2.0 * float(alpha))
-    return _approach_of_means(depths, values - exact, expected=slowest)
+    sizes = np.log(np.asarray(depths, dtype=float))
+    local = np.diff(np.log(errors)) / np.diff(sizes)
+    margin = float(local.max() - local.min()) + 1e-9
+    return _slope(depths, errors, float(np.log(errors) @ slope_weights(sizes)), margin, slowest)
 
 
 def _limit(
@@ -224,13 +199,21 @@ def approach(
     picks = rng.integers(0, runs, size=(2000, *squares.shape))
     resampled = np.take_along_axis(squares[None], picks, axis=2).mean(axis=2)
     value = float(0.5 * np.log(squares.mean(axis=1)) @ pull)
-    margin = _margin(0.5 * np.log(resampled) @ pull, runs)
+    # The bootstrap's standard deviation, with Student's t for few runs.
+    deviation = (0.5 * np.log(resampled) @ pull).std(ddof=1) * math.sqrt(runs / (runs - 1))
+    margin = float(deviation * student(runs - 1))
     if next_order:
         beside = _weights_beside_next_order(sizes)
         margin += abs(float(0.5 * np.log(squares.mean(axis=1)) @ beside) - value)
+    return _slope(sizes, np.sqrt(squares.mean(axis=1)), value, margin, expected)
+
+
+def _slope(
+    sizes: Sequence[int], errors: np.ndarray, value: float, margin: float, expected: float
+) -> Approach:
     return Approach(
         sizes=tuple(int(s) for s in sizes),
-        errors=tuple(float(e) for e in np.sqrt(squares.mean(axis=1))),
+        errors=tuple(float(e) for e in errors),
         slope=Estimate(value=value, low=value - margin, high=value + margin),
         expected=expected,
     )
@@ -250,46 +233,6 @@ def _weights_beside_next_order(sizes: Sequence[int]) -> np.ndarray:
     n = np.asarray(sizes, float)
     design = np.column_stack([np.ones_like(n), np.log(n), n[0] / n])
     return np.asarray(np.linalg.pinv(design)[1], float)
-
-
-def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: float) -> Approach:
-    """The slope of log |mean over runs|; ``values`` (sizes, runs, N, d_out) are deviations.
-
-    Interval: bootstrap over runs, and, for one run without noise, the corrections of the next order
-    in 1/size, bounded by how far local slopes are from each other.
-    """
-    rng, pull = np.random.default_rng(0), slope_weights(np.log(sizes))
-
-    def errors(part: np.ndarray) -> np.ndarray:
-        result: np.ndarray = np.sqrt(np.square(part.mean(axis=1)).mean(axis=(1, 2)))
-        return result
-
-    logs = np.log(errors(values))
-    value, runs = float(logs @ pull), values.shape[1]
-    if runs == 1:
-        local = np.diff(logs) / np.diff(np.log(np.asarray(sizes, dtype=float)))
-        margin = float(local.max() - local.min()) + 1e-9
-    else:
-        picks = rng.integers(0, runs, size=(2000, len(logs), runs))
-        resampled = [
-            float(
-                np.log(errors(np.stack([v[p] for v, p in zip(values, pick, strict=True)]))) @ pull
-            )
-            for pick in picks
-        ]
-        margin = _margin(np.array(resampled), runs)
-    return Approach(
-        sizes=tuple(int(s) for s in sizes),
-        errors=tuple(float(e) for e in errors(values)),
-        slope=Estimate(value=value, low=value - margin, high=value + margin),
-        expected=expected,
-    )
-
-
-def _margin(resampled: np.ndarray, runs: int) -> float:
-    """Half a 95 % interval: the bootstrap's standard deviation, with Student's t for few runs."""
-    deviation = float(resampled.std(ddof=1)) * math.sqrt(runs / (runs - 1))
-    return deviation * float(student(runs - 1))
 
 
 def _gap(network: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:

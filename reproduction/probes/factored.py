@@ -140,7 +140,6 @@ def train_factored(
     depth: int,
     seed: int,
     memory: int = 4 * 2**30,
-    device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Trained:
     """Train one network by SGD; weights are random matrices, updates are kept as factors.
@@ -166,12 +165,12 @@ def train_factored(
         )
     branch = blocks.multiplier * depth ** -float(exponent(blocks.alpha, name="alpha"))
     kick = blocks.multiplier * depth ** -float(exponent(blocks.gamma, name="gamma")) / width
-    target, shapes = torch.device(device), blocks.shapes(width)
+    shapes = blocks.shapes(width)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
 
     def draw(stream: int, *shape: int) -> Tensor:
-        generator = torch.Generator(device=target).manual_seed(seed * 100_003 + stream)
-        return torch.randn(*shape, generator=generator, device=target, dtype=dtype)
+        generator = torch.Generator().manual_seed(seed * 100_003 + stream)
+        return torch.randn(*shape, generator=generator, dtype=dtype)
 
     u, v = draw(0, width, d_in), draw(1, width, d_out)  # v is n V
     fit = int(memory // (shapes[0][0] * shapes[0][1] * u.element_size()))
@@ -190,17 +189,17 @@ def train_factored(
     ]
     outputs, rms = [], []
     for index, step in enumerate(steps):
-        x = torch.tensor(step.inputs, device=target, dtype=dtype) @ u.T
+        x = torch.tensor(step.inputs, dtype=dtype) @ u.T
         stream, ways_back = [x], []
         for block in matrices:
             out, back = _block(block, blocks.activation, x)
             x = x + branch * out
             stream.append(x)
             ways_back.append(back)
-        f = (x @ v / width).double().cpu().numpy()
+        f = (x @ v / width).double().numpy()
         outputs.append(f)
-        rms.append(torch.stack([s.double().square().mean(1).sqrt() for s in stream]).cpu().numpy())
-        chi = torch.tensor(step.loss.gradient(f), device=target, dtype=dtype)
+        rms.append(torch.stack([s.double().square().mean(1).sqrt() for s in stream]).numpy())
+        chi = torch.tensor(step.loss.gradient(f), dtype=dtype)
         d = chi @ v.T
         if index == len(steps) - 1:
             break

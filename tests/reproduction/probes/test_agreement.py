@@ -234,18 +234,6 @@ def test_infinite_width_approaches_infinite_depth():
     assert result.slope.value == pytest.approx(-1, abs=0.03)
 
 
-@pytest.mark.long(of="networks")
-def test_trained_networks_approach_infinite_depth():
-    steps = random_steps(12, count=4, batch=1, d_in=2, d_out=1)
-    blocks = agreement.Blocks(lr=1.5, multiplier=1.3, activation="cos")
-    result = agreement.agreement_with_depth(steps, blocks, depths=[2, 4, 8, 16], width=384, runs=48)
-    # Corrections of relative order L^-1/2 remain at these depths: the error falls, at a power of
-    # L between -1/2 and -1.
-    assert result.errors[-1] < 0.6 * result.errors[0]
-    assert -1.2 < result.slope.value < -0.3
-    assert result.slope.high < 0
-
-
 def test_slope_of_made_up_errors():
     rng = np.random.default_rng(0)
     sizes = [100, 200, 400, 800]
