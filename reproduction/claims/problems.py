@@ -16,14 +16,12 @@ def reference() -> list[limits.Step]:
     return [limits.Step([[x]], limits.mse([[y]])) for x, y in zip(XI, Y, strict=True)]
 
 
-def vectors(*, seed: int = 0, count: int = 3, batch: int = 2) -> list[limits.Step]:
-    """Minibatches of random inputs in three dimensions with two outputs."""
+def vectors(*, seed: int = 0) -> list[limits.Step]:
+    """Three minibatches of two random inputs in three dimensions, with two outputs."""
     rng = np.random.default_rng(seed)
     return [
-        limits.Step(
-            rng.normal(size=(batch, 3)) / np.sqrt(3), limits.mse(rng.normal(size=(batch, 2)))
-        )
-        for _ in range(count)
+        limits.Step(rng.normal(size=(2, 3)) / np.sqrt(3), limits.mse(rng.normal(size=(2, 2))))
+        for _ in range(3)
     ]
 
 

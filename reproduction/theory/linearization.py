@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits import Activation, Neurons, Sobol, Solution, resolve, rule
+from depthmup.limits import Activation, Neurons, Sobol, Solution, rule
 from depthmup.statistics import Array
 
 
@@ -35,7 +35,6 @@ def linearization(
     *,
     at: float = 0.5,
     width_ratio: float = 1.0,
-    activation: Activation | None = None,
     neurons: Neurons | None = None,
 ) -> Float[Array, " vectors"]:
     """The relative distance of a branch's first matrix from its linearization, by training vector.
@@ -72,14 +71,13 @@ def linearization(
             "Linearization is not available on graded panels (relu or abs with collinear inputs): "
             "perturb the inputs, or take a smooth activation."
         )
-    phi = activation or resolve(solution.activation)
     cov, cov_d = (whole.evaluate(values, np.array([at]))[0] for values in (h.x, h.d))
     times = np.repeat(np.arange(len(problem.steps)), [len(step.inputs) for step in problem.steps])
     # Strictly causal: what the weights of a vector's step carry of earlier gradients.
     moves = -replace(problem, depth=depth).kick * problem.hidden[times] * cov
     neurons = neurons or Sobol()
     distances = [
-        _distance(phi, points, weights, cov, cov_d / width_ratio, moves)
+        _distance(problem.activation, points, weights, cov, cov_d / width_ratio, moves)
         for points, weights in neurons.samples(2 * len(cov))
     ]
     return neurons.estimate(np.array(distances))[0]

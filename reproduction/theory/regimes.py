@@ -69,10 +69,6 @@ class DepthExponents:
         return self.f_1 >= -self.margin
 
     @property
-    def learns_features(self) -> bool:
-        return self.x_1 >= -self.margin
-
-    @property
     def faithful(self) -> bool:
         return self.h_1 <= self.margin
 

@@ -190,7 +190,7 @@ def check(alpha, gamma, tolerance=0.02):
     assert found.nontrivial == claimed.nontrivial
     assert found.f_1 == pytest.approx(float(1 - alpha - gamma), abs=tolerance)
     assert found.x_1 == pytest.approx(float(1 - alpha - gamma), abs=tolerance)
-    assert found.learns_features == (alpha + gamma <= 1)
+    assert (found.x_1 >= -found.margin) == (alpha + gamma <= 1)
     assert found.x_0 == pytest.approx(0, abs=0.01)
     if claimed.faithful is not None:
         assert found.faithful == claimed.faithful
