@@ -8,6 +8,9 @@ import numpy as np
 from depthmup.records import Measurement, Record, Status
 from depthmup.sweep import Store
 from reproduction import Setting, named
+from reproduction.evidence import Reproduction
+
+YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 
 # Windows of one step: everything a window needs, and nothing to average.
 SMALL = {"seeds": 3, "steps": 5, "window": 1}

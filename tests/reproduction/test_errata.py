@@ -4,18 +4,15 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from planted import finding
+from planted import NO, OPEN, YES, finding
 
 from depthmup.records import Measurement
 from depthmup.sweep import Store
 from reproduction import Setting
 from reproduction.claims.errata import nearer
 from reproduction.claims.infinite_width import deviation, kernels
-from reproduction.evidence import Reproduction
 from reproduction.intervals import surprising
 from reproduction.theory.printed import printed_nonlinear
-
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 
 
 def around(center, errors_off, runs=24):

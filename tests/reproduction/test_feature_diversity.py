@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from cells import cell
-from planted import finding
+from planted import NO, OPEN, YES, finding
 from pytest import approx
 
 from depthmup.records import Cell
@@ -15,10 +15,8 @@ from depthmup.sweep import InProcess, Store
 from depthmup.training import build, dataset
 from reproduction import Setting, named, reproduce
 from reproduction.claims.feature_diversity import STARTS, distances_of
-from reproduction.evidence import Reproduction
 from reproduction.probes.diversity import feature_distances
 
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 SIZES = {"width": 64, "depths": (8, 64, 128, 256, 512), "seeds": 4, "steps": 10, "window": 1}
 FIGURES = ("fig17", "fig18", "fig19")
 

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from planted import finding
+from planted import NO, OPEN, YES, finding
 
 from depthmup.records import Cell
 from depthmup.sweep import InProcess, Store
 from reproduction import Setting, named, reproduce
 from reproduction.claims import gradient_diversity
 from reproduction.claims.gradient_diversity import NETWORKS, cosines_of
-from reproduction.evidence import Reproduction
 
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 SMALL = {"width": 32, "depths": (8, 16, 32), "seeds": 2, "steps": 30, "window": 30}
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cells import cell
-from planted import finding
+from planted import NO, OPEN, YES, finding
 from pytest import approx
 from torch.func import functional_call, jvp
 
@@ -13,9 +13,6 @@ from depthmup.sweep import InProcess, Store
 from depthmup.training import build
 from reproduction import Setting, named, reproduce
 from reproduction.claims.linearization import distances_of, linearized
-from reproduction.evidence import Reproduction
-
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 
 
 def updated(**options):

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
-from planted import finding
+from planted import NO, OPEN, YES, finding
 
 from depthmup.records import Measurement
 from depthmup.rules import REGIONS, general, regime
@@ -20,9 +20,7 @@ from reproduction.claims.measured_regimes import (
 )
 from reproduction.claims.regime_map import ALPHAS, GAMMAS, TRAINED
 from reproduction.claims.regimes import exponents_of
-from reproduction.evidence import Reproduction
 
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 CLAIMS = ("fig1", *(f"claim7.{k}" for k in range(1, 7)))
 
 

@@ -3,11 +3,10 @@
 import math
 
 import pytest
+from planted import NO, OPEN, YES
 
 from depthmup.records import UNKNOWN, Estimate
-from reproduction.evidence import Accepted, Comparison, Finding, Reproduction
-
-YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
+from reproduction.evidence import Accepted, Comparison, Finding
 
 
 def between(low, high):
