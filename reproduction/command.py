@@ -13,7 +13,7 @@ from depthmup.cli import (
     prepare_file,
     prepare_folder,
     print_json,
-    status_of,
+    stopped,
 )
 from depthmup.records import environment
 from depthmup.reports import write_text
@@ -71,12 +71,7 @@ def run(options: ReproduceOptions) -> int:
                     about=about,
                 )
         except KeyboardInterrupt as interrupt:
-            print(
-                f"\nStopped. Finished runs are in {store.path}; the same command continues from "
-                "there.",
-                file=sys.stderr,
-            )
-            return status_of(interrupt)
+            return stopped(interrupt, store.path)
         evidence = load_evidence(store)
     deliver_evidence(
         evidence,

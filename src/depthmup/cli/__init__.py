@@ -7,7 +7,7 @@ from depthmup.cli.main import main
 
 if TYPE_CHECKING:
     from depthmup.cli.folders import prepare_file, prepare_folder
-    from depthmup.cli.interrupts import status_of
+    from depthmup.cli.interrupts import stopped
     from depthmup.cli.output import print_json
     from depthmup.cli.reproduce import Options as ReproduceOptions
     from depthmup.cli.terminal import Display
@@ -19,7 +19,7 @@ _LAZY = {
     "prepare_file": ("folders", "prepare_file"),
     "prepare_folder": ("folders", "prepare_folder"),
     "print_json": ("output", "print_json"),
-    "status_of": ("interrupts", "status_of"),
+    "stopped": ("interrupts", "stopped"),
 }
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "prepare_file",
     "prepare_folder",
     "print_json",
-    "status_of",
+    "stopped",
 ]
 
 

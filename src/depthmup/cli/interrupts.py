@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,6 +24,15 @@ class Terminated(KeyboardInterrupt):
 def status_of(interrupt: KeyboardInterrupt) -> int:
     """The exit status of a command that was interrupted."""
     return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
+
+
+def stopped(interrupt: KeyboardInterrupt, store: Path) -> int:
+    """Say where the finished runs of an interrupted command are; its exit status."""
+    print(
+        f"\nStopped. Finished runs are in {store}; the same command continues from there.",
+        file=sys.stderr,
+    )
+    return status_of(interrupt)
 
 
 FRAGILE = ("numpy", "torch")

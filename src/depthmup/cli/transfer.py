@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import tyro
 
 from depthmup.cli.folders import prepare_folder
-from depthmup.cli.interrupts import status_of
+from depthmup.cli.interrupts import stopped
 from depthmup.cli.sizes import parse_arms
 from depthmup.cli.spelling import arguments
 from depthmup.execution import Execution
@@ -282,12 +282,8 @@ def run(options: Options) -> int:
                 command=["depthmup", *sys.argv[1:]],
             )
     except KeyboardInterrupt as interrupt:
-        store = options.out / (Shard.parse(shard).store_name if shard else MAIN_STORE)
-        print(
-            f"\nStopped. Finished runs are in {store}; the same command continues from there.",
-            file=sys.stderr,
-        )
-        return status_of(interrupt)
+        name = Shard.parse(shard).store_name if shard else MAIN_STORE
+        return stopped(interrupt, options.out / name)
     if shard:
         # A search goes in rounds, each of which follows from the merged records of those before.
         then = "writes the page" if design.auto is None else "says whether another round follows"
