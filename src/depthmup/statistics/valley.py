@@ -44,7 +44,7 @@ from depthmup.statistics.intervals import Array
 from depthmup.statistics.misfit import at_index
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.valley_errors import Errors, Valley
-from depthmup.statistics.valley_fit import Problem
+from depthmup.statistics.valley_fit import ValleyProblem
 
 REACH, NARROW = 2.0, 0.6
 """Bandwidths of the parabola within which points count, as a side that has flattened rises above
@@ -104,7 +104,7 @@ def _fit(fitted: Optima, doublings: Array) -> Valley:
         return np.concatenate([each, each])
 
     own, weight = _scatter(fitted)
-    problem = Problem(
+    problem = ValleyProblem(
         x=twice(np.broadcast_to(x, fitted.log_losses.shape)),
         y=twice(fitted.log_losses),
         centre=twice(fitted.centre),

@@ -62,7 +62,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
+class ValleyProblem:
     """Curves, (batch, sizes, rates), and the scatter of their seeds: a variance, its weight."""
 
     x: Array
@@ -300,7 +300,7 @@ class Problem:
 class Linear:
     """Least squares to first order: blocks of the sizes' own, and what they share."""
 
-    problem: Problem
+    problem: ValleyProblem
     state: State
     residual: Array
     own: Array
