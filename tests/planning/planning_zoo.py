@@ -108,6 +108,22 @@ class BilinearReadout(ResidualMLP):
         return self.out(torch.tanh(first), self.norm(x))
 
 
+class Unrolled(nn.Module):
+    """One cell over and over, which reads what was put in as well: h + tanh(W h + u)."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.first, self.cell = nn.Linear(6, width), nn.Linear(width, width)
+        self.act, self.out, self.depth = nn.Tanh(), nn.Linear(width, 2), depth
+
+    def forward(self, x):
+        given = self.first(x)
+        h = torch.tanh(given)
+        for _ in range(self.depth):
+            h = h + self.act(self.cell(h) + given)
+        return self.out(h)
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()

@@ -178,6 +178,10 @@ MODELS = (
         },
     ),
     Case(
+        name="unrolled cell", inputs=(zoo.vectors(),), make=zoo.Unrolled,
+        expect={"first.weight": INPUT_IN, "cell.weight": HIDDEN_IN, "out.weight": READOUT},
+    ),
+    Case(
         name="cosine classifier", inputs=(zoo.vectors(),), make=zoo.CosineClassifier,
         expect={"out.weight": VECTOR, "temperature": VECTOR, "blocks.*.down.weight": LAST},
     ),

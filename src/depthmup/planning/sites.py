@@ -56,7 +56,7 @@ class Multiplier:
 def branch_sites(
     facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
 ) -> tuple[Multiplier, ...]:
-    """One site for every branch; one for all that end in the same weights, tied across depth."""
+    """One site for every branch; one for all that end alike, in loops or tied across depth."""
     # Equal up to single precision, in which solvers compute their steps.
     growths = {i: (depth[i], float(f"{own[i]:.5g}")) for i in depth}
     # The evaluations of a step read each other: what carries one multiplier carries all of them.
@@ -80,7 +80,8 @@ def branch_sites(
         )
         # A branch whose output the whole of another ends in multiplies it once more.
         around = sum(folds[parent] == folds[i] for parent in branch.parents)
-        key = (around, depth[i], site.folds) if site.folds else i
+        ends = site.folds or site.hooks
+        key = (around, depth[i], ends) if ends else i
         distinct.setdefault(key, site)
     return tuple(distinct.values())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from depthmup.tracing.operations import DECISIONS, TRANSPARENT
+from depthmup.tracing.operations import DECISIONS, SHAPED, TRANSPARENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,5 +267,5 @@ class Graph:
 
 
 def _values(node: Node) -> tuple[Ref, ...]:
-    """What an operation computes with; to decide is not to compute."""
-    return () if node.op in DECISIONS else node.inputs
+    """What an operation computes with; to decide, or to take a shape, is not to compute."""
+    return () if node.op in DECISIONS | SHAPED else node.inputs

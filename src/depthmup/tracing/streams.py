@@ -12,6 +12,8 @@ from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
 
 def assembled(graph: Graph, usage: Usage, additions: list[ResidualBranch]) -> Residuals:
     """The branches of additions, completed by what only all of them together show."""
+    own = [a for a in additions if not _is_a_term(graph, usage, a, additions)]
+    additions = [replace(a, index=index) for index, a in enumerate(own)]
     inside = [
         tuple(b.index for b in additions if b is not a and _nested(graph, usage, a, b, additions))
         for a in additions
@@ -110,6 +112,26 @@ def _nested(
         for a in additions
     )
     return begins and not goes_on
+
+
+def _is_a_term(
+    graph: Graph, usage: Usage, sum_: ResidualBranch, additions: Sequence[ResidualBranch]
+) -> bool:
+    """Whether what is put in is added once more, inside of a branch alone: h + tanh(W h + u).
+
+    Made from u as well, h is no branch of it: nothing goes on from their sum.
+    """
+    streams = {a.stream for a in additions}
+    points = {a.addition for a in additions}
+    if sum_.origin in usage.weights or sum_.addition in streams or sum_.stream in points:
+        return False
+    behind = graph.downstream([sum_.addition])
+    return any(
+        sum_.addition in a.path
+        and sum_.origin not in a.path | {a.origin}
+        and behind - graph.downstream([a.addition]) <= a.path | {a.addition}
+        for a in additions
+    )
 
 
 def _evaluates(
