@@ -5,6 +5,7 @@ import torch
 from planning_zoo import (
     ConvNeXt,
     ResidualMLP,
+    ResNet,
     Transformer,
     batches,
     images,
@@ -316,3 +317,18 @@ class TestOtherFamilies:
         plan, model = self.plan("shampoo")
         with pytest.raises(ValueError, match="which is not in torch"):
             optimizers(plan, model, lr=0.1)
+
+
+def test_kernels_that_muon_does_not_train_are_named():
+    """Four dimensions each: torch's Muon refuses them, and nothing else of a ResNet is hidden."""
+
+    def notes(make, inputs, optimizer="muon"):
+        plan = depthmup.plan(
+            make(16, 2), make(8, 2), example_inputs=inputs, optimizer=optimizer, own_init="fan_in"
+        )
+        return [note for note in plan.notes if "AdamW trains them" in note]
+
+    (note,) = notes(ResNet, images())
+    assert "layer1.*.conv1.weight" in note
+    assert "Nothing is left" in note
+    assert not notes(ResNet, images(), "adamw") + notes(Transformer, tokens())

@@ -32,7 +32,7 @@ from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
-from depthmup.planning.prescribe import Prescription, prescribe
+from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
 from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
 from depthmup.planning.verify import Optimizers
@@ -541,6 +541,7 @@ def plan(
             *of_scheme,
             *of_decay,
             *heads_note(heads),
+            *no_matrices(name, family, prescriptions),
             *caveat,
             *of_start,
         ),

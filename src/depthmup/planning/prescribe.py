@@ -1,7 +1,7 @@
 """Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache
@@ -14,6 +14,7 @@ from depthmup.planning.sites import Multiplier, Where
 from depthmup.rules import (
     ONE,
     Family,
+    Kind,
     Laws,
     Power,
     Ratios,
@@ -21,7 +22,7 @@ from depthmup.rules import (
     Scheme,
     fold,
 )
-from depthmup.tracing import pattern_of
+from depthmup.tracing import pattern_of, patterns_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +51,21 @@ def served_by(family: Family, parameter: ParameterPlace) -> Family:
     if family.matrices_only and len(parameter.shape) != 2:
         return Family.ENTRYWISE
     return family.serving(parameter.role.kind)
+
+
+def no_matrices(
+    optimizer: str, family: Family, prescriptions: Sequence[Prescription]
+) -> Iterator[str]:
+    """A note on hidden weights that an optimizer of matrices does not train."""
+    hidden = [p for p in prescriptions if p.role.kind is Kind.HIDDEN]
+    beside = [p.name for p in hidden if not p.family.matrices_only]
+    if family.matrices_only and beside:
+        nothing = " Nothing is left for it: plan for AdamW." if len(beside) == len(hidden) else ""
+        yield (
+            f"{optimizer} trains weights of two dimensions, and {patterns_of(beside, most=3)} have "
+            "another number (kernels of convolutions, stacks of matrices): AdamW trains them, at "
+            "adamw_lr. No rule covers implementations that flatten kernels." + nothing
+        )
 
 
 # A model's own numbers may be held in single precision.
