@@ -157,6 +157,33 @@ def test_biases_behind_what_narrows_are_judged_as_they_are():
     assert abs(bias.estimate.value) < 0.05
 
 
+class LowRank(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.down = nn.LayerNorm(width), nn.Linear(width, 8, bias=False)
+        self.up = nn.Linear(8, width, bias=False)
+
+    def forward(self, x):
+        return x + self.up(self.down(self.norm(x)).relu())
+
+
+def test_what_passes_below_a_bound_is_said_to_be_below():
+    """Behind a matrix to 8 coordinates branches start as n^-1/2, and 0 is the most expected."""
+
+    def make(width, depth):
+        blocks = (LowRank(width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(6, width), *blocks, nn.LayerNorm(width), nn.Linear(width, 8))
+
+    found = check(
+        Model(make=make, batch=batch), scheme="completep", widths=(32, 64, 128), depths=2,
+        seeds=3, steps=1,
+    )  # fmt: skip
+    [branch] = [e for e in found.exponents if e.observable == "branch output"]
+    assert (branch.outcome, branch.expected) == (Outcome.PASS, "0")
+    assert branch.estimate.value < -0.35
+    assert any("upper bound there, and *.up: branch output lies below" in n for n in found.notes)
+
+
 class Attention(nn.Module):
     def __init__(self, width, head):
         super().__init__()

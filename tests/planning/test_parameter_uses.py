@@ -197,3 +197,25 @@ def test_a_parameter_of_all_layers_is_shared():
         vectors(), target=(64, 8), base=(16, 2),
     )  # fmt: skip
     assert result["blocks.0.linear.weight"].role.shared
+
+
+@pytest.mark.parametrize("returned", ["as it is", "in a distribution"])
+def test_deviations_of_a_policy_are_a_vector(returned):
+    """Returned beside the means, or checked for its sign: no unused layer, and no spline."""
+
+    class Policy(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.first, self.mean = nn.Linear(6, width), nn.Linear(width, 3)
+            self.logs = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x):
+            mean, spread = self.mean(self.first(x).tanh()), self.logs.exp()
+            if returned == "as it is":
+                return mean, spread.expand_as(mean)
+            return torch.distributions.Normal(mean, spread)
+
+    plan = depthmup.plan(Policy(64), Policy(16), example_inputs=torch.zeros(2, 6), scheme="mup")
+    assert (plan["logs"].role.kind, plan["logs"].lr) == (Kind.VECTOR, 1)
+    idle = [note for note in plan.notes if "no influence" in note]
+    assert len(idle) == (returned == "in a distribution")

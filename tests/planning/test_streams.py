@@ -128,6 +128,28 @@ def test_a_norm_after_the_additions_is_noted_where_depth_grows(depth, notes):
     assert sum("post-norm" in note for note in plan.notes) == notes
 
 
+class LongSkip(nn.Module):
+    """As EDSR has it: the blocks, and a last layer, are themselves one branch."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.out = nn.Linear(6, width), nn.Linear(width, 2)
+        self.blocks = nn.Sequential(
+            *(MLPBlock(width) for _ in range(depth)), nn.Linear(width, width)
+        )
+
+    def forward(self, x):
+        x = self.inp(x)
+        return self.out(x + self.blocks(x))
+
+
+def test_the_plan_says_what_it_counted_inside_of_a_branch():
+    plan = depthmup.plan(LongSkip(16, 6), LongSkip(8, 2), example_inputs=vectors())
+    said = " ".join(str(plan).split())
+    assert "6 residual additions on the stream of blocks.*, 2 in the base; r = 3." in said
+    assert "1 residual addition on the stream of blocks, 1 in the base; r = 1." in said
+
+
 def test_depth_may_be_declared():
     options = {"example_inputs": vectors(), "scheme": "completep"}
     plan = depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), depth=3, **options)

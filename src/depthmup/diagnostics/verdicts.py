@@ -47,6 +47,10 @@ _CROWDED = (
     "than coordinates; that lowers its exponent by up to 1/2. Take larger widths, a smaller batch, "
     "or fewer places."
 )
+_BOUND = (
+    "Behind a matrix that narrows, what a network starts with is smaller the wider it is. Along "
+    "width the expected exponent is an upper bound there, and {} below."
+)
 _FIXED = "its stream has as many branches at every depth"
 _SEVERAL = "one name for layers of several depths, which follow no single power"
 _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
@@ -179,6 +183,15 @@ def judge(
         },
         level=1 - CONFIDENCE,
     )
+    below = [
+        str(fit.key)
+        for fit in fitted
+        if fit.axis == "width"
+        and _below(fit)
+        and fit.slope.value < float(fit.expected or 0) - MARGIN
+    ]
+    if below:
+        notes.append(_BOUND.format(f"{', '.join(below)} {'lies' if len(below) == 1 else 'lie'}"))
     return tuple(
         _judged(fit, (fit.key, fit.axis) in rejected, scheme, family, roles.get(fit.key))
         for fit in fitted

@@ -108,9 +108,20 @@ def _from_dataflow(
             if len(residuals.streams[residuals.stream_of(facts.innermost(name))].branches) > 1
         ),
         notes=tuple(notes),
-        depths=tuple(d for i, d in enumerate(depths) if not residuals.first(i).parents),
+        depths=_told(residuals, depths),
         beside=frozenset(beside),
     )
+
+
+def _told(residuals: Residuals, depths: Sequence[StreamDepth]) -> tuple[StreamDepth, ...]:
+    """The depths of streams outside of all branches, and of those inside that grow, once each."""
+    kinds: dict[object, StreamDepth] = {}
+    for index, depth in enumerate(depths):
+        if not residuals.first(index).parents:
+            kinds[index] = depth
+        elif depth.ratio != 1:
+            kinds.setdefault((pattern_of(depth.label), depth.ratio), depth)
+    return tuple(kinds.values())
 
 
 _BESIDE = (

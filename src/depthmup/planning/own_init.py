@@ -15,7 +15,7 @@ from typing import TypeAlias
 from depthmup.planning.measured import FEW, Measured, Sizes, pooled
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
-from depthmup.tracing import matches, named_by, pattern_of
+from depthmup.tracing import matches, named_by, pattern_of, patterns_of
 
 LAWS = ("fixed", "fan_in")
 """Names of laws that may be declared."""
@@ -71,7 +71,7 @@ def laws_of(
     rest = [p for p in prescriptions if p.name not in laws]
     if model is None or base is None:
         return laws, ()
-    notes: dict[str, None] = {}
+    unsure: dict[tuple[str, float], list[str]] = {}
     scales = (
         sorted({p.ratios.fan_in for p in rest} - {1.0}),
         sorted({p.ratios.depth for p in rest} - {1.0}),
@@ -80,7 +80,8 @@ def laws_of(
         law, several = _law(members[0], *_sizes(members, model, base), scales)
         laws.update({p.name: law for p in members})
         if several:
-            notes[_unsure(members[0], law)] = None
+            unsure.setdefault((law.law, law.ratio), []).append(members[0].name)
+    notes = (_unsure(names, law, ratio) for (law, ratio), names in unsure.items())
     return {p.name: laws[p.name] for p in prescriptions}, tuple(notes)
 
 
@@ -249,10 +250,12 @@ def _exact(p: Prescription, size: Measured, base: Measured, scales: Scales) -> O
     return OwnLaw(law=f"as drawn, {ratio:.4g}", ratio=ratio)
 
 
-def _unsure(p: Prescription, law: OwnLaw) -> str:
+def _unsure(names: Sequence[str], law: str, ratio: float) -> str:
+    patterns = patterns_of(names, most=3)
+    has, its = ("has", "its") if patterns == pattern_of(names[0]) else ("have", "their")
     return (
-        f"{pattern_of(p.name)} has too few numbers to tell how its start depends on size; "
-        f"{law.law} = {law.ratio:.4g} is taken, the commonest that fits. own_init= says otherwise."
+        f"{patterns} {has} too few numbers to tell how {its} start depends on size; "
+        f"{law} = {ratio:.4g} is taken, the commonest that fits. own_init= says otherwise."
     )
 
 

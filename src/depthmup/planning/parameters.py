@@ -288,10 +288,10 @@ def _planned_like_neighbours(idle: list[str]) -> str:
     """A note on parameters that no input reaches; of frozen ones nothing need be said."""
     which = f"{idle[0]} has" if len(idle) == 1 else f"{idle[0]} and {len(idle) - 1} more have"
     return (
-        f"{which} no influence on the output for these example_inputs (a mask token, an unused "
-        "layer). Kind and branch follow from the module's type and the matrices beside it; no "
-        "multiplier of branches or attention logits is applied. If training uses it, pass inputs "
-        "that do."
+        f"{which} no influence on the tensors that the model returns for these example_inputs (a "
+        "mask token, an unused layer, a part of a distribution). Kind and branch follow from the "
+        "module's type and the matrices beside it; no multiplier of branches or attention logits "
+        "is applied. If training uses it, pass inputs that do."
     )
 
 

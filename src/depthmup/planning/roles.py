@@ -9,7 +9,7 @@ from torch import nn
 from depthmup.planning.declared import DeclaredRole
 from depthmup.rules import Kind, Part, Ratios
 from depthmup.tracing import How, Use, inner, plain_name
-from depthmup.tracing.operations import BATCH_NORMS, LENGTHS
+from depthmup.tracing.operations import BATCH_NORMS, COMPARISONS, LENGTHS
 
 
 class NotUnderstood(ValueError):
@@ -202,7 +202,7 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             "that grows (a circulant weight, a convolution over coordinates), which sums over that "
             f"dimension. No rule covers it. {_how_to_declare(growth)}"
         )
-    if use.how is How.UNKNOWN and use.op in _COMPARISONS:
+    if use.how is How.UNKNOWN and use.op in COMPARISONS:
         raise NotUnderstood(
             f"Parameter {growth.name} is compared with activations ({use.op}), as the knots of a "
             "spline are. In a KAN of pykan coefficients are multiplied by a scale for each spline, "
@@ -269,7 +269,6 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     return (Kind.HIDDEN if use.follows else Kind.INPUT), 1.0, 1.0
 
 
-_COMPARISONS = frozenset({"ge", "gt", "le", "lt"})
 _COMPUTED = (
     "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
     "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "

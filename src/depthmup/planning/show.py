@@ -275,8 +275,9 @@ def caption(plan: PlanContent) -> str:
 
 
 def _depth(stream: StreamDepth) -> str:
+    additions = "addition" if stream.additions == 1 else "additions"
     counted = (
-        f"Depth: {stream.additions} residual additions on the stream of {stream.label}, "
+        f"Depth: {stream.additions} residual {additions} on the stream of {stream.label}, "
         f"{stream.base_additions} in the base"
     )
     declared = stream.ratio != stream.additions / stream.base_additions

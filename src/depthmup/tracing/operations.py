@@ -134,6 +134,8 @@ RANDOM = _names(
 )
 """Drawn anew at every call."""
 
+COMPARISONS = _names("ge gt le lt")
+
 DECISIONS = _names("argmin argmax")
 """Places in a tensor: what they are made from has no gradient through them."""
 

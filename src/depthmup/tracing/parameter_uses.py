@@ -14,6 +14,7 @@ from depthmup.tracing.composed import Composed, find_composed
 from depthmup.tracing.graph import Graph, Hook, Node
 from depthmup.tracing.made import LOOKUPS, Labels, Made, axes_of, made_from_one, node_of, resolved
 from depthmup.tracing.operations import (
+    COMPARISONS,
     CONVOLUTIONS,
     ELEMENTWISE,
     MATRIX_PRODUCTS,
@@ -193,11 +194,23 @@ def find_uses(graph: Graph) -> Usage:
                 continue
         if all(source in derived or source in computed for source in sources):
             computed.add(node.index)
-        for source in dict.fromkeys(sources):
+        # A check of a parameter's own values is no use of it.
+        checked = node.op in COMPARISONS and len(sources) == 1
+        for source in () if checked else dict.fromkeys(sources):
             if source in tensors:
                 use = _use(graph, node, source, tensors[source], derived)
                 if use is not None:
                     uses[tensors[source].parameter].append(use)
+    # What is returned as it is, such as the deviations of a policy's actions.
+    for made in (tensors[ref.node] for ref in graph.outputs if ref.node in tensors):
+        if not uses[made.parameter] and not made.picked:
+            use = Use(
+                parameter=made.parameter,
+                node=graph.parameters[made.parameter],
+                how=How.ELEMENTWISE,
+                fan_out=axes_of(made.labels, range(len(made.labels))),
+            )
+            uses[made.parameter].append(use)
     for gain, direction in gains:
         uses[gain.parameter].append(_sized(graph, gain, direction, uses[direction]))
     weights = _computed_weights(graph, computed, derived)
