@@ -65,6 +65,23 @@ class Attention(nn.Module):
         return x + self.out(y.transpose(1, 2).reshape(batch, length, width))
 
 
+class LinearAttention(Attention):
+    """Weights of positive features, which sum to one: what multiplies queries cancels."""
+
+    def __init__(self, width):
+        super().__init__(width, "linear")
+
+    def forward(self, x):
+        q, k, v = (
+            linear(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for linear in (self.q, self.k, self.v)
+        )
+        q, k = F.elu(q) + 1, F.elu(k) + 1
+        over = torch.einsum("bhtd,bhd->bht", q, k.sum(2)) + 1e-6
+        y = torch.einsum("bhtd,bhde->bhte", q, k.mT @ v) * (1 / over)[..., None]
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
 class Language(nn.Module):
     """Embedding, two blocks, readout."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tests.planning import planning_zoo as zoo
 from tests.zoo.architectures import architectures
-from tests.zoo.attention import WEIGHTINGS, Attention, Language
+from tests.zoo.attention import WEIGHTINGS, Attention, Language, LinearAttention
 from tests.zoo.case import Case
 
 R = 3**-0.5
@@ -210,6 +210,10 @@ def _cases() -> Iterator[Case]:
             make=lambda w, d, o=options: Language(w, lambda width: Attention(width, **o)),
             expect=expect, silent=True,
         )  # fmt: skip
+    yield Case(
+        name="linear attention", inputs=(zoo.tokens(),), silent=True, expect=OF_COSINES,
+        make=lambda w, d: Language(w, LinearAttention),
+    )  # fmt: skip
     for block, inside in BLOCKS.items():
         expect = {f"blocks.{pattern}": factors for pattern, factors in inside.items()}
         expect |= {"inp.weight": INPUT, "out.weight": READOUT}

@@ -8,6 +8,7 @@ it, whatever it feeds (a softmax, another nonlinearity, the output).
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from depthmup.tracing.carriers import Carriers, carriers_of
@@ -31,6 +32,8 @@ _AROUND_LOGITS = ADDITIONS | frozenset(
 )
 _DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
 _TERMS = ADDITIONS | {"cat", "stack"}
+# The most that is added to a divisor to keep it from zero.
+_EPSILON = 1e-2
 # Shapes, an epsilon, limits and a count of terms stand between a sum and the root of it.
 _STATISTIC_STEPS = 6
 # From a softmax to what it weights: dropout, masks, renormalization; so many of them at most.
@@ -46,8 +49,10 @@ class Product:
     both operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
     normalized to length one counts as scaled by size^-1/2. ``gains`` are the parameters that
     multiply the result (a learned temperature). ``softmax``: it feeds one. ``weighted``: an
-    operand is itself a softmax, so that the sum is a mean. ``distance``: it is no product, but a
-    distance. ``total``: it is a sum of the coordinates of one activation, and no product.
+    operand is itself a softmax, so that the sum is a mean; or one such product is divided by
+    another of the same query, so that what multiplies both cancels (linear attention).
+    ``distance``: it is no product, but a distance. ``total``: it is a sum of the coordinates of one
+    activation, and no product.
     ``projection``: it multiplies the direction that it was taken along, (y . u) u with |u| = 1.
     ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts`` which
     part of a module's output either is. ``behind`` are the nodes from the product to the next
@@ -76,6 +81,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.weights, graph.live
     multiplied = usage.nodes(How.MATRIX)
+    cancelling = _cancelling(graph)
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
             total = _total(graph, usage, node, multiplied)
@@ -98,12 +104,56 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             scale=product.constant * scales[0] * scales[1],
             scaling=product.between.union(*scaling),
             softmax=product.softmax or node.op.startswith(ATTENTION),
-            weighted=any(_is_softmax(graph, ref) for ref in operands),
+            weighted=node.index in cancelling or any(_is_softmax(graph, r) for r in operands),
             distance=node.op in _DISTANCES,
             projection=any(_projects(graph, ref, product.behind) for ref in operands),
             carriers=(query, key),
             parts=(parts[0], parts[1]),
         )
+
+
+def _cancelling(graph: Graph) -> set[int]:
+    """Products of one query of which one is divided by the other: phi(q) KV / phi(q) K."""
+
+    def origins(node: Node) -> set[int]:
+        return {graph.origin(ref.node) for ref in _operands(graph, node) or ()}
+
+    def back(start: int) -> Iterator[int]:
+        """The products behind which shapes, numbers and sums alone stand."""
+        before = partial(_plain, graph)
+        return (node.index for node in graph.back(start, before) if origins(node))
+
+    found = set[int]()
+    for node in graph.nodes:
+        whole, divisor = _divided(graph, node)
+        for above in back(whole) if divisor >= 0 else ():
+            below = {
+                n for n in back(divisor) if origins(graph.nodes[n]) & origins(graph.nodes[above])
+            }
+            found |= below | ({above} if below else set())
+    return found
+
+
+def _divided(graph: Graph, node: Node) -> tuple[int, int]:
+    """What an operation divides by what, be it as a product with one over it; else -1 twice."""
+    tensors = [a.node for a in node.args[:2] if isinstance(a, Ref)]
+    if len(tensors) == 2 and node.op == "div":
+        return tensors[0], tensors[1]
+    for whole, other in (tensors, tensors[::-1]) if len(tensors) == 2 and node.op == "mul" else ():
+        for this in graph.back(other, partial(_plain, graph)):
+            if this.op == "reciprocal":
+                return whole, this.inputs[0].node
+    return -1, -1
+
+
+def _plain(graph: Graph, node: Node) -> Iterator[int]:
+    """What a tensor was before its shape changed, a number multiplied it, or epsilon was added."""
+    tensors = [ref.node for ref in node.inputs if graph.number(ref) is None]
+    numbers = [n for n in map(graph.number, node.args[:2]) if n is not None]
+    epsilon = node.op == "add" and all(abs(n) <= _EPSILON for n in numbers)
+    keeps = epsilon or node.op in TRANSPARENT | {"clamp", "clamp_min", "sum"}
+    if (keeps or node.index in graph.factors) and len(tensors) == 1:
+        yield tensors[0]
 
 
 def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Product | None:
