@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from planning_zoo import MLPBlock, PostNormBlock, ResidualMLP, Tower, tower, vectors
+from planning_zoo import MirroredSkips, MLPBlock, PostNormBlock, ResidualMLP, Tower, tower, vectors
 from pytest import approx
 from torch import nn
 from torch.nn import functional as F
@@ -126,6 +126,14 @@ def test_a_norm_after_the_additions_is_noted_where_depth_grows(depth, notes):
         Towers(16, depth), Towers(8, 2), example_inputs=vectors(), own_init="fan_in"
     )
     assert sum("post-norm" in note for note in plan.notes) == notes
+
+
+@pytest.mark.parametrize(("depth", "notes"), [(4, 0), (8, 1)])
+def test_skips_are_noted_where_their_number_grows(depth, notes):
+    """What comes back adds up with depth, beside what branches add."""
+    models = (MirroredSkips(8, of, "after a number") for of in (depth, 4))
+    plan = depthmup.plan(*models, example_inputs=vectors(), own_init="fan_in")
+    assert sum("again in 4 places, and in 2 of the base" in note for note in plan.notes) == notes
 
 
 class LongSkip(nn.Module):

@@ -96,7 +96,7 @@ def _from_dataflow(
             inside[name] = standing
     notes = [*_normalized_streams(residuals, depths)]
     notes += [_in_and_out(everywhere)] if everywhere else []
-    notes += _scaled_streams(residuals, depths)
+    notes += [*_scaled_streams(residuals, depths)] or _skips(residuals, base.residuals)
     notes += _forgotten_streams(residuals, depths)
     constants = _growth_of_constants(comparison.own, residuals, branches)
     return Membership(
@@ -345,6 +345,16 @@ def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iter
                 "depth rules were derived for streams that do. Check the transfer of this model "
                 "before relying on it."
             )
+
+
+def _skips(residuals: Residuals, base: Residuals) -> Iterator[str]:
+    if len(residuals.skips) > len(base.skips):
+        yield (
+            f"Earlier points of a stream are added to it again in {len(residuals.skips)} places, "
+            f"and in {len(base.skips)} of the base (the skips of a U-net). The depth rules were "
+            "derived for streams to which branches alone are added. Check the transfer of this "
+            "model before relying on it."
+        )
 
 
 def _forgotten_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:

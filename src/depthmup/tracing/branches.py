@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
@@ -57,7 +58,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         if match is not None:
             streams[node.index] = match.stream
             additions.append(match)
-    return assembled(graph, usage, additions)
+    return replace(assembled(graph, usage, additions), skips=tuple(finder.skips))
 
 
 def _of_logits(graph: Graph, node: int) -> bool:
@@ -83,6 +84,7 @@ class _Finder:
         self.ignored = usage.weights
         # Sums that weigh two points of one stream, and the later of these.
         self.weighted: dict[int, int] = {}
+        self.skips: list[int] = []  # of these, those without a gain
 
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
@@ -93,6 +95,8 @@ class _Finder:
         later = self._weighs(addition, left, right, streams)
         if later is not None:
             self.weighted[addition.index] = later
+            if self.gained(left) is None and self.gained(right) is None:
+                self.skips.append(addition.index)
             return None
         # Either operand may be the stream; written x + f(x), it is the left one. What is taken
         # away, as in f(x) - x, is none.

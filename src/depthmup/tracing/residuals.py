@@ -58,6 +58,8 @@ class Stream:
 class Residuals:
     """All residual branches of a model, and the streams they make up.
 
+    ``skips`` are the sums of two points of one stream that no learned gain weighs.
+
     Attributes:
         branches: of the forward pass, in order.
         streams: chains of additions, each with its branches.
@@ -65,6 +67,7 @@ class Residuals:
 
     branches: tuple[ResidualBranch, ...]
     streams: tuple[Stream, ...]
+    skips: tuple[int, ...] = ()
 
     def stream_of(self, branch: int) -> int:
         return next(i for i, s in enumerate(self.streams) if branch in s.branches)
