@@ -136,6 +136,24 @@ def test_skips_are_noted_where_their_number_grows(depth, notes):
     assert sum("again in 4 places, and in 2 of the base" in note for note in plan.notes) == notes
 
 
+class ShiftedBlock(nn.Module):
+    """Reads each token mixed with the one before, as RWKV does."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return x + self.linear(y + 0.5 * (F.pad(y, (0, 0, 1, -1)) - y))
+
+
+def test_what_a_branch_mixes_inside_is_no_skip():
+    models = (Tower(ShiftedBlock, 8, depth) for depth in (8, 4))
+    plan = depthmup.plan(*models, example_inputs=torch.zeros(2, 5, 6), own_init="fan_in")
+    assert not any("are added to it again" in note for note in plan.notes)
+
+
 class LongSkip(nn.Module):
     """As EDSR has it: the blocks, and a last layer, are themselves one branch."""
 

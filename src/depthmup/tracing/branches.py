@@ -92,10 +92,10 @@ class _Finder:
         """The addition, if it adds the output of a branch to the stream that the branch reads."""
         if addition.op == "sub" and self._interpolates(addition.index, right):
             return None
-        later = self._weighs(addition, left, right, streams)
+        later, skips = self._weighs(addition, left, right, streams)
         if later is not None:
             self.weighted[addition.index] = later
-            if self.gained(left) is None and self.gained(right) is None:
+            if skips and self.gained(left) is None and self.gained(right) is None:
                 self.skips.append(addition.index)
             return None
         # Either operand may be the stream; written x + f(x), it is the left one. What is taken
@@ -190,28 +190,30 @@ class _Finder:
 
     def _weighs(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
-    ) -> int | None:
-        """The later of two points of one stream, if a sum weighs them.
+    ) -> tuple[int | None, bool]:
+        """The later of two points of one stream, if a sum weighs them; and if branches are between.
 
         a x + b x0, and x + (x + f(x)); both with gains or numbers, or without. Of two that have
         neither the difference is no point of their stream.
         """
         if {left, right} & self.ignored:
-            return None
+            return None, False
         for stream, output in ((left, right), (right, left)):
             if self.graph.nodes[stream].shape != addition.shape:
                 continue
             makers = [output]
             while (before := self._multiplied(makers[-1])[1]) is not None:
                 makers.append(before)
+            skips = False
             for point, _ in self._points(stream, streams):
+                skips |= point in streams
                 if point in makers:
                     if addition.op == "sub" and point == output:
                         break
-                    return stream
+                    return stream, skips
                 if point < makers[-1]:  # as is all that made it
                     break
-        return None
+        return None, False
 
     def _multiplied(self, node: int) -> tuple[float, int | None]:
         """What a tensor was before a number, which comes with it, or a gain multiplied it."""
