@@ -297,8 +297,12 @@ def test_an_empty_study_says_what_it_needs(study):
 
 def test_tiny_losses_keep_their_digits(study):
     tiny = Estimate(value=2.5e-5, low=1e-5, high=4e-5)
-    transfer = replace(study.headline.transfers[0], regret=tiny)
-    assert "2.5e-05" in regret_sentence(study, transfer)
+    transfer = study.headline.transfers[0]
+    losses = [replace(o, loss=replace(o.loss, value=1e-3)) for o in transfer.optima]
+    small = replace(transfer, regret=tiny, optima=tuple(losses))
+    assert "2.5e-05" in regret_sentence(study, small)
+    # Of a loss of 1 that is nothing.
+    assert "at most 4e-05" in regret_sentence(study, replace(transfer, regret=tiny))
 
 
 def _judged(study: Study, letters: str) -> Study:

@@ -51,7 +51,7 @@ FILES = {
     "text in the losses": (changed("loss", lambda n, r: "high" if n == 7 else r[3]), "row 8 has"),
     "text in the sizes": (
         changed("layers", "twelve"),
-        "(?s)'layers'; .* nan is the loss of a run",
+        "(?s)'layers'; row 1 has 'twelve'.*Write a number",
     ),
     "units in the sizes": (changed("layers", lambda n, r: f"{r[0]}k"), "Write it out"),
     "commas in numbers": (changed("layers", lambda n, r: f'"{r[0]},000"'), "without commas"),
@@ -359,16 +359,17 @@ def two_optimizers(rates_of):
 
 
 def test_settings_are_told_apart_also_where_no_rate_recurs():
-    """Rates drawn at random, and grids that interleave: each rate has one optimizer by chance."""
+    """Rates at random, grids that interleave, or apart: each rate has one optimizer by chance."""
     rng = np.random.default_rng(0)
     asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss"}
     drawn = two_optimizers(lambda name: rng.uniform(-10, 0, 9))
     interleaved = two_optimizers(lambda name: np.arange(-10, 1) + (name == "lion") / 2)
-    for table in (drawn, interleaved):
+    apart = two_optimizers(lambda name: np.arange(-10, -4) + 6 * (name == "lion"))
+    for table in (drawn, interleaved, apart):
         with pytest.raises(ValueError, match="Runs of one size differ in 'optimizer'"):
             fit(table, **asked)
     one = interleaved[interleaved["optimizer"] == "adam"]
-    buckets = one.assign(bucket=np.where(one["lr"] < 0.05, "low", "high"))
+    buckets = one.assign(bucket=np.where(one["lr"] < 0.05, 0, 1))
     assert fit(buckets, **asked).exponent("depth") == fit(one, **asked).exponent("depth")
 
 

@@ -209,6 +209,17 @@ class TestQuestions:
         assert any("tokens changes with the sizes" in note.text for note in report.notes())
         assert report.rules() == ()
 
+    @pytest.mark.parametrize(
+        ("column", "told"),
+        [("n_layers", True), ("seq_len", True), ("weight_decay", True), ("n_heads", False)],
+    )
+    def test_other_columns_that_move_the_best_rate_too_are_told(self, column, told):
+        runs = table(exponents={"width": -0.25}, sizes=[(w,) for w in (64, 128, 256, 512)])
+        report = fitted(runs.assign(**{column: runs["width"] // 32}), ["width"])
+        said = any(f"{column} changes with the sizes" in note.text for note in report.notes())
+        assert said is told
+        assert (report.rules() == ()) is told
+
     @pytest.mark.parametrize("grows", [True, False])
     def test_a_batch_that_grows_with_the_sizes_unnamed_is_told(self, grows):
         runs = table(exponents={"width": -0.25}, sizes=[(w,) for w in (64, 128, 256, 512)])
@@ -741,6 +752,50 @@ def test_a_ladder_of_whole_layers_is_in_step(rungs):
     assert slope.estimate.low < -0.8 < slope.estimate.high
     beside = report.certificate({"depth": 4 * rungs[-1], "width": 2 * largest})
     assert [r.lack for r in beside.refusals] == [Lack.DIRECTION]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_run_that_was_logged_twice_is_no_seed(named):
+    once = fitted(DEPTH, ["depth"]).exponent("depth")
+    again = DEPTH.assign(loss=DEPTH["loss"] * (1 + 1e-5), seed=1)
+    report = fitted(pd.concat([DEPTH, again]), ["depth"], seed="seed" if named else "")
+    assert report.exponent("depth").high == approx(once.high, abs=1e-9)
+    notes = " ".join(note.text for note in report.notes())
+    assert f"{len(again)} runs end like another one of the same size and rate" in notes
+    assert ("is the seed applied?" in notes) is named
+
+
+def test_two_sizes_inside_their_grids_are_no_axes_in_step():
+    """Others vary each axis alone, with their optima at an edge."""
+    runs = table(
+        exponents={"batch": 1.0, "steps": 1.0},
+        sizes=[(1, 4), (2, 4), (4, 4), (2, 2), (2, 8)],
+        base=-9,
+    )
+    runs = runs[runs["lr"] >= 2.0**-6]  # only the two largest are inside
+    report = fitted(runs, ["batch", "steps"])
+    assert [study.axis for study in report.studies] == ["batch", "steps"]
+    assert not any("change together" in note.text for note in report.notes())
+    assert not report.exponent("batch").known
+
+
+def test_the_best_loss_is_no_higher_than_the_lowest_run():
+    """But for noise; at an edge it is that of the run there."""
+    rates = np.arange(-12.0, 0)
+    rows = [(w, 2.0**k, 2 + 0.3 * abs(k + 6.3)) for w in (1, 2, 4) for k in rates]  # a kink
+    runs = pd.DataFrame([*rows, *((8, 2.0**k, 3 + 0.1 * k) for k in rates)])
+    runs.columns = ["width", "lr", "loss"]
+    lowest = runs.groupby("width")["loss"].min()
+    for optimum in fitted(runs, ["width"]).finding().optima:
+        low = lowest[optimum.width]
+        assert optimum.loss.value <= (low if optimum.place.at_edge else 1.02 * low)
+
+
+def test_few_repeats_of_a_rate_are_told():
+    some = DEPTH[DEPTH["depth"] == 4].iloc[:3]
+    runs = pd.concat([DEPTH, some.assign(loss=some["loss"] * 1.01)])
+    notes = [note.text for note in fitted(runs, ["depth"]).notes()]
+    assert any("3 runs repeat the size and rate of another. Averaged" in text for text in notes)
 
 
 def crossed(rng, slope, product, *, scatter=0.03):

@@ -11,7 +11,7 @@ import tyro
 
 from depthmup.cli.columns import RunColumns, table_named
 from depthmup.cli.output import print_json
-from depthmup.cli.sizes import parse_pairs, parse_values
+from depthmup.cli.sizes import parse_amounts, parse_pairs
 from depthmup.cli.spelling import arguments
 from depthmup.records.printable import printable
 
@@ -96,14 +96,14 @@ def _of_table(
 ) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.tables import next_runs
 
-    base = parse_values(options.base, option="--base", example="depth=4")
+    base = parse_amounts(options.base, option="--base", example="depth=4")
     cost = parse_pairs(options.cost, option="--cost", value="POWER")
     asked = arguments(
         next_runs,
         options,
         **columns.named(lr="lr", loss="loss"),
         table=source,
-        sizes=parse_values(options.sizes, option="--sizes"),
+        sizes=parse_amounts(options.sizes, option="--sizes"),
         base={axis: _one(axis, values) for axis, values in base.items()} or None,
         cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
         precision=options.drift_precision,
@@ -122,7 +122,7 @@ def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     return [{**run.row, **tuned_in(run, what)} for run in runs], why
 
 
-def _one(axis: str, values: Sequence[int]) -> int:
+def _one(axis: str, values: Sequence[float]) -> float:
     if len(values) > 1:
         raise ValueError(f"Expected one value of {printable(axis)} in --base; got {len(values)}.")
     return values[0]

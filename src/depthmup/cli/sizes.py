@@ -1,12 +1,15 @@
 """Values along axes on the command line: ``depth=n_layers``, ``depth=4,8,16``."""
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from depthmup.records.printable import printable
-from depthmup.records.sizes import whole_size
+from depthmup.records.sizes import size_value, whole_size
+
+_Number = TypeVar("_Number", int, float)
 
 
 def parse_pairs(
@@ -35,16 +38,32 @@ def parse_values(
     words: Sequence[str], *, option: str, example: str = "depth=4,8,16"
 ) -> dict[str, tuple[int, ...]]:
     """Whole numbers along axes as ``AXIS=VALUE,VALUE,...``, for every option that lists sizes."""
-    texts = parse_pairs(words, option=option, value="VALUE,VALUE")
-    values: dict[str, tuple[int, ...]] = {}
-    for axis, text in texts.items():
-        listed = [whole_size(number.strip()) for number in text.split(",")]
+    return _values(
+        words, whole_size, option, f"whole numbers from 1 in {option}, such as {example}"
+    )
+
+
+def parse_amounts(
+    words: Sequence[str], *, option: str, example: str = "depth=4,8,16"
+) -> dict[str, tuple[float, ...]]:
+    """The same of tables, whose sizes need not be whole."""
+
+    def amount(text: str) -> float:
+        value = size_value(text)
+        return whole_size(text) or (value if 0 < value < math.inf else 0)
+
+    return _values(words, amount, option, f"positive numbers in {option}, such as {example}")
+
+
+def _values(
+    words: Sequence[str], number: Callable[[str], _Number], option: str, expected: str
+) -> dict[str, tuple[_Number, ...]]:
+    values: dict[str, tuple[_Number, ...]] = {}
+    for axis, text in parse_pairs(words, option=option, value="VALUE,VALUE").items():
+        listed = tuple(number(each.strip()) for each in text.split(","))
         if not all(listed):
-            raise ValueError(
-                f"Expected whole numbers from 1 in {option}, such as {example}; got "
-                f"{printable(repr(f'{axis}={text}'))}."
-            )
-        values[axis] = tuple(listed)
+            raise ValueError(f"Expected {expected}; got {printable(repr(f'{axis}={text}'))}.")
+        values[axis] = listed
     return values
 
 

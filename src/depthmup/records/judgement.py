@@ -46,7 +46,7 @@ class Judgement:
         axis: along which the rule speaks.
         exponent: that it states, of the values that were measured.
         answer: consistent, rejected, undecided, or that the rule is for runs of another kind.
-        cost: of following it to the largest size, in nats of loss.
+        cost: of following it to the largest size, in units of the loss.
         setting: optimizer, parametrization, and whatever else the rule presupposes.
         reach: the range in which its source measured or derived it.
         source: paper, and table or equation.
@@ -80,7 +80,7 @@ class JointLaw:
         sizes: those that it is fitted to.
         residuals: the optima less the law, of each of them.
         fit_error: root mean square of the residuals, over the degrees of freedom, in octaves.
-        half, twice: what half and twice the best value cost at the largest size, in nats.
+        half, twice: in loss, of half and twice the best value at the largest size.
     """
 
     scheme: str

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from depthmup.records import Place, Study
+from depthmup.reports.sentences import loss_word
 from depthmup.reports.study_rows import optimum_rows, point_rows
 
 RATE, PERCENT, SIZE = "rate", "percent", "size"
@@ -105,6 +106,7 @@ def study_loss_axis(study: Study) -> Axis:
             row["loss"] for row in optimum_rows(study) if row["place"] == Place.INTERIOR.value
         ],
         reach=best + max(above, default=0.0),
+        title=loss_word(study),
     )
 
 
@@ -119,7 +121,7 @@ def best_loss_axis(study: Study) -> Axis:
     if best:
         least, most = min(best), max(best)
         ends = [min(max(v, least / 2), 2 * most) for v in ends if math.isfinite(v)]
-    return loss_axis([*best, *ends], must_show=[*best, *ends], title="best training loss")
+    return loss_axis([*best, *ends], must_show=[*best, *ends], title=f"best {loss_word(study)}")
 
 
 AROUND = 3.0

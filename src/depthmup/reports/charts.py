@@ -90,7 +90,7 @@ def rates_section(study: Study) -> Section:
     return Section(
         title=f"Where the minima line up, {study.tuned.the} transfers",
         lead=(
-            f"Training loss against {name}, one panel per scheme. Diamonds: the best {name} of "
+            f"Loss against {name}, one panel per scheme. Diamonds: the best {name} of "
             f"each {axis}, with its interval. Dashed: the optimum of {axis} "
             f"{size_number(base_size(study))}. Shaded: the interval over seeds. Crosses on top: "
             "every seed diverged."
@@ -180,7 +180,7 @@ def rate_chart(study: Study, scheme: str) -> Chart:
         colours=size_colours(study),
         legend=axis,
         description=(
-            f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
+            f"Loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),
         height=270,
     )  # fmt: skip
@@ -289,8 +289,8 @@ def loss_section(study: Study) -> Section:
     return Section(
         title=is_larger_better(study.axis),
         lead=(
-            f"The loss at each {study.axis}'s own best {study.tuned.name}, with its interval over "
-            "seeds. Crosses: nothing trains."
+            f"The loss at the best {study.tuned.name} of each size, with its interval over seeds. "
+            "Crosses: nothing trains."
         ),
         legend=scheme_signs(study),
         plots=[Plot(chart=loss_chart(study))],

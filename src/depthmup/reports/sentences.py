@@ -6,6 +6,7 @@ import textwrap
 from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import change, change_span, in_percent, ranged, rate
+from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number, size_text
 from depthmup.reports.study_rows import base_size, size_of, transfers
 
@@ -19,12 +20,25 @@ PLACES = {
 }
 """Where an optimum lies, in words."""
 
-_COMPARED = {"depth": "deeper", "width": "wider"}
+_COMPARED = {
+    "depth": "deeper",
+    "width": "wider",
+    "tokens": "more data",
+    "steps": "longer",
+    "parameters": "larger",
+}
 
 
 def is_larger_better(axis: Axis) -> str:
     """The question that best losses along an axis answer."""
     return f"Is {_COMPARED.get(axis, f'a larger {axis}')} better?"
+
+
+def loss_word(study: Study) -> str:
+    """The loss that was judged: the column of a table, in its own word."""
+    if study.headline.stop:
+        return "training loss"
+    return printable(str(study.config.get("loss") or "loss"))[:40]
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -222,7 +236,8 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
     end, start = f"{axis} {size_number(largest)}", f"{axis} {size_number(base)}"
     the = study.tuned.the
-    if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
+    at_largest = [o.place for o in transfer.optima if size_of(study, o) == largest]
+    if not at_largest or Place.FAILED in at_largest:
         return ""
     if math.isinf(transfer.regret.value):
         return f"With {the} of {start}, training diverges at {end}."
@@ -231,17 +246,23 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     text, excess = f"At {end}, {the} of {start} costs", transfer.regret
     if not interval(excess):
         return f"{text} {significant(excess.value)} in loss."
-    if excess.low <= 0 < excess.high < math.inf:  # seeds cannot tell it from nothing
+    if excess.low <= _nothing(transfer) < excess.high < math.inf:
+        # Seeds cannot tell it from nothing.
         return f"{text} at most {significant(excess.high)} in loss."
     between = f"{significant(excess.low)} to {significant(excess.high)}"
     return f"{text} {significant(excess.value)} in loss ({between})."
 
 
 def excess(transfer: Transfer) -> str:
-    """The excess loss of the base's value; zero below a ten-thousandth of the loss."""
+    """The excess loss of the base's value, or zero."""
     value = transfer.regret.value
-    losses = [o.loss.value for o in transfer.optima if math.isfinite(o.loss.value)]
-    return significant(0.0 if losses and abs(value) < 1e-4 * min(losses) else value)
+    return significant(0.0 if abs(value) < _nothing(transfer) else value)
+
+
+def _nothing(transfer: Transfer) -> float:
+    """A ten-thousandth of the loss, which is none that matters."""
+    losses = (o.loss.value for o in transfer.optima if math.isfinite(o.loss.value))
+    return 1e-4 * min(losses, default=0.0)
 
 
 def cost(estimate: Estimate) -> str:

@@ -244,7 +244,7 @@ class Along:
         return self.cost(*ends, 0.0)
 
     def cost(self, base: int, target: int, octaves: float) -> Estimate:
-        """What one size's best value, times ``2**octaves``, costs at another, in nats."""
+        """The loss that one size's best value, times ``2**octaves``, adds at another."""
         found, i, j = self.runs.minima, self._at(base), self._at(target)
         away = float(found.at[i] - found.at[j]) + octaves
         return cost(found, j, away, found.error(i, j) if i != j else found.error(j))

@@ -37,7 +37,7 @@ from depthmup.statistics.refusals import (
     refuse_probe,
 )
 
-VERSION = 10
+VERSION = 11
 """Of the statistics: raised when the same losses would give another certificate."""
 
 

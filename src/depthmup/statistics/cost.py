@@ -11,7 +11,7 @@ from depthmup.statistics.minimum import Minima
 NODES = 201
 """Quantiles of the optimum's error at which the valley is read; enough for two digits."""
 
-UNIT = "nats"
+UNIT = "loss"
 
 
 def cost(

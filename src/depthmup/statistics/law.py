@@ -5,8 +5,8 @@
 
 Each slope s_a is a stationary Gaussian process of mean 0 and standard deviation sigma, whose
 correlation over d doublings is exp(-d / ell) (Ornstein and Uhlenbeck's). Along the sizes measured
-it follows the data; beyond them it returns to 0 over ell doublings, four times as many along width
-and depth. So the law bends, and the prediction lies between the nearest size's value and the
+it follows the data; beyond them it returns to 0 over ell doublings, more along width and depth
+(``OF_AXES``). So the law bends, and the prediction lies between the nearest size's value and the
 straight line: near the line where the sizes show one slope for many doublings, near the size where
 they do not. Three things make it wrong, and its interval holds them all:
 
@@ -65,11 +65,12 @@ SPREADS, TAILS = (0.6, 0.4), 3.0
 """Of log sigma and log ell about their medians: a normal standard deviation, and a scale of
 Student's t of so many degrees of freedom, as some laws are straight over many doublings."""
 
-NETWORK_AXES, OF_NETWORKS = ("width", "depth"), 4.0
-"""Axes along which theory has powers, and how many times as long slopes are remembered there.
+OF_AXES = {"width": (1.6, 32.0), "depth": (1.0, 4.0)}
+"""How many times as steep laws are along an axis, and as long their slopes are remembered.
 
-On residual networks trained here wrong schemes drift on at the same slope; batches, tokens and
-ranks of public tables do not.
+Along width theory has powers: of 0 where a scheme transfers, of -1 of hidden matrices under the
+standard parametrization. On networks trained here wrong schemes drift on at the same slope, which
+bends along depth; batches, tokens and ranks of public tables do not.
 """
 
 STILL, STILL_SPREAD, STANDING = 0.05, 0.5, 0.2
@@ -125,10 +126,9 @@ class Law:
         return len(self.sizes) - int(np.linalg.matrix_rank(self.terms))
 
     @cached_property
-    def memory(self) -> Array:
-        """Over how many doublings of each axis slopes are forgotten, relative to one another."""
-        network = [axis.lower() in NETWORK_AXES for axis in self.axes]
-        return np.where(network, OF_NETWORKS, 1.0)
+    def of_axes(self) -> Array:
+        """How steep each axis is, and how long its slopes are remembered, (2, axes)."""
+        return np.reshape([OF_AXES.get(axis.lower(), (1.0, 1.0)) for axis in self.axes], (-1, 2)).T
 
     def distances(self, sizes: Sequence[Size]) -> Array:
         """log2 of sizes over the base's, (sizes, axes that vary)."""
@@ -291,7 +291,8 @@ def _covariance(
     def of(grid: Array, functional: Callable[[Array], Any]) -> Array:
         """A functional at every point, (points, ...): of parts for unit sigma, tau and iota."""
         lengths, which = np.unique(grid[:, 1], return_inverse=True)
-        slopes = np.stack([functional(_integrated(x, ell * law.memory)) for ell in lengths])
+        steep, memory = law.of_axes
+        slopes = np.stack([functional(_integrated(x, steep, ell * memory)) for ell in lengths])
         others = [np.asarray(functional(part)) for part in (scatter, products)]
         sigma, tau, iota = (
             grid[:, column].reshape(-1, *[1] * others[0].ndim) for column in (0, 2, 3)
@@ -301,17 +302,19 @@ def _covariance(
     return of
 
 
-def _integrated(x: Array, ell: Array) -> Array:
-    """Covariance of slopes of unit variance, integrated from the base and summed over axes.
+def _integrated(x: Array, steep: Array, ell: Array) -> Array:
+    """Covariance of slopes, integrated from the base and summed over axes.
 
-    ``ell`` is that of each axis.
+    ``steep`` is the standard deviation of each axis' slope, ``ell`` over what it is forgotten.
     """
 
     def variance(distance: Array) -> Array:
         """Of an increment: g of the head of this file, without cancellation where d << ell."""
         ratio = distance / ell
         small = ratio**2 / 2 - ratio**3 / 6
-        return np.asarray(2 * ell**2 * np.where(ratio < 1e-3, small, np.expm1(-ratio) + ratio))
+        return np.asarray(
+            2 * (steep * ell) ** 2 * np.where(ratio < 1e-3, small, np.expm1(-ratio) + ratio)
+        )
 
     here = variance(np.abs(x))
     return np.asarray(

@@ -138,9 +138,16 @@ def rate_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> E
 def loss_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> Estimate:
     """One size's best loss; the interval is that of its logarithm.
 
-    With one seed it is from the scatter of points: a level scatters by no more than its points do.
+    At an edge of its grid it is the loss there. With one seed the interval is from the scatter of
+    points: a level scatters by no more than its points do.
     """
     fitted, log = found.fitted, float(found.log_loss[size])
+    without = found.log_loss_without[size]
+    if (lowest := fitted.lowest[size]) in (fitted.first[size], fitted.last[size]):
+        log, without = (
+            float(fitted.log_losses[size, lowest]),
+            fitted.averages_without[size, :, lowest],
+        )
     if fitted.curves.fewest_seeds < 2:
         valley, spacing = found.valley, float(fitted.spacing[size])
         # Between two rates the valley may be deeper: it misses as much of what it rises there.
@@ -151,7 +158,7 @@ def loss_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> E
             float(student(math.inf, confidence)) * missed,
         )
     else:
-        error, freedom = fitted.seed_error(found.log_loss_without[size])
+        error, freedom = fitted.seed_error(without)
         half = float(student(freedom, confidence) * error)
     with np.errstate(over="ignore"):
         low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))

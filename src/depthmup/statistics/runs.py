@@ -120,11 +120,21 @@ class Runs:
         return np.array([place is Place.INTERIOR for place in self.optima.places()], bool)
 
     @cached_property
+    def together(self) -> list[tuple[Axis, ...]]:
+        """Sets of axes that always change together among the sizes that can be used."""
+        axes, inside = list(self.sizes[0]), self.array[self.inside]
+        everywhere = changing_together(self.array, axes)
+        # Two sizes do so by chance: other ones may vary an axis alone.
+        several = len(np.unique(inside, axis=0)) > 2
+        return [s for s in changing_together(inside, axes) if several or s in everywhere]
+
+    @cached_property
     def in_step(self) -> list[tuple[Axis, ...]]:
-        """Axes that always change together among the sizes that can be used; of a table alone."""
+        """Those of which no law tells one from the others; of a table alone."""
         if not self.sizes or self.base is not None:
             return []
-        return confounded(self.array[self.inside], list(self.sizes[0]))
+        sets = confounded(self.array[self.inside], list(self.sizes[0]))
+        return [axes for axes in sets if any({*axes} <= {*all_of} for all_of in self.together)]
 
     @cached_property
     def array(self) -> Array:
@@ -144,8 +154,7 @@ def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
         return [np.array(sorted(on_arm, key=lambda i: runs.sizes[i][axis]), int)], ()
     axes = list(runs.sizes[0])
     number = axes.index(axis)
-    sets = changing_together(runs.array[runs.inside], axes)
-    together = next((p for p in sets if axis in p), ())
+    together = next((p for p in runs.together if axis in p), ())
     # Axes that never change apart are one: what else they are held at makes the slices. A size
     # without an optimum of its own, at which they do, lies on none.
     parted = together and together not in changing_together(runs.array, axes)

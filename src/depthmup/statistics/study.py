@@ -154,7 +154,7 @@ def transfer_of(
         empty,
         optima=along.optima,
         drift=drift,
-        regret=replace(along.excess(), unit="nats of training loss"),
+        regret=replace(along.excess(), unit="loss"),
         verdict=verdict,
         why=why,
         interactions=changes,

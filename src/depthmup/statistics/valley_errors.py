@@ -168,6 +168,16 @@ class Errors:
         left[:, np.arange(sizes), np.arange(sizes)] += (WALLED * self.linear.problem.steep) ** 2
         return noise, left
 
+    def _level(self, of_level: Array, moved: Array) -> tuple[Array, Array]:
+        """Levels and how they move: no higher than the lowest point, but for its noise."""
+        problem, fitted = self.linear.problem, self.linear.state.level
+        noise = np.minimum(problem.known[0], self.linear.state.variance)
+        highest = problem.low + np.sqrt(noise)[:, None]
+        lowest = np.where(problem.finite, problem.y, math.inf).argmin(-1)
+        of_lowest = np.take_along_axis(moved, lowest[:, :, None, None], -1)[..., 0]
+        below = fitted <= highest
+        return np.minimum(fitted, highest), np.where(below[..., None], of_level, of_lowest)
+
     def valley(self, batch: tuple[int, ...], moved: Array) -> Valley:
         """The minima and their errors; ``moved`` (batch, sizes, seeds, rates) without each seed."""
         linear, turn = self.linear, self.turn
@@ -182,7 +192,8 @@ class Errors:
         known = problem.finite.any(-1)
         followed = state.minimum + np.einsum("bia,ba->bi", turn.follow, turn.mean - fit)
         minimum = np.where(known, followed, math.nan)
-        level = np.where(known, state.level, math.inf)
+        level, of_level = self._level(of_level, moved)
+        level = np.where(known, level, math.inf)
         shape = state.shape.copy()
         shape[:, turns] = turn.mean
         noise, left = self.of_minima

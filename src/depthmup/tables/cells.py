@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 LONGEST_LABEL = 200
 """Characters of a label that are shown."""
 
-_MISSING = frozenset({"", "na", "n/a", "none", "null", "-", "<na>"})
-_DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan"})
+_MISSING = frozenset(
+    {"", "na", "n/a", "none", "null", "-", "–", "—", "<na>", "running", "(running)", "pending"}
+)
+_DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan", "diverged"})
 
 
 def to_codes(chunk: "pd.DataFrame", name: str, known: dict[str, int]) -> Index:
@@ -85,12 +87,12 @@ def to_numbers(
         elif sizes and text[-1:] in "mbt" and not math.isnan(many := size_value(text)):
             values[i] = many
         elif text not in _MISSING:
-            raise ValueError(_no_number(name, first_row + i, cell))
+            raise ValueError(_no_number(name, first_row + i, cell, size=sizes))
     return values, unsaid
 
 
-def _no_number(name: str, row: int, cell: Any) -> str:
-    hint = " Write a number; nan is the loss of a run that diverged."
+def _no_number(name: str, row: int, cell: Any, *, size: bool = False) -> str:
+    hint = " Write a number." if size else " Write a number; a run that diverged has the loss nan."
     text = str(cell).strip()
     if text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
         hint = " Write it out: 1.3B is 1.3e9, 5% is 0.05."

@@ -54,6 +54,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.numbers(rows)
     defects.losses_of_no_logarithm(rows)
     defects.repeats(rows, rows.sizes()[1])
+    defects.near_repeats(rows, rows.sizes()[1])
     sizes, size = rows.sizes()
     settings = settings_of(rows, size)
     defects.strays(rows)
@@ -71,6 +72,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
         _askable(rows, sizes, log2_rate, loss)
+    points = np.unique(np.column_stack([size, log2_rate]), axis=0)
     curves, shared = curves_of_table(size, log2_rate, loss, seed, len(sizes))
     _enough(rows, curves, log2_rate)
     runs = Runs(
@@ -91,7 +93,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         *_of_axes(runs),
         *_of_sizes(runs),
         *_of_losses(runs),
-        *_of_seeds(rows, curves.losses.shape[-1], shared),
+        *_of_seeds(rows, curves.losses.shape[-1], len(loss) - len(points), shared),
     )
     return Cleaned(
         runs=runs,
@@ -279,7 +281,7 @@ def _of_losses(runs: Runs) -> list[Note]:
     ]
 
 
-def _of_seeds(rows: GroupRows, seeds: int, shared: bool) -> list[Note]:
+def _of_seeds(rows: GroupRows, seeds: int, averaged: int, shared: bool) -> list[Note]:
     texts, named = [], rows.question.seed
     if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
@@ -287,6 +289,12 @@ def _of_seeds(rows: GroupRows, seeds: int, shared: bool) -> list[Note]:
     if not named and like:
         column = printable(repr(like[0]))
         texts.append(f"The column {column} looks like a seed: name it with --seed.")
+    if seeds == 1 and averaged:
+        repeat = "repeats" if averaged == 1 else "repeat"
+        texts.append(
+            f"{counted(averaged, 'run')} {repeat} the size and rate of another. Averaged: most "
+            "rates have one run."
+        )
     if seeds == 1:
         texts.append(
             "One run for each rate: intervals are from the scatter of sizes and of points about "

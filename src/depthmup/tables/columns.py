@@ -161,6 +161,12 @@ def propose(names: Sequence[str]) -> dict[str, str]:
     return proposals
 
 
+def axis_named(column: str) -> str:
+    """The axis that a column's name is one of; empty for any other column."""
+    name = _tail(column)
+    return axis if len(name) > 1 and (axis := canonical(name)) in CALLED else ""
+
+
 def _tail(name: str) -> str:
     """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike.
 

@@ -1,7 +1,8 @@
 """Rows of a table that are no sound runs: each test flags, tells, and drops what it must.
 
 They run in this order, as each counts on what the ones before it left: numbers, losses without a
-logarithm, repeats, stray values, tokens, steps, losses that do not say whether they are missing.
+logarithm, repeats, near repeats, stray values, tokens, steps, losses that do not say whether they
+are missing.
 """
 
 import math
@@ -25,6 +26,10 @@ from depthmup.tables.where import equalities
 
 DIGITS = 6
 """Significant digits from which on two runs of different seeds do not end with one loss."""
+
+NEARLY = 1e-4
+"""Of the loss: most runs of one size and rate that differ by less are one run that was logged
+twice, or its seed is not applied. Seeds of public tables differ by 1%."""
 
 COUNT_OFF = 0.05
 """How far tokens may be from batch x steps x a constant, as a fraction."""
@@ -96,6 +101,26 @@ def repeats(rows: GroupRows, size: Index) -> None:
         sentence = "repeat a run of the same size, rate and seed with another loss"
         rows.tell(Defect.REPEATED, twice, sentence)
     rows.drop(out)
+
+
+def near_repeats(rows: GroupRows, size: Index) -> None:
+    """Runs of one size and rate that end alike, nearly all of them: they are no other seeds."""
+    loss = np.log(rows.loss)
+    run, repeated = _recurring(np.column_stack([size, rows.rate]))
+    ended = repeated & np.isfinite(loss)
+    lowest, highest = np.full((2, len(loss)), math.inf)
+    np.minimum.at(lowest, run[ended], loss[ended])
+    np.minimum.at(highest, run[ended], -loss[ended])
+    apart = -highest - lowest
+    if not ended.any() or np.median(apart[np.unique(run[ended])]) >= NEARLY:
+        return
+    first = np.zeros(len(run), bool)
+    first[np.unique(run, return_index=True)[1]] = True
+    alike = ended & (apart[run] < NEARLY) & ~first
+    sentence = "end like another one of the same size and rate, to 0.01%"
+    if rows.question.seed:
+        sentence += ": is the seed applied?"
+    rows.drop(rows.tell(Defect.DUPLICATE, alike, sentence))
 
 
 def _recurring(key: Array) -> tuple[Index, Flags]:

@@ -12,10 +12,11 @@ from depthmup.rules import canonical
 from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
-from depthmup.tables.columns import propose
+from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.question import Question
-from depthmup.tables.settings import of_runs
 
+_OF_RUNS = ("batch", "tokens", "steps", "sequence", "repetition")
+_OF_SHAPES = ("width", "depth", "experts", "loops")
 _FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
 
@@ -64,9 +65,19 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
 
 
 def unnamed(group: Cleaned, axis: str) -> list[str]:
-    """Columns of the batch or of tokens that nobody named, and that change with an axis."""
+    """Columns that nobody named, that change with an axis, and that move the best value, too."""
     members, _ = slices_of(group.runs, axis)
-    return [name for name in group.settings if of_runs(name) and _changes(group, name, members)]
+    return [c for c in group.settings if _confounds(c, axis) and _changes(group, c, members)]
+
+
+def _confounds(column: str, axis: str) -> bool:
+    """Whether a column is of the runs, of a shape beside another one, or a setting of training."""
+    called, shapes = axis_named(column), canonical(axis) in _OF_SHAPES
+    return called in _OF_RUNS or (shapes and called in _OF_SHAPES) or _usual(column)
+
+
+def _usual(column: str) -> bool:
+    return any(word in _FIXED for word in column.lower().replace(".", "_").split("_"))
 
 
 def _changes(group: Cleaned, setting: str, members: list[Index]) -> bool:
@@ -80,7 +91,7 @@ def _settings(group: Cleaned, members: list[Index]) -> str:
     for name in group.settings if members else ():
         if _changes(group, name, members):
             changed.append(name)
-        elif any(word in _FIXED for word in name.lower().replace(".", "_").split("_")):
+        elif _usual(name):
             same.append(name)
     text = f", {' and '.join(same)} unchanged" if same else ""
     return text + (f", while {' and '.join(changed)} change too" if changed else "")
@@ -98,10 +109,12 @@ def in_step_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
 
 
 def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
-    """Batches or tokens that nobody named, and that differ between sizes."""
+    """Columns that nobody named, and that move the best value, too, where they differ."""
     for group in groups:
         for column, codes in group.settings.items():
-            if len(np.unique(codes)) > 1 and of_runs(column):
+            if len(np.unique(codes)) > 1 and any(
+                _confounds(column, a) for a in group.runs.varied()
+            ):
                 text = (
                     f"{printable(column)} changes with the sizes: a drift may be its doing, so no "
                     "published rule is judged by it. Name it as an axis, too."

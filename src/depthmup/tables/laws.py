@@ -148,7 +148,7 @@ def from_law(
 
 
 def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
-    """What half and twice the best value cost at the largest size that can be used, in nats."""
+    """The loss that half and twice the best value add at the largest size that can be used."""
     good = np.flatnonzero(runs.inside)
     if not len(good):
         return UNKNOWN, UNKNOWN

@@ -32,9 +32,9 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
     if best.place is Place.INTERIOR:
         found, at = runs.minima, runs.trains.index(i)
         away = math.log2(certificate.value.value) - float(found.at[at])
-        nats = cost(found, at, away, found.error(at), certificate.confidence)
+        price = cost(found, at, away, found.error(at), certificate.confidence)
         level = best.loss.value
-        excess = Estimate(value=nats.value / level, low=nats.low / level, high=nats.high / level)
+        excess = Estimate(value=price.value / level, low=price.low / level, high=price.high / level)
     below = excess.within(0.0, certificate.penalty.high)
     return Score(
         certificate=certificate,

@@ -6,19 +6,21 @@ import numpy as np
 
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Index
-from depthmup.tables.columns import propose
+from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities, is_number
 
-SHARE = 8
-"""A setting's values recur: it has at most one for so many rows."""
+SHARE, FEWEST = 8, 3
+"""A setting's values recur: it has at most one for so many rows; or it is called as axes are, and
+each of its values has so many."""
 
 METADATA = frozenset(
     {
         "status", "state", "host", "name", "id", "user", "group", "tag", "created", "updated",
         "date", "time", "start", "end", "duration", "runtime", "path", "dir", "commit", "version",
         "notes", "gpu", "device", "number", "index", "rank", "trial", "run", "uri", "url", "seed",
-        "epoch", "done", "pid", "node_ip", "hostname", "diverged", "finished",
+        "epoch", "done", "pid", "node_ip", "hostname", "diverged", "finished", "converged",
+        "outcome", "result", "stable", "success",
     }
 )  # fmt: skip
 """Words of columns that tell where or when a run was made, not how."""
@@ -40,32 +42,38 @@ def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[s
         if name in rows.question.ignore or METADATA.intersection(words):
             continue
         codes = rows.table.codes[name]
-        distinct = len(np.unique(codes))
+        distinct, rows_of_each = np.unique(codes, return_counts=True)
         pairs = np.unique(np.stack([size, codes]), axis=1)
-        one_of_each, recurs = pairs.shape[1] == count, distinct <= max(2, len(codes) // SHARE)
-        if one_of_each and (recurs or of_runs(name)):
-            settings[name] = pairs[1]
-        elif recurs and not one_of_each and not _follows(codes, rows.rate, distinct):
-            mixed[name] = distinct
+        axis, recurs = axis_named(name), len(distinct) <= max(2, len(codes) // SHARE)
+        if pairs.shape[1] == count:
+            if recurs or axis:
+                settings[name] = pairs[1]
+        elif (recurs or (axis and rows_of_each.min() >= FEWEST)) and not _follows(rows, name):
+            mixed[name] = len(distinct)
     if mixed:
         raise ValueError(_mixed(mixed, rows, advice))
     return settings
 
 
-def of_runs(column: str) -> bool:
-    """Whether a column looks like the batch or the tokens of a run, of which rules speak."""
-    return bool({"batch", "tokens"} & propose([column]).keys())
-
-
-def _follows(codes: Index, rate: Array, distinct: int) -> bool:
+def _follows(rows: GroupRows, name: str) -> bool:
     """Whether a column divides the tuned rates into intervals, as their logarithm or rank does.
 
     That each rate has one value does not suffice: rates drawn at random stand there once, and two
-    grids that interleave may belong to two optimizers.
+    grids that interleave may belong to two optimizers. Nor do intervals that are called by words:
+    those are recipes, each with rates of its own.
     """
-    pairs = np.unique(np.stack([rate, codes]), axis=1)
-    alone = len(np.unique(rate)) == pairs.shape[1]
-    return alone and int((np.diff(pairs[1]) != 0).sum()) == distinct - 1
+    codes = rows.table.codes[name]
+    pairs = np.unique(np.stack([rows.rate, codes]), axis=1)
+    rates, values = len(np.unique(rows.rate)), np.unique(codes)
+    names = [rows.table.names[name][code] for code in values]
+    words = len(values) < rates and not all(map(_is_value, names))
+    intervals = int((np.diff(pairs[1]) != 0).sum()) == len(values) - 1
+    return rates == pairs.shape[1] and intervals and not words
+
+
+def _is_value(text: str) -> bool:
+    """Whether a label is a number, an answer or nothing, and no recipe's name."""
+    return is_number(text) or text.lower() in ("", "true", "false", "yes", "no")
 
 
 def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
