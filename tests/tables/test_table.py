@@ -864,3 +864,28 @@ def test_a_slice_whose_optima_all_lie_at_one_edge_says_nothing_of_the_slope():
     found = along_tokens(table[(table.batch > 32) | (table.lr > 2.0**-7.5)])
     assert {o.place for o in found.optima if o.size["batch"] == 32} == {Place.LOW_EDGE}
     assert found.verdict is Verdict.TRANSFERS
+
+
+def test_groups_are_called_by_words_and_named_numbers():
+    runs = pd.concat(
+        DEPTH.assign(optimizer=name, wd=wd, lr=DEPTH["lr"] * by)
+        for name, wd, by in (("adamw", 0.1, 1), ("adamw", 0.2, 1), ("lion", 0.1, 0.1))
+    )
+    report = fitted(runs, ["depth"], by=["optimizer", "wd"])
+    titles = [transfer.title for transfer in report.study().headline.transfers]
+    assert titles == ["adamw, wd 0.1", "adamw, wd 0.2", "lion, wd 0.1"]
+
+
+def test_groups_have_a_band_each_from_their_own_start():
+    from depthmup.reports.charts import transfer_section
+
+    runs = pd.concat(
+        DEPTH.assign(optimizer=name, lr=DEPTH["lr"] * by)
+        for name, by in (("adamw", 1), ("lion", 9))
+    )
+    study = fitted(runs, ["depth"], by=["optimizer"]).study()
+    plot = transfer_section(study).plots[0]
+    bands = [layer for layer in plot.chart.layers if layer.mark == "area"]
+    starts = {row["scheme"]: row["value"] for layer in bands for row in layer.rows}
+    first = {t.scheme: 2.0 ** t.optima[0].log2_lr.value for t in study.headline.transfers}
+    assert starts == approx(first)

@@ -24,6 +24,7 @@ WINDOW, HIDDEN = "window_index", "hidden_series"
 CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
 DASHED = {"color": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.3}
 GREY = {"color": BAND, "opacity": 0.75}
+FAINT = {"opacity": 0.12}
 
 Mark = Literal["line", "area", "point", "rule", "rect", "text"]
 Tip = tuple[str, str, str]
@@ -277,6 +278,8 @@ def against_size(
 ) -> list[Layer]:
     """Points with intervals, a line for each series, over a band around what is expected.
 
+    Bands that belong to a series have its name in ``by``.
+
     A row has its place ``x``, ``value``, and the ends of its interval, ``band_low`` and
     ``band_high``, clipped to the axis; points have a ``mark``, which has a shape, and where a line
     is to be labelled, the ``words`` with their places ``label_x`` and ``label``.
@@ -284,8 +287,10 @@ def against_size(
     place: dict[str, Any] = {"x": "x", "y": "value", "by": by}
     spans: dict[str, Any] = {"x": "x", "y": "band_low", "y2": "band_high"}
     layers = [
-        Layer(mark="area", rows=bands, **spans, look=GREY),
-        Layer(mark="line", rows=bands, x="x", y="value", order="x", look=DASHED),
+        Layer(mark="area", rows=[row for row in bands if by not in row], **spans, look=GREY),
+        Layer(mark="area", rows=[row for row in bands if by in row], **spans, by=by, look=FAINT),
+        Layer(mark="line", rows=[row for row in bands if by not in row], x="x", y="value",
+              order="x", look=DASHED),
         Layer(mark="line", rows=points if lines is None else lines, **place, order="x",
               look={"strokeWidth": 2}),
         Layer(mark="rule", rows=points, **spans, by=by, look={"strokeWidth": 1.6}),

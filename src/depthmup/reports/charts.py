@@ -5,7 +5,7 @@ Other charts of a study have files of their own; ``study_charts`` has all of the
 
 import math
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 from depthmup.records import Place, Study, Window
@@ -91,7 +91,7 @@ def rates_section(study: Study) -> Section:
         title=f"Where the minima line up, {study.tuned.the} transfers",
         lead=(
             f"Loss against {name}, one panel per scheme. Diamonds: the best {name} of "
-            f"each {axis}, with its interval. Dashed: the optimum of {axis} "
+            f"each size, with its interval. Dashed: the optimum of {axis} "
             f"{size_number(base_size(study))}. Shaded: the interval over seeds. Crosses on top: "
             "every seed diverged."
         ),
@@ -240,12 +240,13 @@ def transfer_section(study: Study) -> Section:
     """The best values against size."""
     study = by_slice(study)
     axis, name = study.axis, study.tuned.name
+    own = ", from each one's own" if _apart(study) else ""
     return Section(
         title="Flat lines transfer, slopes drift",
         lead=(
-            f"The best {name} at each {axis}, with its interval over seeds. Grey: the tolerance, "
-            f"{band_words(study)} per doubling away from {axis} {size_number(base_size(study))}. "
-            "Triangles: on the edge of the grid. Crosses: nothing trains."
+            f"The best {name} of each size, with its interval over seeds. Shaded: the tolerance, "
+            f"{band_words(study)} per doubling away from {axis} {size_number(base_size(study))}"
+            f"{own}. Triangles: on the edge of the grid. Crosses: nothing trains."
         ),
         legend=scheme_signs(study),
         plots=[Plot(chart=optimum_chart(study, optimum_axis(study)))],
@@ -253,29 +254,40 @@ def transfer_section(study: Study) -> Section:
     )
 
 
+def _apart(study: Study) -> bool:
+    """Whether the groups of a table start from optima of their own."""
+    return "table" in study.config and len(transfers(study)) > 1
+
+
 def optimum_chart(study: Study, rates: Axis) -> Chart:
     """The best value of what is tuned against size, over an axis that charts may share."""
     axis, base = study.axis, base_size(study)
     points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
-    # Under every scheme the base is the same network, so one reference serves all; where noise
-    # made them differ, their mean.
     wedge: list[Row] = []
     for index in range(len(study.windows)):
-        at_base = [r for r in points if r["window"] == index and r["size"] == base]
-        values = [math.log2(r["value"]) for r in at_base if known(r["value"])]
-        if values:
-            centre = sum(values) / len(values)
-            for size in sizes(study):
-                octaves = study.tolerance * abs(math.log2(size / base))
-                wedge.append(
-                    {
-                        "window": index,
-                        "x": size,
-                        "value": 2.0**centre,
-                        "band_low": rates.clamp(2.0 ** (centre - octaves)),
-                        "band_high": rates.clamp(2.0 ** (centre + octaves)),
-                    }
-                )
+        at_base = {
+            r["scheme"]: math.log2(r["value"])
+            for r in points
+            if r["window"] == index and r["size"] == base and known(r["value"])
+        }
+        if _apart(study):
+            starts = [({"scheme": scheme}, start) for scheme, start in at_base.items()]
+        else:
+            # Under every scheme the base is the same network, so one reference serves all; where
+            # noise made them differ, their mean.
+            starts = [({}, sum(at_base.values()) / len(at_base))] if at_base else []
+        for (of, centre), size in product(starts, sizes(study)):
+            octaves = study.tolerance * abs(math.log2(size / base))
+            wedge.append(
+                {
+                    **of,
+                    "window": index,
+                    "x": size,
+                    "value": 2.0**centre,
+                    "band_low": rates.clamp(2.0 ** (centre - octaves)),
+                    "band_high": rates.clamp(2.0 ** (centre + octaves)),
+                }
+            )
     return replace(
         _series(study, points, failed, bands=wedge),
         y=replace(rates, bottom=rates.at(-0.09)),
@@ -352,15 +364,16 @@ def _by_scheme(
     last = dict[tuple[int, str], Row]()
     for row in sorted((r for r in rows if known(r["value"])), key=lambda r: r["size"]):
         last[row["window"], row["scheme"]] = row
-    # Labels at different sizes do not touch, so each size is spread on its own.
-    for window, size in {(row["window"], row["size"]) for row in last.values()}:
-        ends = [r for r in last.values() if (r["window"], r["size"]) == (window, size)]
+    # Beside the largest size, as labels of lines that end before would touch other lines.
+    for window in {row["window"] for row in last.values()}:
+        ends = [row for row in last.values() if row["window"] == window]
+        largest = max(row["size"] for row in ends)
         wished = [axis.where(axis.clamp(row["value"])) for row in ends]
         heights = [_LINE * (1 + row["words"].count("\n")) for row in ends]
         for row, centre, height in zip(ends, spread(wished, heights), heights, strict=True):
             # A text of several lines stands where its first one does.
             row["label"] = axis.at(centre + (height - _LINE) / 2)
-            row["label_x"] = size * max(shift.values())
+            row["label_x"] = largest * max(shift.values())
     return rows, failed
 
 

@@ -1,6 +1,6 @@
 """The groups of a table's rows, each cleaned: its runs, or why they cannot be fitted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,16 @@ MOST_GROUPS = 40
 def cleaned(question: Question) -> tuple[RunTable, list[Cleaned]]:
     """The rows of a table that satisfy the filter, and the groups of these."""
     rows = question.read()
-    groups = [_group(part, name, where, question) for name, where, part in _groups(rows, question)]
+    groups = [_group(question, *group) for group in _groups(rows, question)]
     return rows, groups
 
 
-def _group(part: RunTable, name: str, where: str, question: Question) -> Cleaned:
+def _group(question: Question, part: RunTable, values: Mapping[str, str]) -> Cleaned:
     """One group, or why it cannot be fitted."""
-    title = part.first(TITLE) if question.own else _title(name, question.by)
+    name = ", ".join(f"{column} {value or '(none)'}" for column, value in values.items())
+    name = values[question.by[0]] if question.own else printable(name)
+    title = part.first(TITLE) if question.own else _title(values)
+    where = equalities(list(values.items())) if values else ""
     try:
         group = (own_runs if question.own else clean)(part, question, name=name, title=title)
     except ValueError as error:
@@ -42,20 +45,22 @@ def _group(part: RunTable, name: str, where: str, question: Question) -> Cleaned
     return replace(group, where=where, runs=replace(group.runs, question=asked))
 
 
-def _title(name: str, by: Sequence[str]) -> str:
+def _title(values: Mapping[str, str]) -> str:
     """A group in a sentence: a word says by itself what it is, a number does not."""
-    if len(by) == 1:
-        value = name.removeprefix(f"{printable(by[0])} ")
-        if value[:1].isalpha() and not is_number(value):
-            return value
-    return begin(name) or "All runs"
+    parts = []
+    for column, value in values.items():
+        word = value[:1].isalpha() and not is_number(value)
+        parts.append(value if word else f"{column} {value or '(none)'}")
+    title = printable(", ".join(parts))
+    words = bool(parts) and parts[0] in values.values()
+    return title if words else begin(title) or "All runs"
 
 
-def _groups(table: RunTable, question: Question) -> list[tuple[str, str, RunTable]]:
-    """The name of each group, the filter that its rows satisfy, and these."""
+def _groups(table: RunTable, question: Question) -> list[tuple[RunTable, dict[str, str]]]:
+    """The rows of each group, and what they have in its columns."""
     by = question.by
     if not by:
-        return [("", "", table)]
+        return [(table, {})]
     keys = np.column_stack([table.codes[column] for column in by])
     distinct, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     if len(distinct) > MOST_GROUPS:
@@ -64,16 +69,15 @@ def _groups(table: RunTable, question: Question) -> list[tuple[str, str, RunTabl
             f"{len(distinct):,}. Pick some with a filter."
         )
     number = number.reshape(-1)
-    # Variants of this package stand in their order, by their own names.
-    order = np.argsort(first) if question.own else range(len(distinct))
-    groups = []
-    for i in order:
-        values = [table.names[c][code] for c, code in zip(by, distinct[i], strict=True)]
-        pairs = list(zip(by, values, strict=True))
-        name = ", ".join(f"{column} {value or '(none)'}" for column, value in pairs)
-        name = values[0] if question.own else printable(name)
-        groups.append((name, equalities(pairs), table.where(number == i)))
-    return groups if question.own else sorted(groups, key=lambda group: group[0])
+    # Variants of this package stand in their order.
+    groups = [
+        (
+            table.where(number == i),
+            {c: table.names[c][code] for c, code in zip(by, distinct[i], strict=True)},
+        )
+        for i in (np.argsort(first) if question.own else range(len(distinct)))
+    ]
+    return groups if question.own else sorted(groups, key=lambda group: (*group[1].values(),))
 
 
 def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
