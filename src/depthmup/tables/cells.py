@@ -60,12 +60,15 @@ def to_numbers(
     """
     import pandas as pd
 
+    def refuse(row: int) -> ValueError:
+        return ValueError(_no_number(name, first_row + row, column.iloc[row], size=sizes))
+
     if pd.api.types.is_object_dtype(column) or pd.api.types.is_bool_dtype(column):
         for i, cell in enumerate(column):
             if isinstance(cell, bool | np.bool_ | complex):
-                raise ValueError(_no_number(name, first_row + i, cell))
+                raise refuse(i)
     if pd.api.types.is_complex_dtype(column) or column.dtype.kind in "mM":  # dates and durations
-        raise ValueError(_no_number(name, first_row, column.iloc[0]))
+        raise refuse(0)
     if pd.api.types.is_numeric_dtype(column):
         values = np.array(column.to_numpy(dtype=float, na_value=math.nan), float)
         return values, np.isnan(values)
@@ -73,22 +76,28 @@ def to_numbers(
         converted = pd.to_numeric(column, errors="coerce")
     except OverflowError:  # a whole number beyond double precision, in JSON
         beyond = (isinstance(cell, int) and abs(cell) > sys.float_info.max for cell in column)
-        row = next((i for i, huge in enumerate(beyond) if huge), 0)
-        raise ValueError(_no_number(name, first_row + row, column.iloc[row])) from None
+        raise refuse(next((i for i, huge in enumerate(beyond) if huge), 0)) from None
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
     for i in map(int, np.flatnonzero(np.isnan(values))):
         cell = column.iloc[i]
-        text = "" if cell is None else str(cell).strip().lower()
-        if isinstance(cell, float):
-            unsaid[i] = True
-        elif text in _DIVERGED:
-            values[i] = math.inf
-        elif sizes and text[-1:] in "mbt" and not math.isnan(many := size_value(text)):
-            values[i] = many
-        elif text not in _MISSING:
-            raise ValueError(_no_number(name, first_row + i, cell, size=sizes))
+        unsaid[i] = isinstance(cell, float)
+        number = math.nan if unsaid[i] else _said(cell, size=sizes)
+        if number is None:
+            raise refuse(i)
+        values[i] = number
     return values, unsaid
+
+
+def _said(cell: Any, *, size: bool) -> float | None:
+    """What a cell says that is no plain number: infinite, missing, a size; None if nothing."""
+    text = "" if cell is None else str(cell).strip().lower()
+    if text in _DIVERGED:
+        return math.inf
+    if text in _MISSING:
+        return math.nan
+    many = size_value(text) if size and text[-1:] in "mbt" else math.nan
+    return None if math.isnan(many) else many
 
 
 def _no_number(name: str, row: int, cell: Any, *, size: bool = False) -> str:
