@@ -128,7 +128,7 @@ def test_the_text_names_the_model_and_every_size():
     text = certificate_text(issued())
     assert text.startswith("My model: Train at width 4096")
     assert text.count("interior") == 9
-    assert "usual distance from the law: ±2%" in text
+    assert "usual distance from a straight law: ±2%" in text
     assert "no bound" in text
 
 

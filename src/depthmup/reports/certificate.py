@@ -234,7 +234,7 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
         return []
     robust = "; ".join(f"{in_percent(s.estimate)} {s.along}" for s in metrics.robustness)
     return [
-        ("Fit: usual distance from the law", change(metrics.fit_error).replace("+", "±")),
+        ("Fit: usual distance from a straight law", change(metrics.fit_error).replace("+", "±")),
         ("Robustness: change of the curvature", robust),
         (
             f"Excess loss at the horizon: the base's {certificate.tuned.word} at 16 times the "
