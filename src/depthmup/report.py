@@ -146,7 +146,7 @@ class Report(Meant):
             f"Expected one of the axes that were measured, "
             f"{', '.join(study.axis for study in self.studies)}; got {axis!r}."
             + "".join(
-                f" It grew in step with {study.axis}, whose study is of both."
+                f" It grew in step with {study.axis}, whose study is of all that did."
                 for study in self.studies
                 if any(axis in transfer.together for transfer in study.headline.transfers)
             )

@@ -138,7 +138,8 @@ def transfer_of(
             f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
         )
     if others := [other for other in along.together if other != axis]:
-        why += f" {begin(' and '.join(others))} changes with it: the drift is of both together."
+        verb, all_of = ("changes", "both") if len(others) == 1 else ("change", "all")
+        why += f" {begin(' and '.join(others))} {verb} with it: the drift is of {all_of} together."
     changes = dict(_interactions(runs, axis, tuned))
     why += "".join(interaction_sentence(axis, other, change) for other, change in changes.items())
     depends = along.depends

@@ -24,7 +24,7 @@ from depthmup.tables.columns import CHANCE, RATES
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
-from depthmup.tables.settings import settings_of
+from depthmup.tables.settings import codes_of_sizes, settings_of
 
 FEWEST_RUNS = 8
 """Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
@@ -43,7 +43,7 @@ class Cleaned:
     notes: tuple[Note, ...]
     excluded: tuple[Excluded, ...] = ()
     steps: Array = field(default_factory=lambda: np.zeros(0))
-    settings: Mapping[str, Array] = field(default_factory=dict)
+    settings: Mapping[str, Index] = field(default_factory=dict)
     law: Pooled | None = None
     where: str = ""
 
@@ -55,18 +55,15 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.losses_of_no_logarithm(rows)
     defects.repeats(rows, rows.sizes()[1])
     defects.near_repeats(rows, rows.sizes()[1])
-    sizes, size = rows.sizes()
-    settings = settings_of(rows, size)
+    names = settings_of(rows, rows.sizes()[1])
     defects.strays(rows)
     defects.tokens(rows)
     defects.steps(rows)
     defects.unsaid(rows)
-    before, (sizes, size) = sizes, rows.sizes()
-    left = (before[:, None] == sizes[None]).all(-1).any(-1)
-    settings = {column: codes[left] for column, codes in settings.items()}
+    sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _askable(rows, sizes, log2_rate, loss)
-    seed, law = rows.seed, None
+    seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)

@@ -104,22 +104,31 @@ def repeats(rows: GroupRows, size: Index) -> None:
 
 
 def near_repeats(rows: GroupRows, size: Index) -> None:
-    """Runs of one size and rate that end alike, nearly all of them: they are no other seeds."""
+    """Runs of one size and rate that end alike, nearly all of them: they are no other seeds.
+
+    The one with the first seed stays, or the lowest loss.
+    """
     loss = np.log(rows.loss)
-    run, repeated = _recurring(np.column_stack([size, rows.rate]))
-    ended = repeated & np.isfinite(loss)
-    lowest, highest = np.full((2, len(loss)), math.inf)
-    np.minimum.at(lowest, run[ended], loss[ended])
-    np.minimum.at(highest, run[ended], -loss[ended])
-    apart = -highest - lowest
-    if not ended.any() or np.median(apart[np.unique(run[ended])]) >= NEARLY:
+    ended = np.flatnonzero(np.isfinite(loss))
+    ended = ended[np.lexsort((loss[ended], rows.seed[ended]))]
+    key = np.column_stack([size, rows.rate])[ended]
+    run, repeated = _recurring(key)
+    if not repeated.any():
         return
-    first = np.zeros(len(run), bool)
-    first[np.unique(run, return_index=True)[1]] = True
-    alike = ended & (apart[run] < NEARLY) & ~first
+    first = np.unique(run, return_index=True)[1]
+    ends = np.full((2, len(first)), -math.inf)
+    for end, values in zip(ends, (loss[ended], -loss[ended]), strict=True):
+        np.maximum.at(end, run, values)
+    apart = ends.sum(0)
+    if np.median(apart[np.unique(run[repeated])]) >= NEARLY:
+        return
+    later = repeated & (apart[run] < NEARLY)
+    later[first] = False
+    alike = np.zeros(len(loss), bool)
+    alike[ended[later]] = True
     sentence = "end like another one of the same size and rate, to 0.01%"
     if rows.question.seed:
-        sentence += ": is the seed applied?"
+        sentence += ", as if the seed were not applied"
     rows.drop(rows.tell(Defect.DUPLICATE, alike, sentence))
 
 

@@ -14,11 +14,10 @@ from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.question import Question
+from depthmup.tables.settings import is_usual
 
 _OF_RUNS = ("batch", "tokens", "steps", "sequence", "repetition")
 _OF_SHAPES = ("width", "depth", "experts", "loops")
-_FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
-"""Words of settings that are said to be unchanged, or not, in a question."""
 
 
 def question_of(group: Cleaned, axis: str, tuned: Tuned) -> str:
@@ -67,17 +66,15 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
 def unnamed(group: Cleaned, axis: str) -> list[str]:
     """Columns that nobody named, that change with an axis, and that move the best value, too."""
     members, _ = slices_of(group.runs, axis)
-    return [c for c in group.settings if _confounds(c, axis) and _changes(group, c, members)]
+    known = set(map(canonical, group.runs.sizes[0]))
+    others = [column for column in group.settings if axis_named(column) not in known]
+    return [c for c in others if _confounds(c, axis) and _changes(group, c, members)]
 
 
 def _confounds(column: str, axis: str) -> bool:
     """Whether a column is of the runs, of a shape beside another one, or a setting of training."""
     called, shapes = axis_named(column), canonical(axis) in _OF_SHAPES
-    return called in _OF_RUNS or (shapes and called in _OF_SHAPES) or _usual(column)
-
-
-def _usual(column: str) -> bool:
-    return any(word in _FIXED for word in column.lower().replace(".", "_").split("_"))
+    return called in _OF_RUNS or (shapes and called in _OF_SHAPES) or is_usual(column)
 
 
 def _changes(group: Cleaned, setting: str, members: list[Index]) -> bool:
@@ -91,7 +88,7 @@ def _settings(group: Cleaned, members: list[Index]) -> str:
     for name in group.settings if members else ():
         if _changes(group, name, members):
             changed.append(name)
-        elif _usual(name):
+        elif is_usual(name):
             same.append(name)
     text = f", {' and '.join(same)} unchanged" if same else ""
     return text + (f", while {' and '.join(changed)} change too" if changed else "")
@@ -109,15 +106,16 @@ def in_step_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
 
 
 def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
-    """Columns that nobody named, and that move the best value, too, where they differ."""
+    """Columns that nobody named, and that move the best value, too."""
     for group in groups:
-        for column, codes in group.settings.items():
-            if len(np.unique(codes)) > 1 and any(
-                _confounds(column, a) for a in group.runs.varied()
-            ):
+        axes = group.runs.varied() if group.settings else ()
+        along = {axis: unnamed(group, axis) for axis in axes}
+        for column in group.settings:
+            if with_it := [axis for axis in axes if column in along[axis]]:
+                these = " and ".join(map(printable, with_it))
                 text = (
-                    f"{printable(column)} changes with the sizes: a drift may be its doing, so no "
-                    "published rule is judged by it. Name it as an axis, too."
+                    f"{printable(column)} changes with {these}: a drift may be its doing, so no "
+                    f"published rule is judged along {these}. Name it as an axis, too."
                 )
                 yield Note(text=text, scheme=group.runs.name)
 

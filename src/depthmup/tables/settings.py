@@ -1,11 +1,12 @@
 """Columns that nobody named and that look like settings: do runs of one size differ in one?"""
 
 import shlex
+from collections.abc import Sequence
 
 import numpy as np
 
 from depthmup.records.printable import printable
-from depthmup.statistics.intervals import Array, Index
+from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities, is_number
@@ -20,11 +21,14 @@ METADATA = frozenset(
         "date", "time", "start", "end", "duration", "runtime", "path", "dir", "commit", "version",
         "notes", "gpu", "device", "number", "index", "rank", "trial", "run", "uri", "url", "seed",
         "epoch", "done", "pid", "node_ip", "hostname", "diverged", "finished", "converged",
-        "outcome", "result", "stable", "success",
+        "outcome", "result", "stable", "success", "reason", "message", "error", "comment",
     }
 )  # fmt: skip
 """Words of columns that tell where or when a run was made, not how."""
 
+
+USUAL = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
+"""Words of settings that are said to be unchanged, or not, in a question."""
 
 ADVICE = (
     "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
@@ -32,9 +36,9 @@ ADVICE = (
 )
 
 
-def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[str, Array]:
-    """The settings of a group, each as one code for every size."""
-    settings: dict[str, Array] = {}
+def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> list[str]:
+    """The columns of a group that are settings, one value at each size; refused where several."""
+    settings: list[str] = []
     mixed: dict[str, int] = {}
     count = len(np.unique(size))
     for name in rows.table.others:
@@ -43,16 +47,26 @@ def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> dict[s
             continue
         codes = rows.table.codes[name]
         distinct, rows_of_each = np.unique(codes, return_counts=True)
-        pairs = np.unique(np.stack([size, codes]), axis=1)
         axis, recurs = axis_named(name), len(distinct) <= max(2, len(codes) // SHARE)
-        if pairs.shape[1] == count:
-            if recurs or axis:
-                settings[name] = pairs[1]
+        if len(np.unique(np.stack([size, codes]), axis=1).T) == count:
+            if recurs or axis or is_usual(name):
+                settings.append(name)
         elif (recurs or (axis and rows_of_each.min() >= FEWEST)) and not _follows(rows, name):
             mixed[name] = len(distinct)
     if mixed:
         raise ValueError(_mixed(mixed, rows, advice))
     return settings
+
+
+def codes_of_sizes(rows: GroupRows, size: Index, settings: Sequence[str]) -> dict[str, Index]:
+    """The value of each setting at every size, as a code."""
+    _, first = np.unique(size, return_index=True)
+    return {name: rows.table.codes[name][first] for name in settings}
+
+
+def is_usual(column: str) -> bool:
+    """Whether a column looks like a usual setting of training."""
+    return any(word in USUAL for word in column.lower().replace(".", "_").split("_"))
 
 
 def _follows(rows: GroupRows, name: str) -> bool:
@@ -71,9 +85,12 @@ def _follows(rows: GroupRows, name: str) -> bool:
     return rates == pairs.shape[1] and intervals and not words
 
 
+_ANSWERS = ("", "true", "false", "yes", "no", "on", "off", "none", "null", "n/a", "na", "nan")
+
+
 def _is_value(text: str) -> bool:
     """Whether a label is a number, an answer or nothing, and no recipe's name."""
-    return is_number(text) or text.lower() in ("", "true", "false", "yes", "no")
+    return is_number(text) or text.lower() in _ANSWERS
 
 
 def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:

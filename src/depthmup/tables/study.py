@@ -140,7 +140,8 @@ def _study(
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     together = _together(transfers, question)
     if together is not None:
-        rules = [*_judged_together(rules, together, tolerance), *rules]
+        clear = not any(unnamed(g, axis) for g, _ in kept if g.runs.sizes)
+        rules = [*(_judged_together(rules, together, tolerance) if clear else ()), *rules]
     return Study(
         title="",
         windows=(replace(along, transfers=tuple(transfers)),),
