@@ -145,9 +145,13 @@ class Law:
 
     @cached_property
     def straight(self) -> Array:
-        """The design of the sizes measured, those of axes in step on a line through the base."""
+        """The design of the sizes measured.
+
+        Where they leave none to spare, those of axes in step stand on one line through the base.
+        """
         x, column = self.distances(self.sizes), {a: i for i, a in enumerate(self.axes)}
-        for first, *others in self.in_step:
+        whole = np.column_stack([np.ones(len(x)), x, _products(x)])
+        for first, *others in self.in_step if np.linalg.matrix_rank(whole) == len(x) else ():
             along = x[:, column[first]]
             for axis in others:
                 x[:, column[axis]] = along * (along @ x[:, column[axis]] / (along @ along))
@@ -155,10 +159,11 @@ class Law:
 
     @cached_property
     def terms(self) -> Array:
-        """The same with the products of axes, but of those in step."""
-        others = {axis for axes in self.in_step for axis in axes[1:]}
-        alone = [1 + i for i, axis in enumerate(self.axes) if axis not in others]
-        return np.column_stack([self.straight, _products(self.straight[:, alone])])
+        """The same with the products of axes, but of those that stand on one line."""
+        x = self.straight[:, 1:]
+        rank = np.linalg.matrix_rank
+        kept = [i for i in range(x.shape[1]) if rank(x[:, : i + 1]) > rank(x[:, :i])]
+        return np.column_stack([self.straight, _products(x[:, kept])])
 
     @cached_property
     def inverse(self) -> Array:
@@ -176,7 +181,7 @@ class Law:
         """
         fixed = all(size[a] == self.sizes[0][a] for a in self.base if a not in self.axes)
         off = self.weights(size) @ self.straight - self.design([size])[0]
-        return fixed and bool(np.linalg.norm(off) <= ROUNDED)
+        return fixed and bool(np.linalg.norm(off) <= (ROUNDED if self.in_step else 1e-6))
 
     @property
     def residuals(self) -> Array:

@@ -179,9 +179,11 @@ def _bend(law: Law, axis: str) -> tuple[float, Array]:
     """
     x = law.distances(law.sizes)[:, law.axes.index(axis)]
     square = (x - x.mean()) ** 2
-    if not _independent(square, law.terms):
+    # Where all grew together, squares and products are one and the same.
+    terms = law.terms if _independent(square, law.terms) else law.straight
+    if not _independent(square, terms):
         return 0.0, np.zeros(len(x))
-    weights = np.linalg.pinv(np.column_stack([law.terms, square]))[-1] * np.ptp(x)
+    weights = np.linalg.pinv(np.column_stack([terms, square]))[-1] * np.ptp(x)
     return float(weights @ law.values), weights
 
 
