@@ -80,7 +80,7 @@ class JointLaw:
         sizes: those that it is fitted to.
         residuals: the optima less the law, of each of them.
         fit_error: root mean square of the residuals, over the degrees of freedom, in octaves.
-        half, twice: in loss, of half and twice the best value at the largest size.
+        half, twice: the loss that half and twice the best value add at the largest size.
     """
 
     scheme: str

@@ -253,7 +253,7 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     return f"{text} {significant(excess.value)} in loss ({between})."
 
 
-def excess(transfer: Transfer) -> str:
+def excess_loss(transfer: Transfer) -> str:
     """The excess loss of the base's value, or zero."""
     value = transfer.regret.value
     return significant(0.0 if abs(value) < _nothing(transfer) else value)

@@ -18,7 +18,7 @@ from depthmup.reports.sentences import (
     advice,
     best_rate,
     cost,
-    excess,
+    excess_loss,
     headline,
     law_sentence,
     number,
@@ -317,7 +317,7 @@ def _found(transfer: Transfer) -> list[str]:
     return [
         change(transfer.drift.value) if transfer.drift.known else UNKNOWN,
         _span(transfer.drift),
-        excess(transfer),  # infinite where training diverges
+        excess_loss(transfer),  # infinite where training diverges
         transfer.verdict.value,
     ]
 

@@ -122,11 +122,16 @@ class Runs:
     @cached_property
     def together(self) -> list[tuple[Axis, ...]]:
         """Sets of axes that always change together among the sizes that can be used."""
-        axes, inside = list(self.sizes[0]), self.array[self.inside]
-        everywhere = changing_together(self.array, axes)
+        inside = self.array[self.inside]
         # Two sizes do so by chance: other ones may vary an axis alone.
         several = len(np.unique(inside, axis=0)) > 2
-        return [s for s in changing_together(inside, axes) if several or s in everywhere]
+        sets = changing_together(inside, list(self.sizes[0]))
+        return [s for s in sets if several or s in self.together_everywhere]
+
+    @cached_property
+    def together_everywhere(self) -> list[tuple[Axis, ...]]:
+        """Those of all sizes."""
+        return changing_together(self.array, list(self.sizes[0]))
 
     @cached_property
     def in_step(self) -> list[tuple[Axis, ...]]:
@@ -157,7 +162,7 @@ def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
     together = next((p for p in runs.together if axis in p), ())
     # Axes that never change apart are one: what else they are held at makes the slices. A size
     # without an optimum of its own, at which they do, lies on none.
-    parted = together and together not in changing_together(runs.array, axes)
+    parted = together and together not in runs.together_everywhere
     among = np.flatnonzero(runs.inside) if parted else np.arange(len(runs.sizes))
     others_too = [axes.index(a) for a in together if a != axis]
     columns = np.delete(runs.array[among], others_too, axis=1)

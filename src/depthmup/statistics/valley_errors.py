@@ -140,9 +140,14 @@ class Errors:
         )
 
     @cached_property
+    def total(self) -> Array:
+        """Of both."""
+        return np.asarray(self.noise + self.left)
+
+    @cached_property
     def turn(self) -> _Turn:
         """t under the mixture, which the minima follow by their own regression on it."""
-        linear, last, total = self.linear, self._turns, self.noise + self.left
+        linear, last, total = self.linear, self._turns, self.total
         turn, of_turn = linear.state.shape[:, last.start - self._sizes :], total[:, last, last]
         freedom = linear.points_left + linear.problem.known[1]
         mean, kept = _turned(turn, np.einsum("baa->ba", of_turn), freedom[:, None])
@@ -159,7 +164,7 @@ class Errors:
         to[:, np.arange(sizes), np.arange(sizes)] = 1.0
         to[..., last] = turn.back
         noise = to @ self.noise @ np.swapaxes(to, -1, -2)
-        total, follow = self.noise + self.left, turn.follow
+        total, follow = self.total, turn.follow
         whole = total[:, :sizes, :sizes] - follow @ total[:, last, last] @ np.swapaxes(
             follow, -1, -2
         )
