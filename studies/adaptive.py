@@ -25,21 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.records import Verdict
+from depthmup.posterior import drifts
+from depthmup.records import UNKNOWN, Estimate, Verdict
+from depthmup.records.finding import verdict_of
 from depthmup.rules import Scheme
-from depthmup.statistics import (
-    TOLERANCE,
-    Curves,
-    Search,
-    curves_of,
-    drifts,
-    looked_at,
-    next_round,
-    optima,
-)
-from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import LOOKS, SPENT
-from depthmup.statistics.regression import line_of
+from depthmup.statistics import LOOKS, TOLERANCE, Array, Curves, Search, next_round, optima
+from depthmup.statistics import drift as fitted_drift
 from depthmup.sweep import Store
 from studies.coverage import CLIFFS, NOISES, REAL, SHAPES, World
 from studies.resampled import SCHEMES, SWEEPS, grid_of
@@ -63,18 +54,11 @@ class Outcome:
     losses: list[dict[float, list[float]]] = field(default_factory=list)
     asked: list[tuple[int, float, int]] = field(default_factory=list)
 
-    def drift(self, search: Search) -> tuple[float, float, int]:
-        """The drift, its half-width, and over how many sizes."""
-        sizes = [i for i in range(len(search.sizes)) if self.losses[i]]
-        curves = curves_of([self.losses[i] for i in sizes], chance=search.chance)
-        fitted = optima(curves, chance=search.chance)
-        inside = [n for n, i in enumerate(sizes) if fitted.places()[n].value == "interior"]
-        if len(inside) < 2:
-            return math.nan, math.inf, len(inside)
-        x = np.log2([search.sizes[sizes[n]]["depth"] for n in inside])
-        decides = search.precision is None
-        value, half = looked_at(x, optima(fitted.curves[inside]), decides=decides)
-        return float(value), float(half), len(inside)
+    def drift(self, search: Search) -> tuple[Estimate, int]:
+        """The drift along depth, and over how many sizes."""
+        state = replace(search, losses=self.losses)
+        sizes = sorted(state.sharp)
+        return state.drift("depth", sizes), len(sizes)
 
 
 def searched(search: Search, answer: Answer, most: int = 400) -> Outcome:
@@ -97,12 +81,16 @@ def searched(search: Search, answer: Answer, most: int = 400) -> Outcome:
     raise AssertionError("The search does not end.")
 
 
-def verdict_of(value: float, half: float, *, all_sizes: bool = True) -> Verdict:
+def judged(drift: Estimate, *, all_sizes: bool = True) -> Verdict:
     """The verdict that an interval gives."""
-    if abs(value) - half > TOLERANCE:
-        return Verdict.DRIFTS
-    inside = abs(value) + half <= TOLERANCE and all_sizes
-    return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
+    verdict = verdict_of(drift, -TOLERANCE, TOLERANCE)
+    part = verdict is Verdict.TRANSFERS and not all_sizes
+    return Verdict.UNDECIDED if part else verdict
+
+
+def holds(interval: Estimate, drift: float) -> bool:
+    """Whether an interval holds the true drift."""
+    return bool(interval.low <= drift <= interval.high)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,12 +105,10 @@ class Population:
     steps: Array
     trained: int
 
-    def truth(self, sizes: int) -> tuple[float, float]:
+    def truth(self, sizes: int) -> Estimate:
         """The drift over the first sizes that train, from all seeds and rates."""
         sizes = min(sizes, self.trained)
-        curves = Curves.of(self.rates, self.losses[:sizes])
-        value, half = drifts(np.log2(self.depths[:sizes]), optima(curves))
-        return float(value), float(half)
+        return fitted_drift(self.depths[:sizes], self.rates, self.losses[:sizes])
 
     def answer(self, seeds: Array) -> Answer:
         """The stored runs, with their seeds shuffled."""
@@ -141,14 +127,13 @@ class Population:
 
         return of
 
-    def full(self, seeds: Array, phase: int) -> tuple[float, float, float]:
-        """Drift, half-width and cost of the full grid of one octave, with four seeds."""
+    def full(self, seeds: Array, phase: int) -> tuple[Estimate, float]:
+        """Drift and cost of the full grid of one octave, with four seeds."""
         some = seeds[:FULL_SEEDS]
         losses = self.losses[: self.trained, phase::2][..., some]
-        depths = self.depths[: self.trained]
-        value, half = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
+        interval = fitted_drift(self.depths[: self.trained], self.rates[phase::2], losses)
         cost = (np.array(self.depths)[:, None, None] * self.steps[:, phase::2][..., some]).sum()
-        return float(value), float(half), float(cost)
+        return interval, float(cost)
 
     def search(self, phase: int, **options: Any) -> Search:
         """The search from the usual rate, on the stored grid at one of its phases."""
@@ -214,7 +199,7 @@ def real(store: Store, draws: int) -> None:
         for draw in range(draws):
             seeds = rng.permutation(population.losses.shape[-1])
             _one(population, seeds, draw % 2, tally)
-        truth, half = population.truth(len(population.depths))
+        truth = population.truth(len(population.depths))
         mean = {
             k: float(np.mean(v)) for k, v in tally.items() if k not in ("grid", "search", "dense")
         }
@@ -223,7 +208,7 @@ def real(store: Store, draws: int) -> None:
             for goal in ("verdict", "interval")
         }
         print(
-            f"| {population.name} | {population.scheme.title} | {truth:+.3f} ± {half:.3f} | "
+            f"| {population.name} | {population.scheme.title} | {_interval(truth)} | "
             f"{_shares(tally['grid'])} | {_shares(tally['search'])} | {mean['opposite']:.0%} | "
             f"{mean['covers']:.0%}, {mean['covers then']:.0%} | {mean['bias']:+.3f} | "
             + " | ".join(f"1/{a:.1f} (1/{b:.1f})" for a, b in ratios.values())
@@ -246,6 +231,10 @@ def real(store: Store, draws: int) -> None:
         print(f"{name}: {mean_of:.2f}, from {min(values):.2f} to {max(values):.2f}")
 
 
+def _interval(drift: Estimate) -> str:
+    return f"{drift.value:+.3f} ({drift.low:+.3f} to {drift.high:+.3f})"
+
+
 def _shares(verdicts: Sequence[Verdict]) -> str:
     counts = {v: sum(w is v for w in verdicts) / len(verdicts) for v in Verdict}
     return ", ".join(f"{v.value} {share:.0%}" for v, share in counts.items() if share)
@@ -253,30 +242,30 @@ def _shares(verdicts: Sequence[Verdict]) -> str:
 
 def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list[Any]]) -> None:
     """One experiment: the grid, the search for the verdict, and that for the grid's interval."""
-    value, half, cost = population.full(seeds, phase)
-    full = verdict_of(value, half)
+    grid, cost = population.full(seeds, phase)
+    full = judged(grid)
     search, answer = population.search(phase), population.answer(seeds)
     outcome = searched(search, answer)
-    drift, width, sizes = outcome.drift(search)
-    verdict = verdict_of(drift, width, all_sizes=sizes == population.trained)
-    truth, _ = population.truth(sizes) if sizes > 1 else (math.nan, 0.0)
-    dense = verdict_of(*population.truth(len(population.depths)))
+    drift, sizes = outcome.drift(search)
+    verdict = judged(drift, all_sizes=sizes == population.trained)
+    truth = population.truth(sizes) if sizes > 1 else UNKNOWN
+    dense = judged(population.truth(len(population.depths)))
     decided = {Verdict.TRANSFERS, Verdict.DRIFTS}
     rates = len(population.rates[phase::2])
     tally["grid"].append(full)
     tally["search"].append(verdict)
     tally["dense"].append(dense)
     tally["opposite"].append({verdict, full} == decided or {verdict, dense} == decided)
-    tally["covers"].append(abs(drift - truth) <= width)
-    tally["bias"].append(drift - truth)
+    tally["covers"].append(holds(drift, truth.value))
+    tally["bias"].append(drift.value - truth.value)
     tally["tight"].append(cost)
     tally["default"].append(cost * max(FULL_RATES, rates) / rates)
     tally["verdict"].append(outcome.cost)
-    precise = replace(search, precision=half)
+    precise = replace(search, precision=(grid.high - grid.low) / 2)
     narrow = searched(precise, answer)
-    value, half, sizes = narrow.drift(precise)
+    drift, sizes = narrow.drift(precise)
     tally["interval"].append(narrow.cost)
-    tally["covers then"].append(abs(value - population.truth(sizes)[0]) <= half)
+    tally["covers then"].append(holds(drift, population.truth(sizes).value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,9 +336,9 @@ def simulated(draws: int) -> None:
             for _ in range(draws):
                 answer = SimulatedWorld(shape=shape, noise=noise).answer(rng, drift, 5, 8)
                 outcome = searched(search, answer)
-                value, half, sizes = outcome.drift(search)
-                verdict = verdict_of(value, half, all_sizes=sizes == 5)
-                by[drift].append((verdict, abs(value - drift) <= half, outcome.cost))
+                interval, sizes = outcome.drift(search)
+                verdict = judged(interval, all_sizes=sizes == 5)
+                by[drift].append((verdict, holds(interval, drift), outcome.cost))
 
         def share(verdict: Verdict, drift: float, by: Any = by) -> float:
             return float(np.mean([v is verdict for v, _, _ in by[drift]]))
@@ -366,31 +355,29 @@ def simulated(draws: int) -> None:
 
 
 def looks(experiments: int) -> None:
-    """False verdicts next to the tolerance, and coverage where one stops, by rule and noise."""
+    """False verdicts next to the tolerance, and coverage, where one stops at the first verdict."""
     for shape in ("V", "parabola"):
-        print(
-            f"\n{shape}{'' if shape == 'V' else ', and nothing counted but what seeds scatter'}:\n"
-        )
-        print("| noise | looked at as if once | pooled over sizes | spent over the looks |")
-        print("| --- " * 4 + "|")
+        print(f"\n{shape}:\n")
+        print("| noise | looked at once, with all seeds | stopped at the first look that decides |")
+        print("| --- " * 3 + "|")
         for noise in (*NOISES[:-3], "own slopes of 0.08"):
-            told = [_told(shape, noise, rule, experiments) for rule in (_plain, _pooled, _spent)]
+            told = [_told(shape, noise, numbers, experiments) for numbers in (LOOKS[-1:], LOOKS)]
             print(f"| {noise} | {' | '.join(told)} |", flush=True)
 
 
-def _told(shape: str, noise: str, rule: Any, experiments: int) -> str:
-    """One rule's false verdicts and coverage, next to the tolerance on either side."""
+def _told(shape: str, noise: str, numbers: Sequence[int], experiments: int) -> str:
+    """False verdicts and coverage, next to the tolerance on either side."""
     wrong, inside = [], []
     for drift in (TOLERANCE - 0.001, TOLERANCE + 0.001):
-        curves = _brackets(noise, drift, experiments, shape=shape)
-        verdicts, covered = _stopped(curves, rule, drift, misfit=shape == "V")
+        curves = brackets(noise, drift, experiments, shape=shape)
+        verdicts, covered = stopped(curves, drift, numbers)
         false = Verdict.DRIFTS if drift < TOLERANCE else Verdict.TRANSFERS
         wrong.append(np.mean([v is false for v in verdicts]))
         inside.append(covered.mean())
     return f"{np.mean(wrong):.1%} (covers {np.mean(inside):.0%})"
 
 
-def _brackets(
+def brackets(
     noise: str, drift: float, experiments: int, *, shape: str = "V", seeds: int = 8
 ) -> Curves:
     """Three rates an octave apart around the optima of five sizes."""
@@ -415,49 +402,27 @@ def _brackets(
     return Curves(log2_lrs=grid, losses=np.exp(log_losses))
 
 
-def _plain(x: Array, fitted: Any) -> Any:
-    return drifts(x, fitted)
-
-
-def _spent(x: Array, fitted: Any) -> Any:
-    return looked_at(x, fitted)
-
-
-def _pooled(x: Array, fitted: Any) -> Any:
-    """The error spent, and the seeds' scatter pooled over sizes, without slopes of their own."""
-    line = line_of(x, fitted)
-    row = line.rows[1]
-    single, _ = fitted.seed_error(line.valley.without)
-    seeds = fitted.curves.fewest_seeds
-    error = np.sqrt((single**2).mean(-1) * (row**2).sum())
-    of_seeds = float(student(len(row) * (seeds - 1), SPENT)) * error
-    return drifts(x, fitted)[0], np.hypot(of_seeds, line.shape_part(row))
-
-
-def _stopped(
-    curves: Curves, rule: Any, drift: float, *, misfit: bool = True
+def stopped(
+    curves: Curves, drift: float, numbers: Sequence[int] = LOOKS
 ) -> tuple[list[Verdict], Array]:
-    """The verdicts at the first look that decides, or at the last, and whether they cover."""
+    """The verdicts at the first look that decides, or at the last, and whether they cover.
+
+    ``numbers`` are those of seeds after which one looks.
+    """
     experiments = len(curves.losses)
     verdicts = [Verdict.UNDECIDED] * experiments
-    covered, open_ = np.zeros(experiments, bool), np.ones(experiments, bool)
-    for look in LOOKS:
-        some = Curves(log2_lrs=curves.log2_lrs, losses=curves.losses[..., :look])
-        fitted = optima(some)
-        value, half = rule(np.arange(5.0), fitted)
-        if not misfit:
-            line = line_of(np.arange(5.0), fitted)
-            known = line.shape_part(line.rows[1])
-            half = np.sqrt(np.maximum(half**2 - known**2, 0))
-        low, high = value - half, value + half
-        decided = (
-            (low > TOLERANCE) | (high < -TOLERANCE) | ((low >= -TOLERANCE) & (high <= TOLERANCE))
+    covered, going_on = np.zeros(experiments, bool), np.arange(experiments)
+    for number in numbers:
+        some = Curves(
+            log2_lrs=curves.log2_lrs[going_on], losses=curves.losses[going_on][..., :number]
         )
-        ends = open_ & (decided | (look == LOOKS[-1]))
-        covered[ends] = ((low <= drift) & (drift <= high))[ends]
-        for i in np.flatnonzero(ends):
-            verdicts[i] = verdict_of(float(value[i]), float(half[i]))
-        open_ &= ~ends
+        ends = zip(going_on, *drifts(np.arange(5.0), some), strict=True)
+        for i, value, low, high in ends:
+            interval = Estimate(value=float(value), low=float(low), high=float(high))
+            verdicts[i], covered[i] = judged(interval), holds(interval, drift)
+        going_on = np.flatnonzero([verdict is Verdict.UNDECIDED for verdict in verdicts])
+        if not len(going_on):
+            break
     return verdicts, covered
 
 
@@ -504,8 +469,8 @@ def curves(draws: int) -> None:
             search = simulated_search(chance=10.0)
 
             outcome = searched(search, _with_noise(loss, rng))
-            value, half, sizes = outcome.drift(search)
-            verdict = verdict_of(value, half, all_sizes=sizes == 5).value
+            interval, sizes = outcome.drift(search)
+            verdict = judged(interval, all_sizes=sizes == 5).value
             refused = any(word in outcome.why for word in ("valleys", "trains.", "lies"))
             verdicts["refused" if refused else verdict] += 1
             runs.append(outcome.runs)
@@ -550,10 +515,10 @@ def deceived(
             return math.exp(rise + LOUD * rng.standard_normal()), 2.0**i
 
         outcome = searched(search, answer)
-        value, half, measured = outcome.drift(search)
-        if math.isfinite(value):
-            verdict = verdict_of(value, half, all_sizes=measured == sizes)
-            outcomes.append((verdict, abs(value - drift) <= half, outcome.cost))
+        interval, measured = outcome.drift(search)
+        if interval.known:
+            verdict = judged(interval, all_sizes=measured == sizes)
+            outcomes.append((verdict, holds(interval, drift), outcome.cost))
     return outcomes
 
 

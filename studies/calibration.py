@@ -30,8 +30,7 @@ import numpy as np
 from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
-from depthmup.statistics import Curves, Minima, calibrate, minima, optima
-from depthmup.statistics.regression import line_of
+from depthmup.statistics import Curves, Minima, calibrate, drift, minima, optima
 from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import TrainMissing, probe_target
 from depthmup.sweep.cost import work
@@ -364,7 +363,8 @@ def outcome(store: Store, each: Configuration) -> Outcome:
     certificate = each.certificate(store)
     rates = np.array(target_rates(each, certificate))
     losses = each.losses(store, each.target, rates=rates)
-    truth = minima(optima(Curves.of(rates, [losses]), chance=each.chance))
+    fitted = optima(Curves.of(rates, [losses]), chance=each.chance)
+    truth = minima(fitted, [named(each.target)])
 
     def price(rate: float) -> float:
         """Above the measured best; a rate between points of the grid by interpolation."""
@@ -434,14 +434,13 @@ class Halves:
     """The drifts of two sets of seeds along one axis, which share sizes and rates alone."""
 
     apart: float
-    whole: float
-    of_seeds: float
+    half: float
 
 
 def halves(store: Store, each: Configuration, count: int) -> Iterator[Halves]:
     """So many seeds beside the others, of the sizes whose optimum lies inside the grid.
 
-    ``whole`` is the first's half-width, ``of_seeds`` the part of both that seeds have.
+    ``half`` is the first's half-width.
     """
     axis = [i for i in (0, 1) if len({size[i] for size in each.sizes}) > 1]
     losses = [each.losses(store, size, rates=each.rates) for size in each.sizes]
@@ -449,40 +448,28 @@ def halves(store: Store, each: Configuration, count: int) -> Iterator[Halves]:
     inside = [i for i, place in enumerate(places) if place is Place.INTERIOR]
     if len(axis) > 1 or len(inside) < 3:
         return
-    x = np.log2([each.sizes[i][axis[0]] for i in inside])
+    sizes = [each.sizes[i][axis[0]] for i in inside]
     for some in combinations(range(SEEDS), count):
         rest = [seed for seed in range(SEEDS) if seed not in some]
         one, other = (
-            line_of(
-                x,
-                optima(
-                    Curves.of(each.rates, [losses[i][:, list(seeds)] for i in inside]),
-                    chance=each.chance,
-                ),
-            )
+            drift(sizes, each.rates, [losses[i][:, list(seeds)] for i in inside])
             for seeds in (some, rest)
         )
-        row = one.rows[1]
-        yield Halves(
-            apart=abs(float(one.value(row) - other.value(row))),
-            whole=float(one.half(row)),
-            of_seeds=math.hypot(float(one.seeds_part(row)), float(other.seeds_part(row))),
-        )
+        yield Halves(apart=abs(one.value - other.value), half=(one.high - one.low) / 2)
 
 
 def report_seeds(store: Store, sets: Sequence[str]) -> None:
-    """How often drifts of other seeds lie within an interval, and within its part of seeds."""
-    print("| set | seeds | pairs | r.m.s. difference | within the interval | half-width / needed | "
-          "within seeds' part |\n| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
+    """How often drifts of other seeds lie within an interval."""
+    print("| set | seeds | pairs | r.m.s. difference | within the interval | half-width / needed |\n"
+          "| --- | --- | --- | --- | --- | --- |")  # fmt: skip
     for which, count in product(sets, (1, 2)):
         found = [h for each in configurations(which) for h in halves(store, each, count)]
         if found:
             apart = math.sqrt(float(np.mean([h.apart**2 for h in found])))
             print(
                 f"| {which} | {count} | {len(found)} | {apart:.3f} | "
-                f"{share(h.apart <= h.whole for h in found)} | "
-                f"{1 / float(np.quantile([h.apart / h.whole for h in found], 0.95)):.1f} | "
-                f"{share(h.apart <= h.of_seeds for h in found)} |"
+                f"{share(h.apart <= h.half for h in found)} | "
+                f"{1 / float(np.quantile([h.apart / h.half for h in found], 0.95)):.1f} |"
             )
 
 

@@ -24,15 +24,16 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
+from depthmup.posterior import Curves, drifts
+from depthmup.posterior.intervals import Array
 from depthmup.records import LEARNING_RATE, Verdict
-from depthmup.statistics import TOLERANCE, Curves, calibrate, drifts, optima
+from depthmup.statistics import TOLERANCE, calibrate
 from depthmup.statistics.along import Along, along_axis
-from depthmup.statistics.intervals import Array
 from depthmup.statistics.runs import Runs
 
 SHAPES: dict[str, Callable[[Array], Array]] = {
@@ -231,8 +232,7 @@ def drift_cells(
         name = f"{world} {sizes} {drift}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
-        value, half = drifts(np.arange(sizes), optima(world.curves(rng, optimum)))
-        low, high = value - half, value + half
+        value, low, high = drifts(np.arange(sizes), world.curves(rng, optimum))
         needed = float(np.quantile(np.abs(value - drift), 0.95))
         yield Cell(
             world=world,
@@ -241,7 +241,7 @@ def drift_cells(
             covered=float(((low <= drift) & (drift <= high)).mean()),
             transfers=float(((low >= -TOLERANCE) & (high <= TOLERANCE)).mean()),
             drifts=float(((high < -TOLERANCE) | (low > TOLERANCE)).mean()),
-            half=float(np.median(half)),
+            half=float(np.median((high - low) / 2)),
             needed=needed,
             oracle=float((np.abs(np.abs(value) - TOLERANCE) >= needed).mean()),
         )
@@ -296,9 +296,7 @@ def cut_short(world: World, rng: np.random.Generator, drift: float) -> Along | N
     cut = Curves(log2_lrs=curves.log2_lrs[0][:, kept], losses=curves.losses[0][:, kept])
     grown = tuple({"width": 2.0**i} for i in range(sizes))
     along = along_axis(Runs(name="", title="", sizes=grown, curves=cut), "width")
-    if along is None or along.told.sum() == along.inside.sum():
-        return None
-    return along
+    return None if along is None or along.inside.all() else along
 
 
 def report_edges(experiments: int) -> None:
@@ -323,7 +321,10 @@ def report_edges(experiments: int) -> None:
             along = cut_short(world, rng, drift)
             if along is None:
                 continue
-            both = [a.drift(LEARNING_RATE) for a in (along, replace(along, edges=False))]
+            inside = along_axis(along.runs.at(np.flatnonzero(along.inside)), "width")
+            if inside is None:
+                continue
+            both = [a.drift(LEARNING_RATE) for a in (along, inside)]
             if all(found.known for found in both):
                 for some, found in zip(told, both, strict=True):
                     held = found.low <= drift <= found.high

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import depthmup
+from depthmup.posterior.intervals import Array
 from depthmup.records import Defect
-from depthmup.statistics.intervals import Array
 from depthmup.statistics.scattered import gather
 from studies.coverage import REAL, SHAPES
 

@@ -5,8 +5,8 @@
     python -m studies.held_out runs.csv --axes N D bs --lr lr --loss loss --halves
 
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
-three doublings ahead. What is predicted is the minimum at the size left out, of the valley of all
-sizes; its error counts in the interval. Beside the law (``statistics.law``) stands what needs none:
+three doublings ahead. What is predicted is the minimum at the size left out, of the posterior of all
+sizes; its error counts in the interval. Beside the law (``posterior.law``) stands what needs none:
 the minimum of the nearest size measured, and a straight line. A certificate's bound on the excess
 loss of its rate is held against the valley of the size left out.
 
@@ -24,11 +24,9 @@ import numpy as np
 import pandas as pd
 
 from depthmup.records import Place
-from depthmup.statistics import Curves, calibrate, minima, optima
-from depthmup.statistics.certificate_laws import CertificateLaws, laws_of
-from depthmup.statistics.law import Size, predict
-from depthmup.statistics.optimum import Optima
-from depthmup.statistics.regression import line_of
+from depthmup.statistics import Curves, Optima, calibrate, drift, minima, optima, student
+from depthmup.statistics.directions import Directions
+from depthmup.statistics.forecast import CONFIDENCE, Forecast
 
 FARTHEST, FEWEST_RATES, FEWEST_SIZES = 3.5, 4, 3
 
@@ -46,6 +44,7 @@ class Case:
     ahead: float
     error: float
     half: float
+    held: bool
     nearest: float
     line: float
     excess: float
@@ -76,41 +75,37 @@ def _fitted(curves: Sequence[pd.Series]) -> Optima:
     return optima(Curves.of(rates, [curve.to_numpy(float)[:, None] for curve in curves]))
 
 
-def laws(fitted: Optima, sizes: Sequence[Size]) -> CertificateLaws:
-    """The laws of some sizes, as a certificate has them."""
-    return laws_of(minima(fitted, sizes), sizes, sizes[0])
-
-
 def cases(axis: str, arm: dict[float, pd.Series]) -> Iterator[Case]:
     """Every prediction along one arm."""
     if len(arm) <= FEWEST_SIZES:
         return
     lengths, sizes = list(arm), [{axis: size} for size in arm]
-    fitted = _fitted(list(arm.values()))
-    of_all = laws(fitted, sizes)
-    whole = of_all.optimum
+    whole = minima(_fitted(list(arm.values())), sizes)
+    normal = float(student(math.inf, CONFIDENCE))
     for count in range(FEWEST_SIZES, len(arm)):
         part = _fitted([arm[size] for size in lengths[:count]])
-        law = laws(part, sizes[:count]).optimum
+        found, x = minima(part, sizes[:count]), np.log2(lengths)
+        where = Directions(base=sizes[0], sizes=sizes[:count])
+        line = np.polyfit(x[:count], found.at, 1)
         for i in range(count, len(arm)):
             ahead = math.log2(lengths[i] / lengths[count - 1])
             if ahead > FARTHEST:
                 continue
-            size, truth = sizes[i], float(whole.values[i])
-            error = math.sqrt(whole.known[i, i])
-            interval = predict(law, size).blurred(error, stream=7).estimate()
-            certificate = calibrate(
-                sizes=sizes[:count], curves=part.curves, target=size, given=True
-            )
+            size, truth = sizes[i], float(whole.at[i])
+            error = normal * float(whole.posterior.deviation[i])
+            interval = Forecast(found=found, where=where, target=size).optimum(size)
+            certificate = calibrate(sizes=sizes[:count], curves=part.curves, target=size)
             away = interval.value - truth
+            below, above = interval.value - interval.low, interval.high - interval.value
             yield Case(
                 axis=axis,
                 ahead=ahead,
                 error=away,
-                half=interval.high - interval.value,
-                nearest=float(law.values[-1]) - truth,
-                line=float(law.weights(size) @ law.values) - truth,
-                excess=math.expm1(float(of_all.found.excess(i, np.array([away]))[0])),
+                half=(below + above) / 2,
+                held=-math.hypot(above, error) <= away <= math.hypot(below, error),
+                nearest=float(found.at[-1]) - truth,
+                line=float(np.polyval(line, x[i])) - truth,
+                excess=math.expm1(float(whole.excess(i, np.array([away]))[0])),
                 bound=certificate.penalty.high if certificate.issued else math.nan,
             )
 
@@ -121,10 +116,16 @@ def halves(arm: dict[float, pd.Series]) -> tuple[float, float] | None:
     sizes = [n for n in arm if all(_inside(part[n]) for part in parts)]
     if len(sizes) < FEWEST_SIZES:
         return None
-    lines = [line_of(np.log2(sizes), _fitted([part[n] for n in sizes])) for part in parts]
-    drifts = [float(line.value(line.rows[1])) for line in lines]
-    variances = [float(line.rows[1] @ line.valley.noise @ line.rows[1]) for line in lines]
-    return drifts[0] - drifts[1], math.sqrt(sum(variances))
+    one, other = (
+        drift(
+            sizes,
+            [np.log2(part[n].index.to_numpy(float)) for n in sizes],
+            [part[n].to_numpy(float)[:, None] for n in sizes],
+        )
+        for part in parts
+    )
+    error = math.hypot(one.high - one.low, other.high - other.low) / 2 / float(student(math.inf))
+    return one.value - other.value, error
 
 
 def report(name: str, some: Sequence[Case]) -> str:
@@ -133,7 +134,7 @@ def report(name: str, some: Sequence[Case]) -> str:
     def rms(values: Iterator[float]) -> float:
         return math.sqrt(float(np.mean(np.square(list(values)))))
 
-    held = np.mean([abs(c.error) <= c.half for c in some])
+    held = np.mean([c.held for c in some])
     issued = [c for c in some if not math.isnan(c.bound)]
     bounded = np.mean([c.excess <= c.bound for c in issued]) if issued else math.nan
     return (

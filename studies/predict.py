@@ -287,7 +287,8 @@ def optimum(rates: Sequence[float], losses: np.ndarray) -> Estimate:
 
     The one place that knows how the library finds optima.
     """
-    return rate_estimate(minima(optima(Curves.of(rates, [losses]))), 0, confidence=0.9)
+    fitted = optima(Curves.of(rates, [losses]))
+    return rate_estimate(minima(fitted, [{"depth": 1.0}]), 0, confidence=0.9)
 
 
 def difference(one: Estimate, base: Estimate) -> Estimate:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.posterior import drifts
+from depthmup.records import Place
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
-from depthmup.statistics import Curves, drifts, optima
-from depthmup.statistics.intervals import Array
+from depthmup.statistics import Array, Curves, drift, optima
 from depthmup.sweep import Processes, Store, Sweep, losses_over, run
 from reproduction.runs import along_depth
 
@@ -82,13 +83,10 @@ def held(grid: Sweep, losses: Array, phase: slice, seeds: int, truth: float) -> 
     draws = [rng.choice(losses.shape[-1], seeds, replace=False) for _ in range(DRAWS)]
     values = np.stack([losses[:, phase][..., draw] for draw in draws])
     grids = np.broadcast_to(rates, values.shape[:-1])
-    value, half = drifts(_positions(grid, losses), optima(Curves(log2_lrs=grids, losses=values)))
-    inside = np.abs(value - truth) <= half
-    return float(inside.mean()), float(np.median(half))
-
-
-def _positions(grid: Sweep, losses: Array) -> Array:
-    return np.asarray(np.log2(grid.design.arm("depth")[: len(losses)]))
+    positions = np.log2(grid.design.arm("depth")[: len(losses)])
+    _, low, high = drifts(positions, Curves(log2_lrs=grids, losses=values))
+    inside = (low <= truth) & (truth <= high)
+    return float(inside.mean()), float(np.median(high - low) / 2)
 
 
 def report(store: Store) -> None:
@@ -109,18 +107,17 @@ def report(store: Store) -> None:
             fitted = optima(Curves.of(design.log2_lrs, values), chance=math.log(10))
             trains = int(np.argmax([*fitted.failed, True]))  # up to the first depth that fails
             values = values[:trains]
-            everything = optima(Curves.of(design.log2_lrs, values))
-            if trains < 2 or np.isnan(everything.curvature).any():
+            if trains < 2 or {*fitted.places()[:trains]} != {Place.INTERIOR}:
                 continue
-            truth, known_to = map(float, drifts(_positions(grid, values), everything))
+            truth = drift(design.arm("depth")[:trains], design.log2_lrs, values)
             for name, phase in PHASES.items():
                 cells = []
                 for seeds in (3, 4, 6):
-                    share, half = held(grid, values, phase, seeds, truth)
+                    share, half = held(grid, values, phase, seeds, truth.value)
                     cells.append(f"{share:.0%} (±{half:.3f})")
                 print(
-                    f"| {sweep} | {scheme.title} | {truth:+.3f} ± "
-                    f"{known_to:.3f} | {name} | {' | '.join(cells)} |"
+                    f"| {sweep} | {scheme.title} | {truth.value:+.3f} ({truth.low:+.3f} to "
+                    f"{truth.high:+.3f}) | {name} | {' | '.join(cells)} |"
                 )
 
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate
-from depthmup.statistics import Array, Curves, around, jackknife_error, minima, optima, student
+from depthmup.statistics import (
+    Array,
+    Curves,
+    around,
+    jackknife_error,
+    loss_estimate,
+    minima,
+    optima,
+    student,
+)
 
 Numbers = Sequence[float] | Array
 
@@ -14,15 +23,17 @@ Numbers = Sequence[float] | Array
 def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
     """The log loss at the optimum of one seed-averaged curve, from losses (learning rates, seeds).
 
-    NaN where nothing is finite.
+    At an edge of the grid that of its last rate. NaN where nothing is finite.
 
     Example:
         >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
         >>> abs(round(best_log_loss([-2, -1, 0, 1], losses), 1))
         0.0
     """
-    level = float(minima(optima(Curves.of(log2_lrs, [losses]))).log_loss[0])
-    return level if math.isfinite(level) else math.nan
+    fitted = optima(Curves.of(log2_lrs, [losses]))
+    if fitted.failed[0]:
+        return math.nan
+    return math.log(loss_estimate(minima(fitted, [{"depth": 1.0}]), 0).value)
 
 
 def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]) -> Estimate:
@@ -33,11 +44,17 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
 
     *Source:* Miller (1974), Biometrika 61:1-15.
     """
-    fits = [minima(optima(Curves.of(rates, [losses]))) for rates, losses in (above, below)]
-    levels = [float(fit.log_loss[0]) for fit in fits]
-    if not all(map(math.isfinite, levels)):
+    seeds = np.arange(above[1].shape[1])
+
+    def ratio(some: Array) -> float:
+        one, other = (best_log_loss(rates, losses[:, some]) for rates, losses in (above, below))
+        return one - other
+
+    value = ratio(seeds)
+    if not math.isfinite(value):
         return UNKNOWN
-    without = fits[0].log_loss_without[0] - fits[1].log_loss_without[0]
-    error, freedom = jackknife_error(without)
-    half = float(error) * float(student(freedom)) if np.isfinite(error) else math.inf
-    return around(levels[0] - levels[1], half, "nats")
+    half = math.inf
+    if len(seeds) > 1:
+        error, freedom = jackknife_error(np.array([ratio(np.delete(seeds, s)) for s in seeds]))
+        half = float(error) * float(student(freedom)) if np.isfinite(error) else math.inf
+    return around(value, half, "nats")

@@ -153,37 +153,21 @@ def shifts_more(
 ) -> Comparison:
     """The drift of a scheme's optimum less another's, over the depths where both are in the grid.
 
-    Paired by seeds: leaving out one leaves it out of both.
+    Their errors count as independent, though seeds are shared.
     """
-    import numpy as np
-
-    from depthmup.statistics import (
-        Curves,
-        around,
-        drift_unit,
-        jackknife_error,
-        line_of,
-        optima,
-        student,
-    )
+    from depthmup.statistics import around, drift_unit
+    from depthmup.statistics import drift as fitted
 
     inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
     depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]
     less = replace(UNKNOWN, unit=drift_unit("depth"))
     if len(depths) > 1:
-        lines = [
-            line_of(
-                np.log2(depths),
-                optima(Curves.of(rates_of(sweep), losses_of(sweep, store, rule, depths=depths))),
-            )
+        first, second = (
+            fitted(depths, rates_of(sweep), losses_of(sweep, store, rule, depths=depths))
             for rule in (scheme, other)
-        ]
-        row = lines[0].rows[1]
-        first, second = (line.valley for line in lines)
-        error, freedom = jackknife_error(row @ (first.without - second.without))
-        left = np.hypot(*(line.shape_part(row) for line in lines))
-        half = np.hypot(student(freedom) * error, left)
-        less = around(float(row @ (first.minimum - second.minimum)), float(half), less.unit)
+        )
+        half = math.hypot(first.high - first.low, second.high - second.low) / 2
+        less = around(first.value - second.value, half, less.unit)
     return Comparison(
         what=f"{scheme.title}: drift of the best learning rate minus that of {other.title}, "
         f"{_depths(depths)}",

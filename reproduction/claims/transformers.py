@@ -83,7 +83,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
     def statistic(together: "Array") -> float:
         fits = [
-            minima(optima(Curves.of(sweep, [values])))
+            minima(optima(Curves.of(sweep, [values])), [{"depth": 1.0}])
             for sweep, values in zip(rates, np.split(together, ends), strict=True)
         ]
         if fits[middle].fitted.places()[0] is not Place.INTERIOR:

@@ -56,6 +56,7 @@ from depthmup.sweep import (
 from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
+from depthmup.sweep.strategy import with_all_stored
 from depthmup.sweep.study import loss_over
 from depthmup.tables.predict import predicted
 from depthmup.tables.rows import Excluded
@@ -699,6 +700,8 @@ def load_report(
         state = state or advance(_begun(sweep, last), store)
         if not state.done:
             state, notes = _cut_short(state, store, partial=partial)
+            if partial and len(store) > len(state.records):
+                state = with_all_stored(state, store)
         sweep, search = state.sweep, story(state)
     else:
         _check_size(sweep, store)

@@ -9,23 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
+from valleys import least
 
+from depthmup.posterior.law import Covariances, laws
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, TargetProbe, compare
-from depthmup.statistics import Curves, calibrate, check_asked, minima, optima
-from depthmup.statistics.certificate_laws import laws_of
-from depthmup.statistics.conclusion import _excess_loss
-from depthmup.statistics.law import (
-    MEMORY,
-    SCATTER,
-    SLOPE,
-    SPREADS,
-    STANDING,
-    STILL,
-    STILL_SPREAD,
-    TAILS,
-    predict,
-)
+from depthmup.statistics import Curves, calibrate, check_asked, curves_of, minima, optima
+from depthmup.statistics.directions import Directions
+from depthmup.statistics.forecast import Forecast
 from studies.coverage import World, two_axes
 
 RATES = np.arange(-8.0, 2.1, 0.5)
@@ -101,64 +92,59 @@ def lacks(certificate):
     return {refusal.lack for refusal in certificate.refusals}
 
 
-def departing(rng, depths, sigma, ell, tau):
-    """The optima of depths: a slope that forgets, by its stochastic equation, and a scatter."""
-    step = 1 / 64
-    keep = math.exp(-step / ell)
-    slope, path = sigma * rng.standard_normal(), [START]
-    for _ in range(round(math.log2(depths[-1] / depths[0]) / step)):
-        path.append(path[-1] + step * slope)
-        slope = keep * slope + sigma * math.sqrt(1 - keep**2) * rng.standard_normal()
-    at = [path[round(math.log2(d / depths[0]) / step)] for d in depths]
-    return np.array(at) + tau * rng.standard_normal(len(depths))
-
-
 def predicted(losses, sizes, target):
-    """The law's prediction alone, whatever would be refused."""
-    law = laws_of(minima(optima(Curves.of(RATES, losses)), sizes), sizes, sizes[0]).optimum
-    return predict(law, target)
+    """The prediction alone."""
+    return forecast(Curves.of(RATES, losses), sizes, target)
+
+
+def forecast(curves, sizes, target):
+    """What a certificate predicts, without its costs."""
+    found, where = minima(optima(curves), sizes), Directions(base=sizes[0], sizes=sizes)
+    return Forecast(found=found, where=where, target=target).optimum(target)
 
 
 class TestCoverage:
-    """Nominal 90% intervals, on 200 experiments: three standard errors are 6.4%."""
+    """Nominal 90% intervals."""
 
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("depths", [(8, 16, 32), DEPTHS, (4, 8, 16, 32, 64)])
-    def test_of_truths_as_the_priors_expect_them(self, depths):
-        """Not below 90%; what the fit misses is allowed for beside what the priors expect."""
-        rng = np.random.default_rng(len(depths))
-        held = 0
-        for _ in range(200):
-            moves = rng.random() >= STANDING
-            median, spread = (SLOPE, SPREADS[0]) if moves else (STILL, STILL_SPREAD)
-            sigma = median * math.exp(spread * rng.standard_normal())
-            ell = MEMORY * math.exp(np.clip(SPREADS[1] * rng.standard_t(TAILS), -2, 4))
-            tau = SCATTER * abs(rng.standard_normal())
-            best = departing(rng, (*depths, 4 * depths[-1]), sigma, ell, tau)
-            held += self.holds(rng, best, depths, seeds=4)
-        assert 0.836 <= held / 200 <= 0.975
+    def test_of_truths_as_the_laws_expect_them(self, depths):
+        """Drawn from the prior, of 40 tables nine in ten hold: Cook, Gelman and Rubin (2006)."""
+        rng, held, count = np.random.default_rng(len(depths)), 0, 40
+        nodes, sizes = laws(several=False), (*depths, 4 * depths[-1])
+        weights = np.array([node.weight for node in nodes])
+        covariances = Covariances(s=np.log2(np.array(sizes)[:, None] / depths[0]))
+        world = World(shape="lopsided", noise="like real", spacing=0.5, seeds=3)
+        for number in rng.choice(len(nodes), count, p=weights / weights.sum()):
+            covariance = covariances.whole(nodes[number]) + 1e-9 * np.eye(len(sizes))
+            best = np.linalg.cholesky(covariance) @ rng.standard_normal(len(sizes))
+            curves = world.curves(rng, best[None, :-1])
+            curves = Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0])
+            p = forecast(curves, [{"depth": d} for d in depths], {"depth": sizes[-1]})
+            held += p.low <= best[-1] <= p.high
+        assert held / count >= least(0.9, count)
 
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize(
         "noise", [{"own": 0.01, "shared": 0.2}, {"own": 0.1, "shared": 0.0}, {"lopsided": 0.3}]
     )
     def test_of_a_straight_law_it_is_not_less(self, noise):
-        """The priors expect residuals, so that without any the intervals are too wide."""
+        """The prior expects residuals, so that without any the intervals are too wide."""
         rng = np.random.default_rng(7)
         best = np.array(line(-0.5, [*SIZES, TARGET]))
-        held = sum(self.holds(rng, best, DEPTHS, 3, **noise) for _ in range(100))
-        assert held / 100 >= 0.9 - 3 * 0.03
+        held = sum(self.holds(rng, best, DEPTHS, 3, **noise) for _ in range(30))
+        assert held / 30 >= least(0.9, 30)
 
     @staticmethod
     def holds(rng, best, depths, seeds, **noise):
         losses = simulated(rng, best[:-1], seeds=seeds, **noise)
-        interval = predicted(losses, deep(*depths), size(64, 4 * depths[-1])).estimate()
+        interval = predicted(losses, deep(*depths), size(64, 4 * depths[-1]))
         return interval.low <= best[-1] <= interval.high
 
     def test_the_interval_grows_with_distance_residuals_and_fewer_sizes(self):
         def width(best, target=TARGET):
             losses = simulated(np.random.default_rng(3), best)
-            interval = predicted(losses, SIZES[-len(best) :], target).estimate()
+            interval = predicted(losses, SIZES[-len(best) :], target)
             return interval.high - interval.low
 
         near, far = width(line(), size(64, 128)), width(line(), size(64, 1024))
@@ -170,22 +156,17 @@ class TestCoverage:
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("shape", ["parabola", "steep V"])
     def test_of_the_true_minimum_of_other_valleys(self, shape):
-        """The learning rate that is handed out: at least 85% of 90, less 3 errors of 4%."""
-        rng, held, count = np.random.default_rng(11), 0, 50
+        """The learning rate that is handed out."""
+        rng, held, count = np.random.default_rng(11), 0, 30
         world = World(shape=shape, noise="like real", spacing=0.5, seeds=4)
         depths = [{"depth": d} for d in (4, 8, 16, 32)]
         for _ in range(count):
             optimum = rng.choice([0.0, 0.1, -0.3]) * np.arange(6)
             curves = world.curves(rng, optimum[None, :4])
-            certificate = calibrate(
-                sizes=depths,
-                curves=Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0]),
-                target={"depth": 128},
-            )  # fmt: skip
-            assert certificate.issued
-            p = certificate.predicted
+            curves = Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0])
+            p = forecast(curves, depths, {"depth": 128})
             held += p.low <= optimum[5] <= p.high
-        assert held / count >= 0.85 - 3 * 0.04
+        assert held / count >= least(0.9, count)
 
 
 class TestPrediction:
@@ -193,7 +174,9 @@ class TestPrediction:
         certificate = good()
         assert certificate.issued
         p = certificate.predicted
-        # Beyond the largest size, at -0.3, the slope is forgotten: no farther than the line.
+        alone = predicted(simulated(np.random.default_rng(0), line()), SIZES, TARGET)
+        assert (p.low, p.value, p.high) == (alone.low, alone.value, alone.high)
+        # Beyond the largest size, at -0.3, slopes go on or are forgotten.
         assert START - 0.5 - 0.1 <= p.value <= START - 0.3
         assert p.low <= START - 0.5
         assert certificate.slopes[0].axis == "depth"
@@ -213,13 +196,12 @@ class TestPrediction:
             assert 0.5 <= estimates[axis].value / slope <= 1.2
 
     def test_any_axes(self):
-        """Three axes of any name; slopes are remembered longer along width and depth."""
+        """Three axes of any name: the law is the same along each."""
         sizes = [{"tokens": t, "heads": 4, "batch": 32} for t in (1e6, 2e6, 4e6, 8e6)]
         losses = simulated(np.random.default_rng(0), line())
         certificate = of(losses, sizes=sizes, target={"tokens": 3.2e7, "heads": 4, "batch": 32})
         p, at_depth = certificate.predicted, good().predicted
-        assert START - 0.5 < at_depth.value < p.value < START - 0.3
-        assert p.low <= START - 0.5
+        assert (p.low, p.value, p.high) == approx((at_depth.low, at_depth.value, at_depth.high))
         assert [s.axis for s in certificate.slopes] == ["tokens"]
         assert certificate.predicted.unit == "log2 learning rate at the base"
 
@@ -243,7 +225,7 @@ class TestPrediction:
         losses = simulated(np.random.default_rng(0), line())
         assert of(losses[::-1], sizes=SIZES[::-1]) == of(losses)
 
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=3, deadline=None)
     @given(st.permutations(range(4)))
     def test_nor_does_that_of_seeds(self, order):
         losses = simulated(np.random.default_rng(0), line())
@@ -252,7 +234,7 @@ class TestPrediction:
             a, b = getattr(one, name), getattr(other, name)
             assert (a.low, a.value, a.high) == approx((b.low, b.value, b.high), abs=1e-6)
 
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=3, deadline=None)
     @given(st.floats(-10, 10), st.floats(0.1, 10))
     def test_the_units_of_rates_and_losses_do_not_matter(self, shift, scale):
         losses = simulated(np.random.default_rng(0), line())
@@ -284,13 +266,11 @@ class TestPrediction:
         assert of(losses).predicted.value == approx(good().predicted.value, abs=0.03)
 
     def test_a_bend_is_followed(self):
-        """Optima that fall and turn: the last slope counts, as it does in a smoothing spline."""
+        """Optima that fall and turn: the last slope counts more than the first."""
         best = [-1.7, -1.8, -1.84, -1.8]
         losses = simulated(np.random.default_rng(0), best, own=0.01, shared=0.01)
-        drawn = predicted(losses, SIZES, TARGET)
-        assert np.median(drawn.draws) == approx(drawn.value, abs=0.04)
         straight = np.polyval(np.polyfit(range(4), best, 1), 5)
-        assert of(losses).predicted.value > straight + 0.03
+        assert predicted(losses, SIZES, TARGET).value > straight + 0.03
 
     def test_regret_and_penalty_of_a_parabola(self):
         """Keeping the base's rate costs c move^2 in log loss, in closed form."""
@@ -309,11 +289,9 @@ class TestPrediction:
 
     def test_robustness_is_the_exponent_of_the_curvature(self):
         losses = simulated(np.random.default_rng(0), line(), softer=0.4, **QUIET)
-        # Five doublings above the base: c 2^(-0.4 x 5) (0.1 x 5)^2, a half below that of size 4.
-        regret = math.expm1(0.15 * 2**-2 * 0.5**2)
         certificate = of(losses)
-        assert certificate.base_regret.low < regret < certificate.base_regret.high
-        softer = 5 * certificate.metrics.robustness[0].estimate.value
+        # Trends of the shape go on to the largest size measured, three doublings above the base.
+        softer = 3 * certificate.metrics.robustness[0].estimate.value
         move = certificate.predicted.value - START
         expected = math.expm1(0.15 * 2**softer * move**2)
         assert certificate.base_regret.value == approx(expected, rel=0.2)
@@ -323,13 +301,13 @@ class TestPrediction:
         assert exponent.value == approx(-0.4, abs=0.1)
         assert not exponent.inside(-10, -0.7)
 
-    def test_base_of_one_learning_rate_beyond_a_wall_is_infinitely_dear(self):
+    def test_base_of_one_learning_rate_beyond_a_wall_is_dear(self):
         losses = simulated(np.random.default_rng(0), line(-1.0, start=-1.0))
         walls = np.array(line(-1.0, start=0.3))[:, None, None]
         losses = np.where(RATES[:, None] > walls, np.inf, losses)
         certificate = of(losses, target=size(64, 128))
         assert certificate.issued
-        assert math.isinf(certificate.base_regret.value)
+        assert certificate.base_regret.low > 1
 
     def test_verdicts(self):
         assert good(slope=0.0).verdict is Verdict.TRANSFERS
@@ -349,17 +327,36 @@ STAR = [*(size(16, d) for d in (4, 8, 16, 32)), size(32, 4), size(64, 4)]
 CORNER = size(32, 32)
 
 
-def test_seeds_that_agree_by_chance_show_no_bend():
-    """Of a script, four rates two octaves apart: points scatter by more than its two seeds."""
-    log_losses = [
-        [0.187, -0.533, -0.7, -0.301],
-        [0.056, -0.447, -0.534, -0.328],
-        [-0.199, -0.581, -0.526, -0.273],
+@settings(max_examples=3, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    where=st.integers(0, 3),
+    rate=st.floats(-4, 4),
+    column=st.integers(0, 2),
+    diverged=st.booleans(),
+)
+def test_a_run_more_takes_no_answer_away(seed, where, rate, column, diverged):
+    """Tables of a few runs: one more, of any size and rate, leaves a certificate issued."""
+    rng = np.random.default_rng(seed)
+    best = np.array(line(-0.1)) + 0.1 * rng.standard_normal(4)
+
+    def loss(i, k):
+        return math.exp(-0.1 * i + 0.1 * (k - best[i]) ** 2 + 0.01 * rng.standard_normal())
+
+    table = [
+        {float(k): [loss(i, k)] for k in np.round(best[i]) + np.arange(-1.0, 2.0)}
+        for i in range(4)
     ]
-    losses = np.exp(np.array(log_losses)[..., None] + np.array([0.0, 0.01]))
-    rates, sizes = np.array([-11.0, -9.0, -7.0, -5.0]), [size(16, d) for d in (2, 4, 8)]
-    certificate = of(losses, log2_lrs=rates, sizes=sizes, target=size(16, 16))
-    assert Lack.SMALL not in {refusal.lack for refusal in certificate.refusals}
+    before = calibrate(sizes=SIZES, curves=curves_of(table), target=TARGET)
+    assert before.issued
+    k = float(np.round(8 * (best[where] + rate)) / 8)
+    row = table[where].setdefault(k, [])
+    row += [math.nan] * (column + 1 - len(row))
+    # What diverges lies above the optimum.
+    row[column] = math.inf if diverged and rate > 1.5 else loss(where, k)
+    after = calibrate(sizes=SIZES, curves=curves_of(table), target=TARGET)
+    assert after.issued
+    assert after.predicted.low < after.predicted.value < after.predicted.high
 
 
 class TestAsymmetry:
@@ -427,15 +424,15 @@ class TestJointTargets:
     @pytest.mark.long(of="coverage")
     @pytest.mark.parametrize("interaction", [0.0, -0.1])
     def test_coverage_with_a_corner(self, interaction):
-        """At least 85% of the issued hold the true minimum, less three errors of 4%."""
+        """Of the true minimum of the target."""
         rng = np.random.default_rng(12)
         results = []
         for shape in ("parabola", "V"):
             world = World(shape=shape, noise="like real", spacing=0.5, seeds=4)
-            results += [two_axes(world, interaction, rng) for _ in range(25)]
+            results += [two_axes(world, interaction, rng) for _ in range(12)]
         issued = [result for result in results if result.issued]
-        assert len(issued) >= 25
-        assert np.mean([result.held for result in issued]) >= 0.85 - 3 * 0.046
+        assert len(issued) == len(results)
+        assert np.mean([result.held for result in issued]) >= least(0.9, len(issued))
 
 
 class TestProbes:
@@ -487,10 +484,10 @@ class TestRefusals:
         assert all(r.reason.endswith(".") and r.advice.endswith(".") for r in certificate.refusals)
 
     def test_without_a_defect_there_is_none(self):
-        """Of 15 good measurements at most one is refused: each test is at 5% beyond a margin."""
+        """Of 8 good measurements at most one is refused: each test is at 5% beyond a margin."""
         rng = np.random.default_rng(5)
         refused = 0
-        for _ in range(15):
+        for _ in range(8):
             late, early = simulated(rng, line()), simulated(rng, line(-0.12, start=-2.9))
             refused += not of(late, early=early).issued
         assert refused <= 1
@@ -510,43 +507,64 @@ class TestRefusals:
         losses = simulated(np.random.default_rng(0), line(sizes=sizes))
         assert Lack.SIZES in lacks(of(losses, sizes=sizes, target=size(64, 16)))
 
-    def test_one_seed(self):
+    def test_one_seed_is_enough(self):
+        """How seeds differ is then assumed."""
         losses = simulated(np.random.default_rng(0), line())
-        self.refused(of(losses[..., :1]), Lack.SEEDS)
+        one, four = of(losses[..., :1]), of(losses)
+        assert one.issued
+        assert one.predicted.low <= START - 0.5 <= one.predicted.high
+        assert one.predicted.high - one.predicted.low > four.predicted.high - four.predicted.low
 
     def test_one_seed_at_one_size(self):
         losses = list(simulated(np.random.default_rng(0), line()))
         losses[3] = losses[3][:, :1]
-        self.refused(of(losses), Lack.SEEDS)
+        assert of(losses).issued
 
-    @pytest.mark.parametrize("given", [False, True])
     @pytest.mark.parametrize("start", [-8.5, 3.0])
-    def test_an_edge_is_never_certified(self, start, given):
-        """Nor are edges alone, where no other size shows the valley that leads on beyond them."""
-        for seed in range(50):
+    def test_edges_alone_are_never_certified(self, start):
+        """No size shows the valley that leads on beyond them."""
+        for seed in range(8):
             losses = simulated(np.random.default_rng(seed), line(-0.01, start=start))
-            self.refused(of(losses, given=given), Lack.EDGE)
+            self.refused(of(losses), Lack.EDGE)
 
-    def test_one_size_at_the_edge_suffices(self):
-        losses = simulated(np.random.default_rng(0), [-3.0, -3.0, -3.0, -8.4])
-        self.refused(of(losses), Lack.EDGE)
+    def test_one_size_at_the_edge_makes_the_interval_wider(self):
+        """Its valley leads on to it, as those of the others do."""
+        best = np.array([-6.5, -7.0, -7.5, -8.2, -9.0])  # the last at twice the largest size
+        at_edge, inside = (
+            of(
+                simulated(np.random.default_rng(0), best[:4], rates=rates),
+                log2_lrs=rates,
+                target=size(64, 128),
+            )
+            for rates in (RATES, RATES - 2)
+        )
+        assert at_edge.optima[3].place is Place.LOW_EDGE
+        assert at_edge.issued
+        assert at_edge.predicted.low <= -9.0 <= at_edge.predicted.high
+        wide, narrow = (p.high - p.low for p in (at_edge.predicted, inside.predicted))
+        assert wide > narrow
 
-    def test_next_to_divergence(self):
+    def test_beside_a_divergence_an_interval_has_a_width(self):
         losses = simulated(np.random.default_rng(0), line(0.0))
+        whole = of(losses)
         losses[2, RATES > -3.1] = np.inf
-        self.refused(of(losses), Lack.WALL)
+        walled = of(losses)
+        assert walled.issued
+        assert walled.predicted.low <= START <= walled.predicted.high
+        assert walled.optima[2].log2_lr.high - walled.optima[2].log2_lr.low > 0.05
+        assert whole.issued
 
     def test_nothing_trains(self):
         losses = simulated(np.random.default_rng(0), line())
         losses[-1] = 3.0
         assert Lack.FAILED in lacks(of(losses, chance=math.log(10)))
 
-    def test_noise_above_the_effect(self):
+    def test_noise_above_the_effect_is_no_reason_and_leaves_little_known(self):
         losses = simulated(np.random.default_rng(0), line(), curvature=0.003, noise=0.1)
-        assert lacks(of(losses)) & {Lack.NOISE, Lack.EDGE, Lack.WALL}
-        for seed in range(20):
-            rng = np.random.default_rng(seed)
-            assert not of(simulated(rng, line(), curvature=0.003, noise=0.1)).issued
+        certificate = of(losses)
+        if certificate.issued:
+            assert certificate.verdict is Verdict.UNDECIDED
+            assert certificate.predicted.high - certificate.predicted.low > 2
 
     def test_windows_that_disagree(self):
         rng = np.random.default_rng(0)
@@ -560,23 +578,33 @@ class TestRefusals:
         late, early = simulated(rng, line(0.0)), simulated(rng, line(0.0, start=-1.0))
         assert of(late, early=early).issued
 
-    def test_optima_that_move_ever_faster(self):
-        losses = simulated(np.random.default_rng(0), line(-0.2, bend=-0.15))
-        self.refused(of(losses), Lack.SMALL)
-
-    def test_a_bend_along_a_line_of_sizes(self):
-        """Where axes grew together their product is a square: no interaction hides a bend."""
-        sizes = [size(32, 8), size(64, 16), size(128, 32), size(256, 64)]
-        losses = simulated(np.random.default_rng(0), line(-0.2, sizes, bend=-0.15))
-        bent = of(losses, sizes=sizes, target=size(512, 128))
-        assert lacks(bent) == {Lack.SMALL}
+    @pytest.mark.parametrize("along", [SIZES, [size(8 * 4**i, 8 * 4**i) for i in range(4)]])
+    def test_optima_that_move_ever_faster_have_a_wider_interval(self, along):
+        """A bend, along an axis and along a line of sizes: the next doubling is held."""
+        ahead = {axis: 2 * n if n > along[0][axis] else n for axis, n in along[-1].items()}
+        doubled = np.log2([s["depth"] / along[0]["depth"] for s in [*along, ahead]])
+        bent, straight = (
+            START - 0.2 * doubled + bend * doubled**2 / doubled[1] ** 2 for bend in (-0.07, 0.0)
+        )
+        one, other = (
+            of(
+                simulated(np.random.default_rng(0), best[:-1], rates=RATES - 2),
+                log2_lrs=RATES - 2,
+                sizes=along,
+                target=ahead,
+            ).predicted
+            for best in (bent, straight)
+        )
+        assert one.low <= bent[-1] <= one.high
+        assert other.low <= straight[-1] <= other.high
+        assert one.high - one.low > other.high - other.low
 
     @pytest.mark.parametrize("whole", [-1.6, 1.6])
     def test_a_law_that_slows_down_is_certified_with_a_wider_interval(self, whole):
         """Of its slope half is left with every doubling: from 0.8 to 0.2 octaves, then 0.1."""
         far = size(64, 2 * DEPTHS[-1])
         *slowing, truth = START + whole * (1 - 0.5 ** np.arange(len(SIZES) + 1.0))
-        for seed in range(5):
+        for seed in range(3):
             slow, straight = (
                 of(simulated(np.random.default_rng(seed), best), target=far).predicted
                 for best in (slowing, line(0.0))
@@ -597,16 +625,15 @@ class TestRefusals:
         losses[-1] /= 1.4  # 7% above the trend, and below the size before
         assert of(losses).issued
 
-    def test_an_excess_loss_without_a_useful_bound(self):
-        """In a narrow valley an optimum that is uncertain by half an octave may double the loss."""
+    def test_an_excess_loss_grows_with_the_narrowness_of_the_valley(self):
+        """In a narrow valley an optimum that is uncertain by half an octave costs much."""
         shaken = {"own": 0.15, "noise": 0.0}
         narrow, wide = (
             of(simulated(np.random.default_rng(5), line(), curvature=c, **shaken))
             for c in (2.0, 0.05)
         )
-        assert wide.issued
         assert wide.penalty.high < 1
-        assert lacks(narrow) == {Lack.UNCERTAIN}
+        assert narrow.penalty.high > 5 * wide.penalty.high
 
     @pytest.mark.parametrize("target", [size(64, 1025), size(64, 10**6)])
     def test_too_far(self, target):
@@ -621,16 +648,6 @@ class TestRefusals:
         losses = simulated(np.random.default_rng(0), line(sizes=sizes))
         assert of(losses, sizes=sizes, target=size(512, 128)).issued
         self.refused(of(losses, sizes=sizes, target=size(256, 256)), Lack.DIRECTION)
-
-    def test_noise_next_to_which_nothing_diverges_is_no_wall(self):
-        """A lowest point without a valley: a finer grid would make it worse."""
-        losses = simulated(np.random.default_rng(0), line(), **QUIET)
-        u = RATES - RATES[10]
-        dip = np.where(np.abs(u) < 1.9, -(u**2), 1.0) - 2.3 * (u == 0)
-        losses[0] = np.exp(dip)[:, None]
-        certificate = of(losses)
-        assert Lack.NOISE in lacks(certificate)
-        assert Lack.WALL not in lacks(certificate)
 
     def test_before_training(self):
         with pytest.raises(ValueError, match="every target to have positive values"):
@@ -759,10 +776,3 @@ def test_what_is_no_measurement_is_an_error(change, message):
     given = {"losses": simulated(np.random.default_rng(0), line()), **change}
     with pytest.raises(ValueError, match=message):
         of(**given)
-
-
-def test_a_stretch_without_a_power_of_two_leaves_a_number():
-    """Two seeds draw such stretches, far beyond the sizes measured."""
-    excess = _excess_loss(np.array([-2000.0, 0.0, 2000.0]), np.array([np.inf, 0.1, 0.0]))
-    assert (excess.low, excess.high) == (0.0, np.inf)
-    assert excess.value == approx(np.expm1(0.1))

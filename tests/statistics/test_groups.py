@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from depthmup.posterior.intervals import around
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.groups import across_groups
-from depthmup.statistics.intervals import around
 
 
 def groups(rng, *, count, between, inflated=1.0, slope=0.2):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pytest import approx
+from valleys import least
 
 from depthmup import fit
 from depthmup.statistics import Curves, loss_estimate, minima, optima, rate_estimate
@@ -49,9 +50,14 @@ def test_the_cost_of_keeping_a_rate_is_that_of_its_distance():
 
 
 def test_what_all_minima_share_moves_no_difference():
-    found = minima(optima(Curves.of(RATES, lopsided([0.0] * 5))), SIZES)
-    assert found.valley.alike > 0.01
-    assert found.error(0, 1) < 0.7 * np.hypot(found.error(0), found.error(1))
+    posterior = minima(optima(Curves.of(RATES, lopsided([0.0] * 5))), SIZES).posterior
+
+    def width(row):
+        estimate = posterior.estimate(np.array(row))
+        return estimate.high - estimate.low
+
+    one, other = width([1, 0, 0, 0, 0]), width([0, 1, 0, 0, 0])
+    assert width([1, -1, 0, 0, 0]) < 0.7 * np.hypot(one, other)
 
 
 def test_the_optima_of_a_report_lie_on_its_drift():
@@ -67,7 +73,7 @@ def test_the_optima_of_a_report_lie_on_its_drift():
     assert np.polyfit(range(5), listed, 1)[0] == approx(transfer.drift.value, abs=1e-9)
 
 
-COVERED = {"kink and parabola": 0.75, "a side that flattens": 0.75, "nearly flat side": 0.85}
+COVERED: dict[str, float] = {}
 """Shapes that powers of two sides miss; of all others 95% intervals hold 90% or more."""
 
 
@@ -78,7 +84,7 @@ def test_intervals_of_single_sizes(shape):
     for noise in ("like real", "as on tables", "cliff at 0.6", "own slopes"):
         for spacing, seeds in ((0.5, 1), (0.5, 3), (1.0, 1), (1.0, 3)):
             world = World(shape=shape, noise=noise, spacing=spacing, seeds=seeds)
-            for _ in range(6):
+            for _ in range(2):
                 best = float(rng.choice([0, 0.1, -0.3])) * np.arange(5)
                 curves = world.curves(rng, best[None])
                 fitted = optima(Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0]))
@@ -86,19 +92,19 @@ def test_intervals_of_single_sizes(shape):
                 for i in (0, 2, 4):
                     at = rate_estimate(found, i)
                     held.append(at.low <= best[i] <= at.high)
-    # 288 sizes, three of a table: a standard error of 2% at 95%.
-    assert np.mean(held) > COVERED.get(shape, 0.9)
+    # Three sizes of a table share its valley, so 32 tables count.
+    assert np.mean(held) > least(COVERED.get(shape, 0.95), 32)
 
 
 @pytest.mark.parametrize("shape", ["parabola", "V", "steep V"])
 def test_the_loss_of_one_seed_has_an_interval_also_on_whole_octaves(shape):
     """A kink between two rates is deeper than any of them: 95% hold, less three standard errors.
 
-    Five sizes of one table share their valley, so 30 tables count.
+    Five sizes of one table share their valley, so 15 tables count.
     """
     rng, held = np.random.default_rng(0), []
     rates = np.arange(-5.0, 5.0)
-    for _ in range(30):
+    for _ in range(15):
         best = 0.1 * np.arange(5) + rng.uniform(-0.5, 0.5)
         rise = SHAPES[shape](rates - best[:, None])
         losses = np.exp(rise + 0.016 * rng.standard_normal(rise.shape))[..., None]
@@ -106,4 +112,4 @@ def test_the_loss_of_one_seed_has_an_interval_also_on_whole_octaves(shape):
         estimates = [loss_estimate(found, i) for i in range(5)]
         assert all(0.8 < e.low < e.high < 1.25 for e in estimates)
         held += [e.low <= 1 <= e.high for e in estimates]
-    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 30)
+    assert np.mean(held) > least(0.95, 15)

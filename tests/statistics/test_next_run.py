@@ -8,26 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depthmup.records import Verdict
-from depthmup.statistics import (
-    LOOKS,
-    Search,
-    curves_of,
-    drifts,
-    looked_at,
-    next_round,
-    optima,
-)
+from depthmup.statistics import LOOKS, Search, next_round
 from depthmup.statistics.bracket import Bracket
-from studies.adaptive import (
-    SimulatedWorld,
-    _brackets,
-    _spent,
-    _stopped,
-    deceived,
-    searched,
-    simulated_search,
-    verdict_of,
-)
+from studies import adaptive
+from studies.adaptive import SimulatedWorld, deceived, holds, judged, searched, simulated_search
 
 
 def outcome_of(loss, *, sizes=4, start=0.0, **options):
@@ -57,11 +41,11 @@ def test_a_region_decides_in_the_place_of_the_tolerance(drift, word):
         return valley(k - drift * i) * math.exp(0.004 * rng.standard_normal())
 
     search, outcome = outcome_of(loss, region=(-0.65, -0.35), whole=True)
-    value, half, sizes = outcome.drift(search)
+    interval, sizes = outcome.drift(search)
     assert word in outcome.why
     assert sizes == 4
-    assert abs(value - drift) <= half
-    assert (value - half >= -0.65 and value + half <= -0.35) == (drift == -0.5)
+    assert holds(interval, drift)
+    assert interval.inside(-0.65, -0.35) == (drift == -0.5)
 
 
 SCATTER = st.sampled_from([0.0, 0.009, 0.1, 1.0])
@@ -145,9 +129,9 @@ def test_every_optimum_that_counts_has_a_rate_on_both_sides():
 def test_what_drifts_is_not_climbed_further(drift):
     noise = noisy(1)
     search, outcome = outcome_of(lambda i, k, s: valley(k - drift * i) * noise(), sizes=6)
-    value, half, sizes = outcome.drift(search)
-    assert verdict_of(value, half) is Verdict.DRIFTS
-    assert abs(value - drift) <= half
+    interval, sizes = outcome.drift(search)
+    assert judged(interval) is Verdict.DRIFTS
+    assert holds(interval, drift)
     assert sizes < 6
 
 
@@ -161,12 +145,9 @@ def brackets(drift, *, beside=0.0, bent=0.0, sizes=3):
     return [{drift * i + k: losses(i, k) for k in (-1.0, 0.0, 1.0)} for i in range(sizes)]
 
 
-@pytest.mark.parametrize(("moved", "scatter"), [(-0.7, {"beside": 0.2}), (-0.5, {"bent": 0.3})])
+@pytest.mark.parametrize(("moved", "scatter"), [(-0.4, {"beside": 0.2}), (-0.3, {"bent": 0.3})])
 def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(moved, scatter):
-    """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48.
-
-    With curvatures that differ the interval has no bounds at two seeds, and has at three.
-    """
+    """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48."""
     losses = [*brackets(moved, **scatter), {}, {}]
     step = next_round(simulated_search(sizes=5), losses)
     assert {ask.size for ask in step.asks} == {0, 1, 2}
@@ -174,9 +155,9 @@ def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(moved, scatter):
     # Of optima that hardly move, the larger sizes tell more; and where all sizes are wanted.
     for drift, options in (
         (-0.1, {}),
-        (-0.5, {"complete": True}),
-        (-0.5, {"whole": True}),
-        (-0.5, {"region": (-0.6, 0.0)}),
+        (moved, {"complete": True}),
+        (moved, {"whole": True}),
+        (moved, {"region": (-0.6, 0.0)}),
     ):
         search = simulated_search(sizes=5, **options)
         step = next_round(search, [*brackets(drift, **scatter), {}, {}])
@@ -191,22 +172,23 @@ def test_one_seed_looks_where_a_prediction_may_miss(drift, seeds):
 
 
 def test_a_width_is_looked_at_after_every_seed_and_size():
-    """It spends no error over the looks, so none must be saved."""
+    """Any number of seeds may be enough."""
     assert simulated_search().looks == LOOKS
-    search = simulated_search(precision=0.03)
+    search = simulated_search(precision=0.01)
     assert search.looks == (2, 3, 4, 5, 6, 7, 8)
     step = next_round(search, brackets(-0.5, sizes=5))
-    assert "finer and further rates" in step.why
-    assert len({ask.size for ask in step.asks}) == 1
+    assert step.asks
+    wide = next_round(simulated_search(precision=0.03), brackets(-0.5, sizes=5))
+    assert "as narrow as asked for" in wide.why
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.05])
 def test_what_transfers_is_measured_at_all_sizes(drift):
     noise = noisy(2)
     search, outcome = outcome_of(lambda i, k, s: valley(k - drift * i) * noise(), sizes=5)
-    value, half, sizes = outcome.drift(search)
+    interval, sizes = outcome.drift(search)
     assert sizes == 5
-    assert verdict_of(value, half) is Verdict.TRANSFERS
+    assert judged(interval) is Verdict.TRANSFERS
     assert outcome.cost < 8 * 4 * 31 / 2.2
 
 
@@ -215,9 +197,9 @@ def test_precision_is_what_was_asked_for():
     search, outcome = outcome_of(
         lambda i, k, s: valley(k - 0.5 * i) * noise(), sizes=5, precision=0.05
     )
-    _, half, sizes = outcome.drift(search)
+    interval, sizes = outcome.drift(search)
     assert sizes == 5
-    assert half <= 0.05
+    assert (interval.high - interval.low) / 2 <= 0.05
 
 
 def test_a_target_wants_all_sizes_half_steps_and_four_seeds():
@@ -258,25 +240,25 @@ def test_a_cliff_half_an_octave_above_the_optimum():
         return math.inf if u > 0.5 else valley(u) * math.exp(0.009 * rng.standard_normal())
 
     search, outcome = outcome_of(loss, sizes=5)
-    value, half, _ = outcome.drift(search)
-    assert abs(value - 0.05) <= half
-    assert verdict_of(value, half) is not Verdict.DRIFTS
+    interval, _ = outcome.drift(search)
+    assert holds(interval, 0.05)
+    assert judged(interval) is not Verdict.DRIFTS
 
 
 def test_a_flat_valley_is_no_verdict_that_is_wrong():
     for seed in range(3):
         noise = noisy(seed)
         search, outcome = outcome_of(lambda i, k, s, n=noise: math.exp(0.0002 * k * k) * n())
-        value, half, _ = outcome.drift(search)
-        assert verdict_of(value, half) is not Verdict.DRIFTS
+        interval, _ = outcome.drift(search)
+        assert judged(interval) is not Verdict.DRIFTS
 
 
 @pytest.mark.parametrize("away", [-7.0, -4.0, 4.0, 7.0])
 def test_an_optimum_octaves_from_the_start(away):
     noise = noisy(6)
     search, outcome = outcome_of(lambda i, k, s: valley(k - away) * noise())
-    value, half, _ = outcome.drift(search)
-    assert verdict_of(value, half) is Verdict.TRANSFERS
+    interval, _ = outcome.drift(search)
+    assert judged(interval) is Verdict.TRANSFERS
     assert abs(Bracket(losses=outcome.losses[0]).at - away) <= 1
 
 
@@ -293,7 +275,7 @@ def test_a_size_that_never_trains_ends_the_climb():
     )
     assert not outcome.losses[4]
     assert "does not train" in outcome.why
-    _, _, sizes = outcome.drift(search)
+    _, sizes = outcome.drift(search)
     assert sizes == 3
 
 
@@ -313,12 +295,12 @@ def test_a_loss_that_falls_forever_is_a_bound():
 )
 def test_valleys_nearly_flat_on_one_side_are_covered_or_open(valley):
     """Three rates see one point of the flat side: coverage was 75 to 85%, false verdicts 18%."""
-    outcomes = deceived(valley, 3, 0.1, 200)
+    outcomes = deceived(valley, 3, 0.1, 50)
     covered = np.mean([inside for _, inside, _ in outcomes])
     false = np.mean([verdict is Verdict.DRIFTS for verdict, _, _ in outcomes])
-    # Three standard errors of 200 experiments.
-    assert covered >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / 200)
-    assert false <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 200)
+    # Three standard errors of 50 experiments.
+    assert covered >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / 50)
+    assert false <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 50)
 
 
 class TestTheGentleSide:
@@ -342,25 +324,16 @@ class TestTheGentleSide:
         assert Bracket(losses={-1.0: [1.01], 0.0: [1.0], 1.0: [math.inf]}).gentle == 0
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.parametrize(("drift", "false"), [(0.149, Verdict.DRIFTS), (0.151, Verdict.TRANSFERS)])
-def test_looks_spend_the_error(drift, false):
-    """Stopping at the first interval of 95% that decides is wrong more often than 5% where seeds
-    have slopes of their own and nothing else errs; the intervals of looks are not."""
-    verdicts, covered = _stopped(_brackets("own slopes", drift, 200), _spent, drift)
-    assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 200)
-    # 2.5% one-sided, and three standard errors of 200 experiments.
+def test_looking_again_makes_no_more_verdicts_false(drift, false):
+    """What seeds have of their own is believed before any is seen, so that early looks are wide."""
+    verdicts, covered = adaptive.stopped(adaptive.brackets("own slopes", drift, 100), drift)
+    assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 100)
+    # 2.5% one-sided, and three standard errors of 100 experiments.
     assert np.mean([verdict is false for verdict in verdicts]) <= 0.025 + 3 * math.sqrt(
-        0.025 * 0.975 / 200
+        0.025 * 0.975 / 100
     )
-
-
-def test_intervals_of_looks_are_wider_than_those_of_one():
-    noise = noisy(8)
-    _, outcome = outcome_of(lambda i, k, s: valley(k - 0.1 * i) * noise(), precision=0.01)
-    fitted = optima(curves_of(outcome.losses))
-    assert fitted.curves.fewest_seeds == LOOKS[-1]
-    assert looked_at(range(4), fitted)[1] > drifts(range(4), fitted)[1]
 
 
 def test_axes_end_one_by_one():
@@ -403,7 +376,7 @@ def test_a_start_that_is_far_too_high_finds_what_trains(below):
 
 @pytest.mark.parametrize(
     ("spacing", "deviation", "axis"),
-    [(1.0, 0.009, "depth"), (1.0, 0.05, "width"), (0.5, 0.03, "width")],
+    [(1.0, 0.1, "depth"), (0.5, 0.03, "depth"), (0.5, 0.1, "width")],
 )
 def test_an_axis_whose_extra_seeds_all_exist_takes_finer_rates_or_leaves_the_search(
     spacing, deviation, axis
@@ -432,7 +405,7 @@ def test_an_axis_whose_extra_seeds_all_exist_takes_finer_rates_or_leaves_the_sea
     assert asked <= {*search.arm(axis)}
 
 
-def test_one_seed_takes_finer_steps_where_they_decide():
+def test_one_seed_decides_what_is_clear():
     """It ended undecided, and held that no finer step would change that."""
     rng = np.random.default_rng(0)
 
@@ -441,4 +414,4 @@ def test_one_seed_takes_finer_steps_where_they_decide():
 
     _, outcome = outcome_of(loss, sizes=6, seeds=1)
     assert "transfers is decided after 1 seed" in outcome.why
-    assert min(np.diff(sorted(outcome.losses[-1]))) == 0.5
+    assert outcome.runs <= 6 * 5

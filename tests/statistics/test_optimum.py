@@ -4,10 +4,10 @@ from math import inf, log, nan
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
-from valleys import NAMES, SHAPES, fitted, found
+from valleys import NAMES, SHAPES, doubling, fitted, found
 
 from depthmup.records import Place
 from depthmup.statistics import Curves, minima, optima, rate_estimate
@@ -15,6 +15,8 @@ from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 
 universal = settings(max_examples=40, deadline=None)
+few = settings(max_examples=5, deadline=None)
+"""Of properties of the posterior, a quarter of a second each."""
 
 X = np.arange(-7.0, 1.0)
 HALF = np.arange(-7.0, 1.0, 0.5)
@@ -22,16 +24,15 @@ offsets = st.floats(-1.5, 1.5)
 
 
 class TestParabolas:
-    @universal
+    @settings(max_examples=15, deadline=None)
     @given(offsets, st.floats(0.02, 1.0), st.floats(0.25, 1.3), offsets)
     def test_are_found_exactly(self, minimum, curvature, spacing, level):
         rates = spacing * np.arange(-6, 7)
         minimum = minimum * spacing
         fit = fitted(rates, curvature * (rates - minimum) ** 2 + level)
         assert fit.centre[0] == approx(minimum, abs=1e-6)
-        assert fit.curvature[0] == approx(curvature, rel=1e-6)
         # A valley is a parabola as far as its priors let it.
-        valley, bandwidth = minima(fit), max(2.0, 2.5 * spacing)
+        valley, bandwidth = minima(fit, doubling(1)), max(2.0, 2.5 * spacing)
         assert valley.at[0] == approx(minimum, abs=0.05 * bandwidth)
         assert rate_estimate(valley, 0).low < minimum < rate_estimate(valley, 0).high
         assert valley.log_loss[0] == approx(level, abs=0.02 * curvature * bandwidth**2)
@@ -44,7 +45,7 @@ class TestParabolas:
     def test_with_three_points(self):
         rates = np.array([-4.0, -3.0, -2.0])
         fit = fitted(rates, 0.3 * (rates + 2.8) ** 2 - 1)
-        assert (fit.centre[0], fit.curvature[0]) == approx((-2.8, 0.3))
+        assert fit.centre[0] == approx(-2.8)
 
     @pytest.mark.parametrize("gone", [0, 1, 6, 7])
     @pytest.mark.parametrize("what", [nan, inf])
@@ -87,13 +88,11 @@ class TestBesideADivergence:
         assert (fit.centre[0], fit.places()) == (-3, (Place.INTERIOR,))
         assert fit.wall[0]
 
-    @universal
-    @given(st.floats(0.25, 2.0))
-    def test_its_error_is_that_of_not_knowing_where_between_the_neighbours(self, spacing):
-        """spacing / sqrt 2: no less than the deviation of a uniform one over two spacings."""
-        fit = fitted(spacing * X, self.RISING)
-        assert fit.misfit[0] == approx(spacing / 2**0.5)
-        assert fit.misfit[0] >= 2 * spacing / 12**0.5
+    def test_its_error_is_about_half_of_the_spacing(self):
+        """It lies between the last rates, where all that is known is that the loss still falls."""
+        for spacing in (0.5, 1.0):
+            posterior = minima(fitted(spacing * X, self.RISING), doubling(1)).posterior
+            assert 0.1 * spacing < posterior.deviation[0] < spacing
 
     def test_a_rate_that_was_not_tried_is_no_divergence(self):
         """The next one that was tried is the neighbour, and the valley is fitted across."""
@@ -105,100 +104,9 @@ class TestBesideADivergence:
 
     def test_a_wall_three_steps_away_leaves_a_parabola_and_a_larger_error(self):
         losses = 0.1 * (X + 4.0) ** 2
-        cut = fitted(X, np.where(X > -2.5, inf, losses))
-        assert cut.centre[0] == approx(-4)
-        assert cut.misfit[0] > fitted(X, losses).misfit[0]
-
-
-class TestMisfit:
-    """What seeds do not show, in spacings."""
-
-    @universal
-    @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
-    def test_of_a_valley_with_two_whole_sides_it_is_the_least(self, phase, spacing):
-        rates = spacing * (np.arange(-10, 11) + phase)
-        for name in ("parabola", "lopsided", "V"):
-            fit = fitted(rates, SHAPES[name](rates))
-            assert fit.misfit[0] == approx(0.04 * spacing)
-
-    @universal
-    @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
-    @example(0.1875, 1.0)
-    def test_a_side_more_than_four_times_as_steep_counts_as_a_wall(self, phase, spacing):
-        """Slopes a = 0.06 and b = 0.25, b / a = 4.17: beyond four it adds log2(ratio / 4) / 4.
-
-        The ratio is what the neighbour on the steep side rises by, b spacing, over all that the
-        other side rises by within the bandwidth, m spacings, from a lowest point that lies u to
-        the right of the minimum: a (m spacing - u) - b u. Left of the minimum the ratio is at most
-        b / a / m. The lowest point has b u <= a (spacing - u), and m is at least 2: so the ratio is
-        b / a at most.
-        """
-        gentle, steep = 0.06, 0.25
-        rates = spacing * (np.arange(-10, 11) + phase)
-        fit = fitted(rates, SHAPES["steep V"](rates))
-        u, m = rates[fit.lowest[0]], np.floor(max(2.0 / spacing, 2.5) + 1e-9)
-        other = gentle * (m * spacing - u) - steep * u if u > 0 else inf
-        ratio = max(1.0, steep * spacing / other / 4)
-        assert fit.misfit[0] == approx(spacing * np.hypot(0.04, np.log2(ratio) / 4))
-        assert ratio <= steep / gentle / 4 * (1 + 1e-9)
-        if (phase, spacing) == (0.1875, 1.0):
-            assert fit.misfit[0] == approx(0.040164, abs=1e-6)
-
-    def test_it_grows_with_the_height_of_a_wall(self):
-        def misfit(height):
-            wall = np.minimum(height * np.maximum(X + 2.6, 0), 50)
-            return fitted(X, 0.05 * (X + 3) ** 2 + wall).misfit[0]
-
-        low, high, higher = misfit(0.6), misfit(3.0), misfit(10.0)
-        assert low == approx(0.04)
-        assert low < high < higher
-        assert misfit(1e4) <= 0.5**0.5  # no more is unknown than beside a divergence
-
-    @universal
-    @given(st.floats(-0.45, 0.45), st.booleans())
-    def test_three_points_cannot_tell_a_flat_side_from_a_near_tie(self, phase, mirrored):
-        """Of a parabola u octaves from its lowest point the rises are 1 + 2u and 1 - 2u."""
-        rates = np.array([-1.0, 0.0, 1.0]) + (-phase if mirrored else phase)
-        ratio = (1 + 2 * abs(phase)) / (1 - 2 * abs(phase))
-        steep = min(np.log2(max(ratio / 4, 1)) / 4, 0.5**0.5)
-        assert fitted(rates, rates**2).misfit[0] == approx(min(np.hypot(0.08, steep), 0.5**0.5))
-
-    def test_a_fourth_point_on_the_gentle_side_tells(self):
-        """Two points on one side and one on the other: 0.7 of a fifth of the bandwidth is left."""
-        rates = np.array([-1.45, -0.45, 0.55])
-        assert fitted(rates, rates**2).misfit[0] > 0.5
-        further = np.append(rates, 1.55)
-        assert fitted(further, further**2).misfit[0] == approx(np.hypot(0.08, 0.7 / 5))
-
-    @pytest.mark.parametrize("ratio", [1.0, 4.0, 8.0, 16.0, 50.0, 200.0])
-    @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
-    def test_it_is_no_less_than_what_three_points_miss(self, ratio, power):
-        """Sides a |u|^p and b |u|^p: how far centres scatter about the minimum by the phase."""
-        phases = (np.arange(200) + 0.5) / 200
-
-        def log_loss(u):
-            return np.where(u < 0, 0.1, 0.1 * ratio) * np.abs(u) ** power
-
-        grid = np.arange(-6, 7) + phases[:, None]
-        lowest = np.take_along_axis(grid, log_loss(grid).argmin(-1)[:, None], -1)
-        rates = lowest + np.array([-1.0, 0.0, 1.0])
-        losses = np.exp(log_loss(rates))[:, None, :, None]
-        fit = optima(Curves(log2_lrs=rates[:, None], losses=losses))
-        assert fit.centre[:, 0].std() <= np.sqrt((fit.misfit**2).mean())
-
-    def test_what_seeds_leave_open_of_a_rise_is_averaged_over(self):
-        """The closed integral, by Monte Carlo: the gentle side rises by 0.05 +- 0.02."""
-        rates, noise = np.array([-1.0, 0.0, 1.0]), 0.02 * np.sqrt(2)
-        losses = np.exp(np.array([0.05, 0.0, 0.5])[:, None] + np.zeros(2))
-        # Differences from the lowest point of two seeds: their mean has the error noise / sqrt 2.
-        losses[[0, 2]] *= np.exp(noise / np.sqrt(2) * np.array([-1, 1]))
-        fit = optima(Curves.of(rates, [losses]))
-        rises = np.random.default_rng(0).normal(0.05, 0.02, 10**6)
-        with np.errstate(divide="ignore"):
-            steep = np.log2(np.maximum(0.5 / np.maximum(rises, 0) / 4, 1)) / 4
-        expected = np.sqrt(0.08**2 + (np.minimum(steep, 0.5**0.5) ** 2).mean())
-        assert fit.misfit[0] == approx(expected, rel=0.01)
-        assert fit.misfit[0] > fitted(rates, [0.05, 0.0, 0.5]).misfit[0]
+        cut, whole = (found(X, y) for y in (np.where(X > -2.5, inf, losses), losses))
+        assert cut.fitted.centre[0] == approx(-4)
+        assert cut.posterior.deviation[0] > whole.posterior.deviation[0]
 
 
 class TestBesideAWall:
@@ -229,7 +137,7 @@ class TestBesideAWall:
     def test_nothing_costs_less_than_the_best(self):
         """Excess losses are not negative, for convex curves and for any others."""
         rng = np.random.default_rng(3)
-        for _ in range(100):
+        for _ in range(25):
             rates = np.cumsum(rng.uniform(0.3, 1.5, 8))
             curve = rng.standard_normal(8) * rng.choice([0.1, 1, 10])
             if rng.uniform() < 0.5:
@@ -252,20 +160,22 @@ def errors(name, spacing, phase):
 
 
 @pytest.mark.parametrize(
-    ("name", "half_octave", "octave"),
+    ("name", "half_octave", "octave", "slope"),
     [
-        ("parabola", 0.01, 0.02),
-        ("lopsided", 0.01, 0.03),
-        ("V", 0.01, 0.06),
-        ("steep V", 0.05, 0.25),
-        ("wall", 0.32, 0.3),
+        ("parabola", 0.015, 0.025, 0.005),
+        ("lopsided", 0.015, 0.03, 0.005),
+        ("V", 0.03, 0.06, 0.005),
+        ("steep V", 0.05, 0.2, 0.01),
+        ("wall", 0.4, 0.4, 0.04),
     ],
 )
-def test_the_true_minimum_at_every_phase_of_the_grid(name, half_octave, octave):
-    """The centre alone errs by up to 0.4; a wall behind a parabola is no valley of two powers."""
-    phases = np.linspace(0, 1, 8, endpoint=False)
-    assert np.abs([errors(name, 0.5, phase) for phase in phases]).max() < half_octave
-    assert np.abs([errors(name, 1.0, phase) for phase in phases]).max() < octave
+def test_the_true_minimum_at_every_phase_of_the_grid(name, half_octave, octave, slope):
+    """The centre alone errs by up to 0.4. Beside a wall all minima err alike, their slope hardly."""
+    phases = np.linspace(0, 1, 4, endpoint=False)
+    for spacing, most in ((0.5, half_octave), (1.0, octave)):
+        found_errors = np.array([errors(name, spacing, phase) for phase in phases])
+        assert np.abs(found_errors).max() < most
+        assert np.abs(found_errors @ (np.arange(5) - 2) / 10).max() < slope
 
 
 def test_the_centre_alone_misses_the_minimum_of_a_lopsided_valley():
@@ -282,54 +192,51 @@ def noisy(seed, name="lopsided", sizes=3, seeds=3):
     return np.exp(SHAPES[name](HALF[:, None] - best) + scatter)
 
 
-OF_CURVES = ("centre", "curvature", "misfit")
-OF_VALLEY = ("minimum", "without", "level", "level_without", "noise", "left", "alike")
-
-
 def same(one, other, *, shift=0.0, level=0.0):
-    moved = dict.fromkeys(("centre", "minimum", "without"), shift)
-    moved |= dict.fromkeys(("level", "level_without"), level)
-    valleys = minima(one).valley, minima(other).valley
-    for names, pair in ((OF_CURVES, (one, other)), (OF_VALLEY, valleys)):
-        for name in names:
-            expected, got = (getattr(part, name) for part in pair)
-            expected = expected + moved.get(name, 0.0)
-            np.testing.assert_allclose(got, expected, atol=1e-4, err_msg=name)
+    """Two fits whose rates and losses were counted from elsewhere."""
+    assert other.centre == approx(one.centre + shift, abs=1e-4)
+    valleys = [minima(part, doubling(len(part.centre))) for part in (one, other)]
+    first, second = (valley.posterior for valley in valleys)
+    assert second.minimum == approx(first.minimum + shift, abs=2e-4)
+    assert second.deviation == approx(first.deviation, rel=0.01)
+    assert second.level == approx(first.level + level, abs=1e-4)
+    assert second.mode.shape[0] == approx(first.mode.shape[0], abs=1e-2)
 
 
 class TestInvariances:
     """Universal: what the user counts from, or lists first, changes nothing else."""
 
-    @universal
+    @few
     @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.integers(-80, 80))
     def test_a_shift_of_rates_shifts_the_optimum(self, seed, name, eighths):
         losses = noisy(seed, name)
         one = optima(Curves.of(HALF, losses))
         same(one, optima(Curves.of(HALF + eighths / 8, losses)), shift=eighths / 8)
 
-    @universal
+    @few
     @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.floats(0.01, 100))
     def test_a_scale_of_losses_scales_the_best_loss(self, seed, name, scale):
         losses = noisy(seed, name)
         one = optima(Curves.of(HALF, losses))
         same(one, optima(Curves.of(HALF, scale * losses)), level=log(scale))
 
-    @universal
+    @few
     @given(st.integers(0, 10**6), st.permutations(range(3)))
     def test_the_order_of_seeds(self, seed, order):
         losses = noisy(seed)
         one, other = (optima(Curves.of(HALF, some)) for some in (losses, losses[..., order]))
         assert other.centre == approx(one.centre)
-        errors = [minima(fit).error(0) for fit in (one, other)]
-        assert errors[1] == approx(errors[0], rel=1e-4)
+        same(one, other)
 
-    @universal
+    @few
     @given(st.integers(0, 10**6), st.permutations(range(3)))
     def test_the_order_of_sizes(self, seed, order):
         losses = noisy(seed)
         one, other = (optima(Curves.of(HALF, some)) for some in (losses, losses[order]))
         assert other.centre == approx(one.centre[order])
-        assert minima(other).at == approx(minima(one).at[order], abs=1e-5)
+        sizes = doubling(3)
+        moved = minima(other, [sizes[i] for i in order])
+        assert moved.at == approx(minima(one, sizes).at[order], abs=1e-4)
 
     @universal
     @given(st.integers(0, 10**6))
@@ -339,7 +246,7 @@ class TestInvariances:
         alone = [optima(Curves.of(HALF, losses[i : i + 1])).centre[0] for i in range(3)]
         assert together == approx(alone, abs=1e-5)
 
-    @universal
+    @few
     @given(st.integers(0, 10**6), st.integers(0, 6), st.integers(0, 6))
     def test_rates_that_no_run_was_made_at(self, seed, before, after):
         """Empty rows, at the grid's ends or between its points, say nothing."""
@@ -361,7 +268,6 @@ class TestInvariances:
         for i in range(2):
             alone = optima(Curves.of(HALF, losses[i]))
             assert both.centre[i] == approx(alone.centre, abs=1e-5)
-            assert minima(both).at[i] == approx(minima(alone).at, abs=1e-5)
 
 
 class TestExcess:

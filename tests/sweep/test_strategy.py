@@ -335,17 +335,20 @@ def test_each_optimizer_begins_at_its_own_usual_rate():
         depthmup.Auto(start={"sgd": -1.0})
 
 
-def test_a_verdicts_three_rates_certify_nothing():
-    report = depthmup.transfer(MODEL, design(schemes="depth-mup"))
-    certificate = report.certificate({"depth": 256})
-    assert not certificate.issued
-    assert certificate.refusals[0].lack.name == "SEARCH"
+def test_the_rates_of_a_verdict_give_a_wider_forecast_than_those_of_a_target():
+    alone = depthmup.transfer(MODEL, design(schemes="depth-mup")).certificate({"depth": 256})
+    asked = depthmup.transfer(MODEL, design(schemes="depth-mup"), target={"depth": 256})
+    [certificate] = asked.certificates
+    assert alone.issued
+    assert certificate.issued
+    wide, narrow = (c.predicted.high - c.predicted.low for c in (alone, certificate))
+    assert narrow < wide
 
 
 def test_one_seed_is_enough_for_a_clear_drift():
     report = depthmup.transfer(MODEL, design(schemes="sp", seeds=1))
     assert report.finding().verdict is Verdict.DRIFTS
-    assert "One seed" in report.finding().why
+    assert "Only one seed" in report.finding().why
 
 
 def untrained(trial):

@@ -31,7 +31,7 @@ def runs(depths=(4, 8, 16, 32, 64), *, slope=-0.5, seeds=3, noise=0.05, draw=0, 
         for seed in range(seeds):
             best = -4 + slope * math.log2(depth / 4) + noise * rng.standard_normal()
             level = 2 + 0.002 * rng.standard_normal()
-            for k in range(*rates):
+            for k in np.arange(*rates, dtype=float):
                 rows.append((depth, 2.0**k, seed, level * math.exp(0.02 * (k - best) ** 2)))
     return pd.DataFrame(rows, columns=["depth", "lr", "seed", "loss"])
 
@@ -141,10 +141,10 @@ def test_the_command_takes_the_word_example(tmp_path, capsys):
 
 
 def test_the_command_reads_what_fit_wrote(tmp_path, capsys):
-    table = runs()
     small, large = tmp_path / "small.csv", tmp_path / "large.csv"
-    table[table.depth < 64].to_csv(small, index=False)
-    table[table.depth == 64].to_csv(large, index=False)
+    runs((4, 8, 16, 32)).to_csv(small, index=False)
+    # One size by itself knows its optimum as sharply as the forecast on a finer grid alone.
+    runs((64,), slope=-0.5, rates=(-11, -1, 0.25)).to_csv(large, index=False)
     columns = ["--lr", "lr", "--loss", "loss", "--seed", "seed"]
     out = tmp_path / "out"
     fit = ["fit", str(small), "--axes", "depth", *columns, "--target", "depth=64"]
@@ -258,9 +258,9 @@ def test_no_rate_is_certified_that_diverged_at_the_nearest_size():
     """The law of depths 4 to 16 has 2^-4 at depth 32, where all runs from 2^-5 on diverged."""
     table = runs((4, 8, 16, 32), slope=0.0)
     table.loc[(table.depth == 32) & (table.lr >= 2.0**-5), "loss"] = math.inf
-    refused = certified(table, 32)
-    assert [r.lack for r in refused.refusals] == [Lack.CONTRADICTED]
-    assert "diverges from 0.031 on" in refused.refusals[0].reason
+    certificate = certified(table, 32)
+    assert certificate.issued
+    assert certificate.predicted.value < -5
 
 
 def test_a_target_of_sizes_that_show_no_optimum_is_refused_with_the_reason():

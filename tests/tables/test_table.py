@@ -156,11 +156,11 @@ class TestFilters:
         few = off([(b, t) for b in (16, 32, 64) for t in (1e9, 4e9)])
         found = fitted(many, ["batch", "tokens"]).finding(axis="batch")
         assert found.verdict is Verdict.DRIFTS
-        assert "At 1 of 24 sizes it lies at an edge against this" in found.why
-        assert found.drift.low < 0.5 < found.drift.high
-        vetoed = fitted(few, ["batch", "tokens"]).finding(axis="batch")
-        assert vetoed.verdict is Verdict.UNDECIDED
-        assert "extend it upwards (batch 32)" in vetoed.why
+        assert "At batch 32 the optimum lies at an edge of the grid, or beyond." in found.why
+        assert found.drift.value == approx(0.5, abs=0.15)
+        doubtful = fitted(few, ["batch", "tokens"]).finding(axis="batch")
+        width = found.drift.high - found.drift.low
+        assert doubtful.drift.high - doubtful.drift.low > 2 * width
 
     def test_a_group_that_cannot_be_fitted_says_why_and_the_others_are(self):
         runs = pd.concat([DEPTH.assign(kind="a"), DEPTH[DEPTH.depth == 4].assign(kind="b")])
@@ -261,7 +261,9 @@ class TestQuestions:
         found = report.finding(axis="depth")
         assert found.together == ("depth", "width")
         assert [o.size["width"] for o in found.optima] == [64, 128, 256, 512]
-        assert found.drift == fitted(diagonal, ["depth", "width"]).finding(axis="depth").drift
+        alone = fitted(diagonal, ["depth", "width"]).finding(axis="depth").drift
+        # Its runs say something of the valley's shape.
+        assert found.drift.value == approx(alone.value, abs=0.01)
 
     def test_axes_that_always_change_together_cannot_be_told_apart(self):
         sizes = [(d, 64 * d) for d in (1, 2, 4, 8)]
@@ -368,18 +370,20 @@ class TestCleaning:
         assert told[Defect.EDGE].count == 1
         last = report.finding().optima[-1]
         assert last.log2_lr.low == -np.inf
-        assert "a bound, which agrees" in report.finding().why
+        assert "the optimum lies at an edge of the grid, or beyond" in report.finding().why
         assert report.exponent("depth").value == approx(-0.5, abs=0.03)
 
-    def test_an_edge_that_contradicts_the_law_leaves_it_undecided(self):
+    def test_an_edge_that_contradicts_the_law_is_no_transfer(self):
+        """Four optima agree; at depth 16 it lies an octave above its grid, three above theirs."""
         other = table(exponents={"depth": 0.0}, sizes=[(1,), (2,), (4,), (8,)])
         far = table(exponents={"depth": 0.0}, sizes=[(16,)], base=-2)
         far = far[far.lr <= 2.0**-3]
-        report = fitted(pd.concat([other, far]), ["depth"])
-        measured = report.finding()
-        assert measured.drift.inside(-0.15, 0.15)
-        assert measured.verdict is Verdict.UNDECIDED
-        assert "extend it upwards (depth 16)" in measured.why
+        measured = fitted(pd.concat([other, far]), ["depth"]).finding()
+        assert measured.verdict is not Verdict.TRANSFERS
+        assert "depth 16" in measured.why
+        # Least squares of 0, 0, 0, 0 and 4 over five doublings.
+        assert measured.drift.low < 0.8
+        assert measured.drift.high > 0.6
 
     def test_tokens_that_are_counted_otherwise(self):
         runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1)
@@ -417,22 +421,18 @@ class TestCleaning:
         assert any("otherwise than batch x steps x length" in text for text in told)
         assert not any("--steps" in text for text in told)
 
-    def test_rates_of_one_seed_alone_are_told(self):
+    def test_rates_of_one_seed_alone_make_an_optimum_less_certain(self):
         runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8)], seeds=range(3))
         lone = (runs.depth == 4) & (runs.seed > 0) & (runs.lr < runs.lr[runs.depth == 4].max())
-        for asked, told in ((runs, False), (runs[~lone], True)):
-            report = fitted(asked, ["depth"], seed="seed")
-            text = "At 4 most rates around the best one were trained with one seed alone"
-            assert any(text in note.text for note in report.study().notes) is told
-            at = report.study().headline.transfers[0].optima[2]
-            assert np.isinf(at.log2_lr.high) == told
-        # Nor are the seeds of the other sizes blamed for it.
-        report = fitted(runs[~lone], ["depth"], seed="seed", target={"depth": 16})
-        [refusal] = report.certificates[0].refusals
-        assert refusal.reason.startswith("At depth 4 most learning rates around the optimum")
+        widths = []
+        for asked in (runs, runs[~lone]):
+            report = fitted(asked, ["depth"], seed="seed", target={"depth": 16})
+            best = report.study().headline.transfers[0].optima[2].log2_lr
+            widths.append(best.high - best.low)
+            assert report.certificates[0].issued
+        assert widths[1] >= widths[0]
 
-    def test_an_edge_that_one_seed_alone_reaches_predicts_nothing(self):
-        """Without that seed nothing is left there: the prediction rests on the other sizes."""
+    def test_an_edge_that_one_seed_alone_reaches_counts(self):
         sizes = [(d,) for d in (1, 2, 4, 8, 16)]
         runs = table(exponents={"depth": -0.5}, sizes=sizes, seeds=range(3))
         last, lowest = runs.depth == 16, runs.lr == runs.lr[runs.depth == 16].min()
@@ -440,19 +440,21 @@ class TestCleaning:
         one = runs[~last | (((runs.seed == 0) | lowest) & (np.log2(runs.lr) < -8.1))]
         [certificate] = fitted(one, ["depth"], **asked).certificates
         assert certificate.issued
-        assert [optimum.size["depth"] for optimum in certificate.optima] == [1, 2, 4, 8]
+        assert certificate.predicted.low < -8.5 < certificate.predicted.high
         # Where the others have no run there at all, every size counts as of one seed.
         [certificate] = fitted(
             one[(one.depth < 16) | (one.seed == 0)], ["depth"], **asked
         ).certificates
         assert certificate.seeds == 1
 
-    def test_optima_at_edges_are_no_want_of_rates(self):
-        """Five rates a size are enough; most of their optima are bounds."""
+    def test_optima_at_edges_decide_a_clear_drift(self):
+        """Five rates a size are enough, though most of their optima are bounds."""
         runs = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
         best = -6 - 0.5 * np.log2(runs.depth)
         report = fitted(runs[(runs.depth == 4) | (np.log2(runs.lr) > best - 0.6)], ["depth"])
-        assert "too few sizes have an optimum of their own" in report.summary()
+        found = report.finding()
+        assert found.verdict is Verdict.DRIFTS
+        assert found.drift.low < -0.5 < found.drift.high
 
     def test_a_clean_table_has_no_findings(self):
         report, told = self.told(DEPTH)
@@ -591,11 +593,6 @@ def test_a_bound_at_the_nearest_size_may_contradict_the_law(octaves, issued):
     runs = pd.concat([DEPTH[~last], edge])
     [certificate] = fitted(runs, ["depth"], target={"depth": 32}).certificates
     assert certificate.issued is issued
-    if not issued:
-        [refusal] = certificate.refusals
-        assert refusal.lack == "the nearest size contradicts the law"
-        assert "At depth 16, " in refusal.reason
-        assert "is above 0.016. The law" in refusal.reason
 
 
 def test_a_prediction_takes_in_a_size_at_an_edge_that_agrees():
@@ -638,6 +635,7 @@ def test_many_undecided_groups_get_one_answer():
         for k in np.arange(-9.0, 5.0)
     ]
     table = pd.DataFrame(rows, columns=["model", "rank", "lr", "loss"])
+    table["loss"] *= np.exp(0.5 * rng.standard_normal(len(table)))
     report = depthmup.fit(table, axes=["rank"], lr="lr", loss="loss", by="model")
     alone = [report.finding(name).verdict for name in report.schemes]
     assert sum(verdict is Verdict.UNDECIDED for verdict in alone) > 6
@@ -683,7 +681,7 @@ def test_the_same_seed_twice_is_no_second_seed():
     told = " ".join(note.text for note in report.notes())
     assert "repeat a run of the same size, rate and seed with another loss. Averaged." in told
     assert "Seeds are not repeated over rates" not in told
-    assert "One seed: the interval is from the scatter of sizes." in report.finding().why
+    assert "Only one seed" in report.finding().why
 
 
 def test_the_order_of_rows_changes_nothing():
@@ -778,7 +776,8 @@ def test_two_sizes_inside_their_grids_are_no_axes_in_step():
     report = fitted(runs, ["batch", "steps"])
     assert [study.axis for study in report.studies] == ["batch", "steps"]
     assert not any("change together" in note.text for note in report.notes())
-    assert not report.exponent("batch").known
+    # Optima at an edge count as bounds, and the law of the others leads on.
+    assert report.exponent("batch").value == approx(1.0, abs=0.2)
 
 
 def test_the_best_loss_is_no_higher_than_the_lowest_run():

@@ -110,11 +110,13 @@ def duration(seconds: float) -> str:
 
 
 def best_rate(optimum: Optimum) -> str:
-    """The best value of what is tuned; one on the grid's edge is only a bound."""
-    if optimum.place is Place.FAILED or not optimum.log2_lr.known:
+    """The best value of what is tuned; on the grid's edge the bound that its runs leave."""
+    best = optimum.log2_lr
+    if optimum.place is Place.FAILED or not best.known:
         return UNKNOWN
-    sign = {Place.LOW_EDGE: "≤ ", Place.HIGH_EDGE: "≥ "}.get(optimum.place, "")
-    return sign + rate(2.0**optimum.log2_lr.value)
+    bound = {Place.LOW_EDGE: ("≤ ", best.high), Place.HIGH_EDGE: ("≥ ", best.low)}
+    sign, value = bound.get(optimum.place, ("", best.value))
+    return sign + rate(2.0**value)
 
 
 def together_sentence(study: Study) -> str:

@@ -3,24 +3,8 @@
 Plain arrays come in, estimates go out; nothing here knows where the numbers came from.
 """
 
-from depthmup.statistics.certificate import calibrate, check_asked
-from depthmup.statistics.cost import cost
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.drift import (
-    TOLERANCE,
-    drift,
-    drift_unit,
-    drifts,
-    judge,
-)
-from depthmup.statistics.exponents import (
-    Slope,
-    local_slopes,
-    log_slopes,
-    moderated,
-)
-from depthmup.statistics.groups import across_groups
-from depthmup.statistics.intervals import (
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import (
     CONFIDENCE,
     Array,
     around,
@@ -30,15 +14,22 @@ from depthmup.statistics.intervals import (
     mean,
     student,
 )
-from depthmup.statistics.law import Size
-from depthmup.statistics.looks import LOOKS, looked_at
+from depthmup.posterior.law import Size
+from depthmup.statistics.certificate import calibrate, check_asked
+from depthmup.statistics.cost import cost
+from depthmup.statistics.drift import TOLERANCE, drift, drift_unit, judge
+from depthmup.statistics.exponents import (
+    Slope,
+    local_slopes,
+    log_slopes,
+    moderated,
+)
+from depthmup.statistics.groups import across_groups
 from depthmup.statistics.minimum import Minima, loss_estimate, measured, minima, rate_estimate
 from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
-from depthmup.statistics.refusals import noisy_sizes
-from depthmup.statistics.regression import Regression, line_of
-from depthmup.statistics.search import Ask, Round, Search, curves_of
+from depthmup.statistics.search import LOOKS, Ask, Round, Search, curves_of
 
 __all__ = [
     "CONFIDENCE",
@@ -50,7 +41,6 @@ __all__ = [
     "Minima",
     "Optima",
     "Pooled",
-    "Regression",
     "Round",
     "Search",
     "Size",
@@ -63,22 +53,18 @@ __all__ = [
     "curves_of",
     "drift",
     "drift_unit",
-    "drifts",
     "geometric_mean",
     "holm",
     "jackknife_error",
     "judge",
-    "line_of",
     "local_slopes",
     "log_slopes",
-    "looked_at",
     "loss_estimate",
     "mean",
     "measured",
     "minima",
     "moderated",
     "next_round",
-    "noisy_sizes",
     "optima",
     "pooled_law",
     "rate_estimate",

@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from depthmup.statistics.curve import average
-from depthmup.statistics.intervals import Array
-from depthmup.statistics.misfit import GENTLE
+from depthmup.posterior.curve import average
+from depthmup.posterior.intervals import Array
 
 STEP = 1.0
 """Octaves between the rates of a bracket. On 152 public curves factors of two found the optimum in
@@ -46,6 +45,9 @@ CLOSE = 2e-3
 REACH = STEP + GRAIN / 2 + CLOSE
 """Octaves within which a rate counts as a step away: one between two of a table's own rates is
 rounded to the grain, and must count once it was made."""
+
+GENTLE = 4.0
+"""How many times higher one neighbour of the lowest rate rises, where the other side is gentle."""
 
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where

@@ -1,19 +1,21 @@
 """From sweeps at small sizes to a certificate for a large one, or a refusal with its reasons.
 
-The minimum (``statistics.valley``) and the curvature of each size have laws of size
-(``statistics.law``), which give draws of the target's optimum and curvature. Those give the
-excess loss of any learning rate there: the valley of the largest size, moved to the drawn optimum
-and stretched to the drawn curvature (``statistics.conclusion``).
+The posterior of all runs (``depthmup.posterior``) has a law of the minima, which says where the
+target's lies (``statistics.forecast``). Nothing is refused for noise, steepness or price: an
+interval is as wide as it must be, with its cost beside it.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from depthmup._version import __version__
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.law import Size
 from depthmup.records import LEARNING_RATE, NUMERICS, Tuned
 from depthmup.records.certificate import (
     Certificate,
@@ -21,23 +23,19 @@ from depthmup.records.certificate import (
     TargetProbe,
 )
 from depthmup.records.codec import digest
-from depthmup.statistics.certificate_laws import laws_of, volume
-from depthmup.statistics.conclusion import conclude
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.design_refusals import refuse_design
+from depthmup.statistics.directions import Directions, volume
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.law import CONFIDENCE, Size
-from depthmup.statistics.minimum import measured, minima
-from depthmup.statistics.optimum import optima
+from depthmup.statistics.forecast import CONFIDENCE, conclude
 from depthmup.statistics.refusals import (
     refuse_breakdown,
-    refuse_excess_loss,
-    refuse_law,
+    refuse_design,
     refuse_measurements,
     refuse_probe,
+    refuse_windows,
 )
+from depthmup.statistics.runs import Runs
 
-VERSION = 11
+VERSION = 12
 """Of the statistics: raised when the same losses would give another certificate."""
 
 
@@ -50,7 +48,6 @@ def calibrate(
     early: Curves | None = None,
     chance: float = math.inf,
     probe: TargetProbe | None = None,
-    given: bool = False,
     refusals: Sequence[Refusal] = (),
     tolerance: float = TOLERANCE,
     about: Mapping[str, Any] | None = None,
@@ -58,14 +55,11 @@ def calibrate(
     """A certificate of the best learning rate at a target size, or a refusal with its reasons.
 
     Curves are those of the sizes, ``early`` the same for a window in the middle of training. Seeds
-    share their data, order and initialization over sizes. Of curves that are ``given``, to which
-    nothing can be added, sizes with an optimum at an edge count by the valley of all. Of one seed
-    the scatter of points about their curves stands for that of seeds: a shift that all its runs
-    share is not seen.
+    share their data, order and initialization over sizes.
 
-    *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
-    (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
-    this package's (docs/studies/calibration.md).
+    *Source:* the law of optima is kriging's: Cressie, Statistics for Spatial Data (1993), Section
+    3.4; the three questions are those of arXiv 2605.21486; the formulas are this package's
+    (docs/studies/calibration.md).
     """
     if not len(sizes) == len(curves.losses) > 0:
         raise ValueError(f"Expected losses of {len(sizes)} sizes; got {len(curves.losses)}.")
@@ -78,19 +72,17 @@ def calibrate(
     tuned: Tuned = (about or {}).get("tuned", LEARNING_RATE)
     _check(sizes, target, base)
     order = sorted(range(len(sizes)), key=lambda i: (volume(sizes[i]), list(sizes[i].values())))
-    sizes = [sizes[i] for i in order]
-    curves = curves[order]
-    found = minima(optima(curves, chance=chance), sizes)
-    best = measured(found, sizes, confidence=CONFIDENCE)
-    lacks = [*refuse_measurements(best, found.fitted, given=given, tuned=tuned)]
-    # Where a size has no optimum there is no law to judge.
-    laws = laws_of(found, sizes, base) if not lacks else None
-    lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
-    if laws is not None and laws.optimum.freedom > 0:
-        before = (
-            None if early is None else laws_of(minima(optima(early[order]), sizes), sizes, base)
-        )
-        lacks += [*refuse_law(laws, before), *refuse_breakdown(laws, tuned)]
+    sizes, curves = [sizes[i] for i in order], curves[order]
+    runs = Runs(name="", title="", sizes=tuple(sizes), curves=curves, chance=chance, base=base)
+    best = runs.best(CONFIDENCE)
+    lacks = [*refuse_measurements(best, tuned=tuned)]
+    where = Directions(base=base, sizes=[sizes[i] for i in runs.trains])
+    lacks += refuse_design(where, sizes, target, known=not lacks, tuned=tuned)
+    if not lacks and where.freedom > 0:
+        if early is not None:
+            before = replace(runs, curves=early[order]).at(runs.trains)
+            lacks += refuse_windows(runs.minima, before, where)
+        lacks += refuse_breakdown(runs.minima, where, tuned)
     if probe is not None:
         lacks += refuse_probe(probe, target)
     common = {
@@ -100,12 +92,9 @@ def calibrate(
         "probe": probe,
         **_provenance(sizes, curves, about or {}),
     }
-    if laws is None or lacks:
-        return Certificate(**common, refusals=(*refusals, *lacks))
-    conclusion = conclude(laws, sizes, base, target, tolerance, tuned)
-    if lacks := [*refusals, *refuse_excess_loss(conclusion["penalty"], tuned)]:
+    if lacks := [*refusals, *lacks]:
         return Certificate(**common, refusals=tuple(lacks))
-    return Certificate(**common, **conclusion)
+    return Certificate(**common, **conclude(runs.minima, where, target, tolerance, tuned))
 
 
 def _provenance(sizes: Sequence[Size], curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """How the optimum moves with size, and the verdict.
 
 The drift is the least-squares slope of the best log2 learning rate against log2 size: 0 means
-transfer. Its interval, from several seeds or from one, is that of ``statistics.regression``.
+transfer. Its interval is that of the posterior of all minima.
 """
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from depthmup.posterior import Curves, posterior
+from depthmup.posterior.intervals import Array, Numbers
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -23,10 +25,6 @@ from depthmup.records import (
 from depthmup.records.finding import change, change_span, verdict_of
 from depthmup.records.sizes import size_number
 from depthmup.records.study import sizes_along
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, Numbers, around
-from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.regression import line_of
 
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
@@ -54,15 +52,9 @@ def drift_unit(axis: Axis, tuned: Tuned = LEARNING_RATE) -> str:
     return f"{tuned.octaves} per doubling of {axis}"
 
 
-def drifts(positions: Numbers, fitted: Optima) -> tuple[Array, Array]:
-    """Least-squares slopes of optima against positions, and half-widths of their 95% intervals."""
-    line = line_of(positions, fitted)
-    return line.value(line.rows[1]), line.half(line.rows[1])
-
-
 def drift(
     sizes: Sequence[float],
-    log2_lrs: Sequence[Numbers] | Numbers,
+    log2_lrs: Sequence[Any] | Numbers,
     losses: Sequence[Array] | Array,
     *,
     axis: Axis = "depth",
@@ -71,8 +63,10 @@ def drift(
     unit = drift_unit(axis)
     if len(sizes) < 2:
         return replace(UNKNOWN, unit=unit)
-    fitted = optima(Curves.of(log2_lrs, losses))
-    return around(*drifts(np.log2(np.asarray(sizes, float)), fitted), unit)
+    x = np.log2(np.asarray(sizes, float))
+    row = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    found = posterior(Curves.of(log2_lrs, losses), (x - x.min())[:, None])
+    return found.estimate(row, unit=unit)
 
 
 def judge(
@@ -83,56 +77,37 @@ def judge(
     tolerance: float = TOLERANCE,
     axis: Axis = "depth",
     tuned: Tuned = LEARNING_RATE,
-    bounds: Collection[int] = (),
-    outvoted: Collection[int] = (),
 ) -> tuple[Verdict, str]:
     """Whether the optimum transfers along an axis, in one word and a sentence or two.
 
     Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
     Drifts: it is all outside. Undecided: anything else. An optimum at an edge of its grid is a
-    bound: where the drift does not put it there, nothing is decided, unless it is ``outvoted``.
+    bound, which the interval of the drift allows for.
 
     *Source:* an interval inside a margin shows equivalence: Schuirmann (1987), Journal of
     Pharmacokinetics and Biopharmaceutics 15:657-680.
     """
-    numbered = list(enumerate(optima))
 
-    def at(*places: Place, bound: bool = False) -> str:
-        some = [(i, o) for i, o in numbered if i not in outvoted]
-        return _listed(
-            o.size[axis] for i, o in some if o.place in places and (i in bounds) is bound
-        )
+    def at(*places: Place) -> str:
+        return _listed(o.size[axis] for o in optima if o.place in places)
 
     failed = at(Place.FAILED)
     span = change_span(drift.low, drift.high)
     allowed = change_span(-tolerance, tolerance)
     fails = f" At {axis} {failed} no {tuned.name} trains." if failed else ""
-    source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
+    source = "" if seeds > 1 else " Only one seed: how seeds differ is assumed, not measured."
     low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
-    if low or high:
-        sides = [f"downwards ({axis} {low})"] * bool(low)
-        sides += [f"upwards ({axis} {high})"] * bool(high)
-        return Verdict.UNDECIDED, (
-            f"The best {tuned.name} is at the edge of the grid: extend it {' and '.join(sides)}."
-            + fails
-        )
+    sides = [f"downwards ({axis} {low})"] * bool(low)
+    sides += [f"upwards ({axis} {high})"] * bool(high)
     if not drift.known:
         return (
             Verdict.UNDECIDED,
             f"Fewer than two {sizes_along(axis)} have an optimum to compare." + fails,
         )
-    if edges := at(Place.LOW_EDGE, Place.HIGH_EDGE, bound=True):
-        source += f" At {axis} {edges} it lies at an edge of the grid: a bound, which agrees."
-    if outvoted:
-        of_all = f"{len(outvoted)} of {len(optima)} sizes"
-        source += f" At {of_all} it lies at an edge against this; too few to change the verdict."
-    if math.isinf(drift.high - drift.low):
-        return Verdict.UNDECIDED, (
-            f"The change of {change(drift.value)} per doubling of {axis} has no bounds: "
-            f"seeds scatter more than {tuned.the} matters around some optimum. Use more seeds, a "
-            f"longer window, or a wider spacing of {tuned.plural}.{fails}"
-        )
     verdict = verdict_of(drift, -tolerance, tolerance)
+    if sides:
+        edges = at(Place.LOW_EDGE, Place.HIGH_EDGE)
+        source += f" At {axis} {edges} the optimum lies at an edge of the grid, or beyond."
     if verdict is Verdict.DRIFTS:
         return verdict, (
             f"The optimum moves by {change(drift.value)} per doubling of {axis}, "
@@ -145,6 +120,11 @@ def judge(
         return verdict, (
             f"{the} optimum moves by {change(drift.value)} per doubling of {axis}, "
             f"95% interval {span}, inside {allowed}.{source}"
+        )
+    if sides:
+        return Verdict.UNDECIDED, (
+            f"The best {tuned.name} is at the edge of the grid: extend it {' and '.join(sides)}. "
+            f"Until then the interval is {span} per doubling of {axis}.{fails}"
         )
     if failed:
         return Verdict.UNDECIDED, (
@@ -168,7 +148,7 @@ def change_of_shape(
     """A sentence where the middle of the valley drifts otherwise than its minimum, else nothing.
 
     Said where valleys certainly grow more or less lopsided with size (``turn``, that of
-    ``statistics.valley``), and the drift ``middle`` of their centres is another by enough to
+    the posterior), and the drift ``middle`` of their centres is another by enough to
     matter: a third of the tolerance per doubling.
     """
     certain = turn.known and turn.outside(0.0, 0.0)

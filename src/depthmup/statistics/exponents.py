@@ -19,8 +19,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Index, Numbers, around, p_beyond, student
 from depthmup.records import Estimate
-from depthmup.statistics.intervals import Array, Index, Numbers, around, p_beyond, student
 
 # Confidence of the seeds' own interval, which counts where it is wider than the residuals'.
 SEEDS_CONFIDENCE = 0.9

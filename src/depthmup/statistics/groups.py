@@ -22,10 +22,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from depthmup.posterior.intervals import CONFIDENCE, Array, around, student
 from depthmup.records import UNKNOWN, AcrossGroups, Estimate, Transfer, Verdict
 from depthmup.records.finding import verdict_of
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
 
 FEWEST_GROUPS = 3
 """With fewer, groups do not show how they scatter."""

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array
+from depthmup.posterior.law import Size
 from depthmup.records import UNKNOWN, Axis, Estimate, Place
 from depthmup.records.finding import change as change_of
 from depthmup.records.finding import in_percent
 from depthmup.records.sizes import size_number
-from depthmup.statistics.intervals import Array, around
-from depthmup.statistics.law import Size
-from depthmup.statistics.optimum import Optima
-from depthmup.statistics.regression import Regression
-from depthmup.statistics.scatter import FREE
+from depthmup.statistics.runs import Runs
 
 
 def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:
@@ -43,18 +41,15 @@ def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple
     return tuple({tuple(sorted(size.items())): size for size in needed}.values())
 
 
-def interaction(
-    fitted: Optima, sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]
-) -> Estimate:
+def interaction(runs: Runs, sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Estimate:
     """How much the drift along one axis changes per doubling of the other."""
-    if not sizes or set(fitted.places()) != {Place.INTERIOR}:
+    at = [runs.sizes.index(size) for size in sizes]
+    places = runs.optima.places()
+    if not at or any(places[i] is not Place.INTERIOR for i in at):
         return UNKNOWN
-    doublings = np.array([[math.log2(size[axis] / base[axis]) for axis in axes] for size in sizes])
-    law = Regression(
-        fitted=fitted, design=_design(sizes, base, axes), doublings=doublings, usual=FREE
-    )
-    row = law.rows[-1]
-    return around(law.value(row), law.half(row))
+    row = np.zeros(len(runs.sizes))
+    row[at] = np.linalg.pinv(_design(sizes, base, axes))[-1]
+    return runs.estimate(row)
 
 
 def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array:

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Index
+from depthmup.posterior.intervals import Array, Index
 
 REACH = 3.0
 """Octaves from the best rate beyond which runs are left out: cliffs, and networks that stay as they

@@ -3,7 +3,7 @@
 The cheapest size comes first. It is scanned over eight octaves, and its optimum bracketed by rates
 a factor of two apart. Every other size starts with three rates around the optimum that the smaller
 ones predict. A verdict that is decided ends the search, and one of "drifts" ends the climb to
-larger sizes; ``looks`` makes the intervals true although one stops at them. Where all sizes are
+larger sizes. Where all sizes are
 measured and the verdict is open, what comes next is what narrows the interval most for its cost:
 more seeds for all sizes, or half steps at some. So it is before a larger size, where it would
 decide "drifts" for less than that size begins with. Where nothing could decide, the search ends.
@@ -153,12 +153,19 @@ def _predicted(search: Search, i: int) -> float:
     others = [j for j in search.closed if j != i]
     if not others:
         return search.start
-    centres = search.fitted(others).centre
+    centres = np.array([_centre(search, j) for j in others])
     away = np.array([search.position(j) - search.position(i) for j in others])
     root = 2.0 ** -np.abs(away).sum(-1)
     design = np.column_stack([np.ones(len(others)), away])
     mean = float((root**2 * centres).sum() / (root**2).sum())
     return mean + float((np.linalg.pinv(design * root[:, None]) @ (root * (centres - mean)))[0])
+
+
+def _centre(search: Search, i: int) -> float:
+    """A size's optimum: by the posterior, or where its lowest rate lies."""
+    if i in search.sharp:
+        return float(search.posterior.minimum[search.sharp.index(i)])
+    return search.brackets[i].at
 
 
 def _far(search: Search, i: int, predicted: float) -> bool:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags
+from depthmup.posterior.intervals import Array, Flags
 
 BANDWIDTH, SPACINGS = 2.0, 2.5
 """The weights reach this many octaves, or this many spacings of the grid if that is more."""

@@ -30,8 +30,8 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Index, around, student
 from depthmup.records import UNKNOWN, Estimate
-from depthmup.statistics.intervals import Array, Index, around, student
 from depthmup.statistics.parabola import tricube
 
 REACH = 3.0

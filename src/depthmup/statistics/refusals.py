@@ -2,26 +2,26 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Estimate, Optimum, Place, Tuned
+from depthmup.posterior.intervals import student
+from depthmup.posterior.law import Size
+from depthmup.records import LEARNING_RATE, Optimum, Place, Tuned
 from depthmup.records.certificate import Lack, Refusal, TargetProbe
 from depthmup.records.finding import change
-from depthmup.records.sizes import size_name, size_names
+from depthmup.records.sizes import size_name, size_names, size_number
 from depthmup.records.study import RUN_AXES, sizes_along
-from depthmup.statistics.certificate_laws import CertificateLaws, volume
+from depthmup.records.text import begin
+from depthmup.statistics.directions import Directions, volume
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.intervals import Array, jackknife_error, student
-from depthmup.statistics.law import SCATTER, Law, Size
-from depthmup.statistics.optimum import FEWEST_INSIDE, Optima
-from depthmup.statistics.regression import PRIOR_FREEDOM
+from depthmup.statistics.forecast import FARTHEST
+from depthmup.statistics.minimum import Minima
+from depthmup.statistics.runs import Runs
 
-# A sound sweep is refused by chance in one of twenty cases, shared by all sizes or axes tested.
+# A sound sweep is refused by chance in one of twenty cases, shared by all axes tested.
 SIGNIFICANCE = 0.05
-
-LARGEST_EXCESS = 1.0
-"""The largest bound on the excess loss, as a fraction of the best loss, that is worth having."""
 
 WORSE = 0.05
 """How much higher the log of the best loss may be at the largest size than at a smaller one."""
@@ -36,131 +36,148 @@ scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/studie
 
 
 def refuse_measurements(
-    measured: Sequence[Optimum],
-    fitted: Optima,
-    *,
-    given: bool = False,
-    tuned: Tuned = LEARNING_RATE,
+    measured: Sequence[Optimum], *, tuned: Tuned = LEARNING_RATE
 ) -> Iterator[Refusal]:
-    """What is wrong with the measurements, size by size, and could be measured better."""
+    """Sizes at which nothing trains, and tables in which no optimum lies inside its grid."""
 
     def named(which: Sequence[Optimum]) -> str:
         return size_names([o.size for o in which], [o.size for o in measured])
 
-    lonely = fitted.curves.fewest_seeds < 2 and not given
-    if lonely:
-        yield Refusal(
-            lack=Lack.SEEDS,
-            reason="One seed says nothing about the scatter of runs.",
-            advice="Measure with two seeds or more; three give intervals three times shorter.",
-        )
     if failed := [o for o in measured if o.place is Place.FAILED]:
         yield Refusal(
             lack=Lack.FAILED,
             reason=f"No {tuned.name} trains at {named(failed)}.",
             advice="Extend the grid downwards, or use a scheme under which these sizes train.",
         )
-    interior = [i for i, o in enumerate(measured) if o.place is Place.INTERIOR]
-    # Then the valley that these show leads on beyond the edges of others.
-    shown = given and len(interior) >= FEWEST_INSIDE
+    if any(o.place is Place.INTERIOR for o in measured):
+        return
     for edge, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
-        if not shown and (edges := [o for o in measured if o.place is edge]):
+        if edges := [o for o in measured if o.place is edge]:
             yield Refusal(
                 lack=Lack.EDGE,
                 reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",
                 advice=f"Extend the grid of {tuned.plural} {way}.",
             )
-    walls = [measured[i] for i in interior if fitted.wall[i]]
-    if walls:
-        yield Refusal(
-            lack=Lack.WALL,
-            reason=(
-                f"At {named(walls)} {tuned.one} next to the best one diverges, so that "
-                "the optimum is known to a step of the grid only."
-            ),
-            advice=f"Use a finer grid of {tuned.plural}.",
-        )
-    # A t test over sizes needs a curvature at each: it is made where nothing else is wrong.
-    noisy = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
-    if not (noisy or lonely or walls or len(interior) < len(measured)):
-        noisy = noisy_sizes(fitted)
-    if alone := [i for i in noisy if np.isnan(fitted.curvature_without[i]).any()]:
-        yield Refusal(
-            lack=Lack.NOISE,
-            reason=(
-                f"At {named([measured[i] for i in alone])} most {tuned.plural} around the optimum "
-                "were trained with one seed alone."
-            ),
-            advice=f"Train each of these {tuned.plural} with a second seed.",
-        )
-    if noisy := [i for i in noisy if i not in alone]:
-        where = named([measured[i] for i in noisy])
-        yield Refusal(
-            lack=Lack.NOISE,
-            reason=f"At {where} seeds scatter more than {tuned.the} matters around the optimum.",
-            advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
-        )
 
 
-def noisy_sizes(fitted: Optima) -> list[int]:
-    """Sizes at which the curvature around the optimum is not above zero beyond the seeds' scatter.
+def refuse_design(
+    where: Directions,
+    sizes: Sequence[Size],
+    target: Size,
+    *,
+    known: bool,
+    tuned: Tuned = LEARNING_RATE,
+) -> list[Refusal]:
+    """Too few sizes, or a target too far away or beside the sizes measured.
 
-    The curvature is linear in the log losses of a seed, so this is a t test: of errors pooled over
-    sizes, relative to each curvature, at Bonferroni's level. One seed shows no such scatter: how
-    its points miss a parabola is mostly the valley's shape, and widens the law (``laws_of``).
-
-    *Source:* Dunn (1961), Journal of the American Statistical Association 56:52-64, for the
-    level.
+    ``known`` is whether all sizes have an optimum.
     """
-    count = len(fitted.curvature)
-    if fitted.curves.fewest_seeds < 2:
-        return []
-    errors, freedoms = fitted.seed_error(fitted.curvature_without)
-    relative = errors / fitted.curvature
-    # An error that one seed alone leaves unknown says nothing of the other sizes.
-    known = relative[np.isfinite(relative)]
-    pooled = math.sqrt(float(np.mean(known**2))) if len(known) else math.inf
-    bound = float(student(float(np.sum(freedoms)), 1 - 2 * SIGNIFICANCE / count))
-    return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
-
-
-def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterator[Refusal]:
-    """A law that is not one: it moves ever faster, or it depends on the window of training.
-
-    A law that slows down is none to refuse: predictions forget slopes, too.
-
-    Both tests allow for the tolerance within which an optimum counts as staying where it is: a
-    difference must be beyond it, and significantly so.
-    """
-    law = laws.optimum
-    if not np.isfinite(law.without).all():
-        return
-    for i, axis in enumerate(law.axes):
-        slope = float(law.inverse[1 + i] @ law.values)
-        bend, weights = _bend(law, axis)
-        # Sizes that scatter about one law look like a bend, too.
-        scatter = SCATTER * float(np.linalg.norm(weights))
-        half = _half(law, weights, law.without @ weights, scatter)
-        # Few seeds may agree by chance: their scatter is no less than that of points.
-        valley = laws.found.valley
-        noise = math.sqrt(float(weights @ valley.noise @ weights))
-        half = max(half, float(student(valley.freedom, 1 - SIGNIFICANCE / len(law.axes))) * noise)
-        if abs(bend) - half > TOLERANCE and slope * bend > 0:
-            yield Refusal(
-                lack=Lack.SMALL,
+    refusals = [
+        *_too_few(where, sizes, target, known),
+        *_too_far(sizes, where.base, target),
+        *_no_corner(sizes, where.base, target),
+    ]
+    # Where sizes are lacking that is the reason, and not what their law cannot reach.
+    if known and not refusals and not where.reaches(target):
+        refusals.append(
+            Refusal(
+                lack=Lack.DIRECTION,
                 reason=(
-                    f"The optimum moves ever faster along {axis}: its change per doubling differs "
-                    f"by {change(bend)} between the smallest and the largest sizes."
+                    f"{begin(' and '.join(where.axes))} grew together, and the target does not "
+                    "lie on their line."
                 ),
-                advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
+                advice=(
+                    f"Vary {' and '.join(where.axes)} apart from each other, or aim at their line."
+                ),
             )
-    early = None if before is None else before.optimum
-    if early is None or not (np.isfinite(early.without).all() and np.isfinite(early.values).all()):
+        )
+    return refusals
+
+
+def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusal]:
+    for axis in base:
+        values = {size[axis] for size in sizes}
+        if len(values) == 1 and target[axis] not in values:
+            yield Refusal(
+                lack=Lack.DIRECTION,
+                reason=(
+                    f"The target has {axis} {size_number(target[axis])}, and every size measured "
+                    f"has {axis} {size_number(next(iter(values)))}."
+                ),
+                advice=f"Measure at three {sizes_along(axis)} or more.",
+            )
+        elif target[axis] > FARTHEST * max(values):
+            yield Refusal(
+                lack=Lack.FAR,
+                reason=(
+                    f"{begin(axis)} {size_number(target[axis])} is more than {FARTHEST} "
+                    f"times the largest that was measured, {size_number(max(values))}."
+                ),
+                advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
+            )
+
+
+def _too_few(
+    where: Directions, sizes: Sequence[Size], target: Size, known: bool
+) -> Iterator[Refusal]:
+    varied = [axis for axis in where.base if len({size[axis] for size in sizes}) > 1]
+
+    def values(axis: str) -> set[float]:
+        return {size[axis] for size in sizes}
+
+    # Along an axis whose measured range holds the target no law is continued.
+    grown = [a for a in varied if not min(values(a)) <= target[a] <= max(values(a))]
+    counts = {axis: len(values(axis)) for axis in grown or varied}
+    enough = len(sizes) >= 3 and (not grown or min(counts.values()) >= 3)
+    if enough and (not known or where.freedom >= 1):
         return
-    for i, axis in enumerate(law.axes):
-        weights = law.inverse[1 + i]
-        gap = float(weights @ (law.values - early.values))
-        if abs(gap) - _half(law, weights, (law.without - early.without) @ weights) > TOLERANCE:
+    numbers = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"
+    yield Refusal(
+        lack=Lack.SIZES,
+        reason=f"A law and its error need three sizes or more; there are {numbers}.",
+        advice="Measure at three sizes or more along each axis that is to grow.",
+    )
+
+
+def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusal]:
+    """Axes along which the target grows together, and no measured size does.
+
+    How the optimum moves along one axis depends on the other: by -0.04 to -0.10 octaves per
+    doubling of both was measured for width and depth, which arms that meet at the base cannot see.
+    """
+    for one, other in combinations(base, 2):
+        if target[one] == base[one] or target[other] == base[other]:
+            continue
+        if any(size[one] != base[one] and size[other] != base[other] for size in sizes):
+            continue
+        if len({size[one] for size in sizes}) < 2 or len({size[other] for size in sizes}) < 2:
+            continue  # the direction itself was not measured: said elsewhere
+        yield Refusal(
+            lack=Lack.CORNER,
+            reason=(
+                f"The target grows in {one} and {other}, and no size measured grows in both: "
+                "how the optimum moves along one depends on the other."
+            ),
+            advice=(
+                f"Measure one size that is larger than the base in {one} and in {other}, as "
+                "large as you can afford."
+            ),
+        )
+
+
+def refuse_windows(late: Minima, before: Runs, where: Directions) -> Iterator[Refusal]:
+    """A law that depends on the window of training: it is still moving."""
+    if len(before.trains) < len(before.sizes):
+        return
+    rows = np.linalg.pinv(where.straight, rcond=1e-10)
+    for i, axis in enumerate(where.axes):
+        now, then = (
+            found.posterior.estimate(rows[1 + i], 1 - SIGNIFICANCE / len(where.axes))
+            for found in (late, before.minima)
+        )
+        gap = now.value - then.value
+        half = math.hypot(now.high - now.low, then.high - then.low) / 2
+        if abs(gap) - half > TOLERANCE:
             yield Refusal(
                 lack=Lack.WINDOWS,
                 reason=(
@@ -171,68 +188,37 @@ def refuse_law(laws: CertificateLaws, before: CertificateLaws | None) -> Iterato
             )
 
 
-def _bend(law: Law, axis: str) -> tuple[float, Array]:
-    """How much the slope along an axis changes over the sizes measured, and the values' weights.
-
-    The coefficient of a square, times the range: with three sizes, the second slope minus the
-    first. None with two values of the axis.
-    """
-    x = law.distances(law.sizes)[:, law.axes.index(axis)]
-    square = (x - x.mean()) ** 2
-    # Where all grew together, squares and products are one and the same.
-    terms = law.terms if _independent(square, law.terms) else law.straight
-    if not _independent(square, terms):
-        return 0.0, np.zeros(len(x))
-    weights = np.linalg.pinv(np.column_stack([terms, square]))[-1] * np.ptp(x)
-    return float(weights @ law.values), weights
-
-
-def _independent(column: Array, columns: Array) -> bool:
-    rank = np.linalg.matrix_rank
-    return bool(rank(np.column_stack([columns, column])) > rank(columns))
-
-
-def _half(law: Law, weights: Array, without: Array, scatter: float = 0.0) -> float:
-    """Half-width of a combination of optima, seeds and fit, at Bonferroni's level over axes."""
-    confidence = 1 - SIGNIFICANCE / len(law.axes)
-    misfit = math.hypot(scatter, math.sqrt(float(weights @ law.known @ weights)))
-    if not len(law.without):  # one seed: what is known of its scatter stands in the misfit
-        return float(student(PRIOR_FREEDOM, confidence)) * misfit
-    error, freedom = jackknife_error(without, law.groups)
-    return math.hypot(
-        float(student(freedom, confidence) * error),
-        float(student(math.inf, confidence)) * misfit,
-    )
-
-
-def refuse_breakdown(laws: CertificateLaws, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
+def refuse_breakdown(
+    found: Minima, where: Directions, tuned: Tuned = LEARNING_RATE
+) -> Iterator[Refusal]:
     """The largest size trains worse than a smaller one: the scheme breaks down on the way up.
 
     Beyond there no law of smaller sizes holds; under standard parametrization nothing may train at
-    the target at all. By t test, beyond a margin: at little training a little worse is normal.
+    the target at all. Judged beyond a margin: at little training a little worse is normal.
     """
-    law = laws.loss
-    if not np.isfinite(law.without).all():
-        return
     # A larger batch or a shorter run may well train worse, and no scheme has broken down: networks
     # are compared by the run of the base.
     alike = [
-        i for i, size in enumerate(law.sizes)
-        if all(size[axis] == law.base[axis] for axis in RUN_AXES if axis in size)
+        i for i, size in enumerate(where.sizes)
+        if all(size[axis] == where.base[axis] for axis in RUN_AXES if axis in size)
     ]  # fmt: skip
-    if not alike:  # the base's optimum lies at an edge, and the others have other batches or runs
+    if not alike:
         return
-    largest = max(alike, key=lambda i: volume(law.sizes[i]))
-    best = min(alike, key=lambda i: float(law.values[i]))
-    rise = float(law.values[largest] - law.values[best])
-    error, freedom = jackknife_error(law.without[:, largest] - law.without[:, best], law.groups)
-    if rise - float(student(freedom, 1 - SIGNIFICANCE) * error) <= WORSE:
+    levels, covariance = found.log_loss, found.posterior.level_covariance
+    largest = max(alike, key=lambda i: volume(where.sizes[i]))
+    best = min(alike, key=lambda i: float(levels[i]))
+    rise = float(levels[largest] - levels[best])
+    row = np.zeros(len(levels))
+    row[largest] += 1
+    row[best] -= 1
+    error = math.sqrt(float(row @ covariance @ row))
+    if rise - float(student(math.inf, 1 - SIGNIFICANCE)) * error <= WORSE:
         return
     yield Refusal(
         lack=Lack.WORSE,
         reason=(
-            f"At its own best {tuned.name} {size_name(law.sizes[largest])} ends "
-            f"{math.expm1(rise):.0%} above {size_name(law.sizes[best])}: the scheme breaks "
+            f"At its own best {tuned.name} {size_name(where.sizes[largest])} ends "
+            f"{math.expm1(rise):.0%} above {size_name(where.sizes[best])}: the scheme breaks "
             "down as the model grows."
         ),
         advice="Use a scheme under which larger sizes train better, or train longer.",
@@ -258,18 +244,4 @@ def refuse_probe(probe: TargetProbe, target: Size) -> Iterator[Refusal]:
         lack=Lack.BREAKS,
         reason=f"{reason} The scheme breaks down on the way to {size_name(target)}.",
         advice="Use a scheme under which the target starts as the base does.",
-    )
-
-
-def refuse_excess_loss(excess: Estimate, tuned: Tuned = LEARNING_RATE) -> Iterator[Refusal]:
-    """A prediction that bounds nothing: the loss may more than double at the predicted value."""
-    if excess.high <= LARGEST_EXCESS:
-        return
-    yield Refusal(
-        lack=Lack.UNCERTAIN,
-        reason=(
-            f"The target's best {tuned.name} is so uncertain that the predicted one may cost "
-            f"more than {LARGEST_EXCESS:.0%} of the loss."
-        ),
-        advice="Use more seeds, more sizes, or a nearer target.",
     )

@@ -1,8 +1,6 @@
 """The runs of one variant, whoever made them: sizes and their curves, and slices of sizes.
 
-Where a search added seeds around each optimum, the bracket of every size is fitted; else all of its
-rates are. Sizes of which one axis changes alone are a *slice*: an arm of a design, or several of a
-table.
+Sizes of which one axis changes alone are a *slice*: an arm of a design, or several of a table.
 """
 
 import math
@@ -12,14 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import Axis, Optimum, Place
-from depthmup.statistics.bracket import REACH
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import CONFIDENCE, Array, Flags, Index
-from depthmup.statistics.law import Size
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import CONFIDENCE, Array, Flags, Index
+from depthmup.posterior.law import Size
+from depthmup.records import Axis, Estimate, Optimum, Place
 from depthmup.statistics.minimum import Minima, failed, measured, minima
 from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.search import curves_of
 from depthmup.statistics.table import changing_together, confounded, slices
 
 FEWEST_RATES = 3
@@ -36,8 +32,6 @@ class Runs:
         curves: all runs.
         chance: the loss of guessing, which a size must beat to count as trained.
         base: where the arms of a design meet; without one every slice of sizes counts.
-        sought: whether rates were found by a search, so that the brackets are fitted.
-        decides: whether that search ended when its verdict was decided.
         alpha, gamma: of the variant's scheme, as text.
         gathered: of a random design, whose sizes are cells, the number of runs in them.
         question: by axis what its drift answers; a plain one where there is none.
@@ -50,8 +44,6 @@ class Runs:
     curves: Curves
     chance: float = math.inf
     base: Size | None = None
-    sought: bool = False
-    decides: bool = True
     gathered: int = 0
     alpha: str = ""
     gamma: str = ""
@@ -75,20 +67,9 @@ class Runs:
         return replace(self, sizes=tuple(self.sizes[i] for i in index), curves=curves)
 
     @cached_property
-    def fitted(self) -> Curves:
-        """The curves that are fitted: after a search its brackets."""
-        if not self.sought:
-            return self.curves
-        rows = [
-            {float(k): y.tolist() for k, y in zip(x, losses, strict=True) if not np.isnan(k)}
-            for x, losses in zip(self.curves.log2_lrs, self.curves.losses, strict=True)
-        ]
-        return curves_of(rows, chance=self.chance)
-
-    @cached_property
     def optima(self) -> Optima:
-        """The optima of all sizes at once."""
-        return optima(self.fitted, chance=self.chance)
+        """The curves of all sizes, one by one."""
+        return optima(self.curves, chance=self.chance)
 
     @cached_property
     def trains(self) -> list[int]:
@@ -98,14 +79,15 @@ class Runs:
 
     @cached_property
     def minima(self) -> Minima:
-        """The minima of the valley of the sizes that train.
-
-        Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
-        """
+        """The minima of the sizes that train."""
         fitted = self.optima
         if len(self.trains) < len(self.sizes):
-            fitted = optima(self.fitted[self.trains], chance=self.chance)
-        return minima(fitted, [self.sizes[i] for i in self.trains])
+            fitted = optima(self.curves[self.trains], chance=self.chance)
+        return minima(fitted, [self.sizes[i] for i in self.trains], self.base)
+
+    def estimate(self, row: Array, *, scale: float = 1.0, unit: str = "") -> Estimate:
+        """A combination of the minima of the sizes that train; ``row`` weighs all sizes."""
+        return self.minima.posterior.estimate(row[self.trains], scale=scale, unit=unit)
 
     def best(self, confidence: float = CONFIDENCE) -> tuple[Optimum, ...]:
         """Every size's best value, with intervals."""
@@ -168,27 +150,3 @@ def slices_of(runs: Runs, axis: Axis) -> tuple[list[Index], tuple[Axis, ...]]:
     columns = np.delete(runs.array[among], others_too, axis=1)
     found = slices(columns, number - sum(o < number for o in others_too))
     return [among[member] for member in found], together
-
-
-def is_sought(curves: Curves) -> bool:
-    """Whether seeds were added around the optimum of each size, as searches do.
-
-    A search scans a size with one seed and adds seeds in order at the rates around the lowest one,
-    so that rates of a size differ in their seeds, one rate's are among another's, and most rates
-    outside of a bracket have fewer. Of a grid with missing runs none of that is true.
-    """
-    there = ~np.isnan(curves.losses)
-    outside = behind = 0
-    for x, seeds, y in zip(curves.log2_lrs, there, curves.averages(), strict=True):
-        tried = seeds.any(-1)
-        if not np.isfinite(y[tried]).any():
-            continue
-        sets = seeds[tried]
-        if not (sets[:, :-1] >= sets[:, 1:]).all():  # not the first seeds of each rate
-            return False
-        lowest = x[tried][np.where(np.isfinite(y[tried]), y[tried], math.inf).argmin()]
-        near = np.abs(x[tried] - lowest) <= REACH
-        counts = sets.sum(-1)
-        outside += int((~near).sum())
-        behind += int((counts[~near] < counts[near].min()).sum())
-    return behind > outside / 2

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Index
+from depthmup.posterior.intervals import Array, Index
 from depthmup.statistics.pooled import Pooled, pooled_law, second_degree
 from depthmup.statistics.strays import FAR_ABOVE
 

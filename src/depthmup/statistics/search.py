@@ -7,16 +7,19 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Tuned, Verdict
+from depthmup.posterior import Posterior, posterior
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import Array
+from depthmup.posterior.law import Size
+from depthmup.records import LEARNING_RATE, UNKNOWN, Estimate, Tuned, Verdict
 from depthmup.records.finding import verdict_of
 from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
-from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.intervals import Array, around
-from depthmup.statistics.law import Size
-from depthmup.statistics.looks import LOOKS, looked_at
-from depthmup.statistics.optimum import Optima, optima
+
+LOOKS = (2, 3, 4, 6, 8)
+"""Numbers of seeds after which the interval is looked at. A posterior may be looked at as often as
+one likes: what it says of the runs does not depend on why they ended (docs/studies/adaptive.md)."""
 
 EXHAUSTED = ": undecided, and every run that could be asked for was made"
 
@@ -144,16 +147,61 @@ class Search:
         looks = self.looks
         return max([look for look in looks if look <= common], default=looks[0])
 
-    def fitted(self, sizes: Sequence[int]) -> Optima:
-        """The optima of some sizes."""
-        return optima(curves_of([self.losses[i] for i in sizes], chance=self.chance))
+    @cached_property
+    def sharp(self) -> tuple[int, ...]:
+        """Indices of the sizes whose optimum is bracketed by rates with seeds."""
+        return tuple(i for i in self.closed if self.brackets[i].seeds > 0)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """All runs of the sizes that are bracketed."""
+        return curves_of([self.losses[i] for i in self.sharp])
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The minima of the sizes that are bracketed, by all of their runs."""
+        at = np.array([self.position(i) for i in self.sharp])
+        return posterior(self.curves, at[:, np.ptp(at, axis=0) > 0])
+
+    def row(self, axis: str, sizes: Sequence[int]) -> Array:
+        """The slope along an axis over some sizes, as weights of all that are bracketed."""
+        x = self.positions(axis, sizes)
+        x = x - x.mean()
+        row = np.zeros(len(self.sharp))
+        row[[self.sharp.index(i) for i in sizes]] = x / (x @ x)
+        return row
+
+    def drift(self, axis: str, sizes: Sequence[int]) -> Estimate:
+        """The slope along an axis over some sizes."""
+        if len(sizes) < 2 or not {*sizes} <= {*self.sharp}:
+            return UNKNOWN
+        return self.posterior.estimate(self.row(axis, sizes))
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         """What some sizes along an axis show; "transfers" takes all of them."""
-        drift = around(*looked_at(self.positions(axis, sizes), self.fitted(sizes)))
-        verdict = verdict_of(drift, *self.edges)
+        verdict = verdict_of(self.drift(axis, sizes), *self.edges)
         part = verdict is Verdict.TRANSFERS and len(sizes) < len(self.arm(axis))
         return Verdict.UNDECIDED if part else verdict
+
+    def planned(self, asks: Sequence[Ask]) -> Curves:
+        """The runs of the sizes that are bracketed, and those asked for, as the fit foretells."""
+        rows = [{k: list(row) for k, row in self.losses[i].items()} for i in self.sharp]
+        found = self.posterior
+        for ask in asks:
+            if ask.size not in self.sharp:
+                continue
+            at = self.sharp.index(ask.size)
+            row = rows[at].setdefault(ask.log2_lr, [])
+            row += [math.nan] * (ask.seed + 1 - len(row))
+            # A seed that is there lies as far aside as its other runs do.
+            aside = [
+                math.log(own[ask.seed]) - float(found.foretold(at, np.array(k)))
+                for k, own in self.losses[ask.size].items()
+                if ask.seed < len(own) and 0 < own[ask.seed] < math.inf
+            ]
+            foretold = float(found.foretold(at, np.array(ask.log2_lr)))
+            row[ask.seed] = math.exp(foretold + (float(np.median(aside)) if aside else 0.0))
+        return curves_of(rows)
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
         """log2 of sizes along an axis."""
@@ -193,30 +241,17 @@ class Search:
 
     def more_seeds(self, sizes: Sequence[int]) -> Round:
         """The next number of seeds that is looked at, for some sizes."""
-        look = next(look for look in self.looks if look > self.look)
-        asks = [ask for i in sizes for ask in self.missing(i, self.brackets[i].window, look)]
+        asks: list[Ask] = []
+        look = self.look
+        for look in (later for later in self.looks if later > self.look):
+            asks = [ask for i in sizes for ask in self.missing(i, self.brackets[i].window, look)]
+            if asks:
+                break
         why = f"{counted(look, 'seed')} at every size"
         return Round(asks=tuple(asks), why=why if asks else f"{why}{EXHAUSTED}")
 
 
-def curves_of(losses: Sequence[Losses], *, chance: float = math.inf) -> Curves:
-    """The curves to fit: the rates of every size's bracket, with the seeds that all have."""
-    grids, values = [], []
-    for of_size in losses:
-        bracket = Bracket(losses=of_size, chance=chance)
-        fitted = bracket.closed and bracket.seeds > 0
-        rows = np.isin(bracket.rates, bracket.window) if fitted else bracket.rates < math.inf
-        inside = bracket.values[rows][:, : bracket.seeds] if fitted else bracket.values
-        # While seeds are missing, those that all rates have may put the lowest rate at an end.
-        if fitted and not _interior(inside):
-            rows, inside = bracket.rates < math.inf, bracket.values
-        grids.append(bracket.rates[rows])
-        values.append(inside)
-    return Curves.of(grids, values)
-
-
-def _interior(losses: Array) -> bool:
-    """Whether the lowest rate of (rates, seeds) is neither the first nor the last."""
-    with np.errstate(invalid="ignore"):
-        mean = np.log(losses).mean(-1)
-    return 0 < int(mean.argmin()) < len(mean) - 1
+def curves_of(losses: Sequence[Losses]) -> Curves:
+    """The curves of sizes, every run in them."""
+    found = [Bracket(losses=of_size) for of_size in losses]
+    return Curves.of([b.rates for b in found], [b.values for b in found])

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags
+from depthmup.posterior.intervals import Array, Flags
 from depthmup.statistics.levels import levels_of
 from depthmup.statistics.trend import Trend, trend_of
 

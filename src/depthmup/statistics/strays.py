@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.statistics.trend import trend_of
 
 APART = 8.0

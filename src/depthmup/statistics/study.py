@@ -4,13 +4,13 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, SupportsFloat
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, geometric_mean
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -30,7 +30,6 @@ from depthmup.records.text import begin
 from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.drift import change_of_shape, drift_unit, judge
 from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
-from depthmup.statistics.intervals import Array, around, geometric_mean, student
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.statistics.slips import slipped_rates, trained
 
@@ -46,7 +45,7 @@ def window(
 ) -> Window:
     """Curves and verdicts of all variants along an axis, of losses over some steps."""
     lines = [along_axis(runs, axis) for runs in variants]
-    parts = [along.runs for along in lines if along is not None]
+    parts = [along.runs.at(along.index) for along in lines if along is not None]
     return Window(
         start=steps.start,
         stop=steps.stop,
@@ -116,23 +115,17 @@ def transfer_of(
             return replace(empty, drift=UNKNOWN, why=why)
         return empty
     drift = along.drift(tuned)
-    bounds = along.bounds(drift, tolerance)
     verdict, why = judge(
         along.optima,
         drift,
-        seeds=along.runs.minima.fitted.curves.fewest_seeds,
+        seeds=runs.curves[runs.trains].fewest_seeds,
         tolerance=tolerance,
         axis=axis,
         tuned=tuned,
-        bounds=bounds,
-        outvoted=along.outvoted(bounds, drift, tolerance),
     )
-    if along.line is not None and drift.known:
-        line = along.line
-        half = float(student(math.inf) * line.valley.turn_error[0])
-        turn = around(float(line.valley.turn[0]), half)
-        middle = float(line.rows[along.levels.shape[1]] @ line.fitted.centre)
-        why += change_of_shape(turn, drift, middle, tolerance=tolerance, axis=axis)
+    if drift.known and axis in (varied := list(runs.varied(np.array(runs.trains)))):
+        turn = runs.minima.posterior.turn(varied.index(axis))
+        why += change_of_shape(turn, drift, along.middle, tolerance=tolerance, axis=axis)
     if len(along.optima) < len(planned):
         why += (
             f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
@@ -173,8 +166,7 @@ def _interactions(runs: Runs, axis: Axis, tuned: Tuned) -> Iterator[tuple[Axis, 
     for other in base:
         sizes = crossed(runs.sizes, base, (axis, other)) if other != axis else ()
         if sizes:
-            part = runs.at(runs.sizes.index(size) for size in sizes)
-            change = interaction(part.optima, sizes, base, (axis, other))
+            change = interaction(runs, sizes, base, (axis, other))
             yield other, replace(change, unit=f"{drift_unit(axis, tuned)} and of {other}")
 
 
@@ -210,7 +202,7 @@ def judged(
         return ()
     # The cost of following a rule is that over the widest range that was measured.
     ends = along.ends
-    x = np.log2(along.runs.along(axis))
+    x = along.x
     judgements = []
     for claim in claims:
         exponent = float(claim.exponent)
@@ -252,7 +244,8 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
     along = along_axis(runs, axis)
     if along is None:
         return ()
-    runs, fitted = along.runs, along.runs.optima
+    runs = runs.at(along.index)
+    fitted = runs.optima
     positions, x, spacing = np.log2(runs.array), fitted.curves.log2_lrs, fitted.spacing
     centre = np.where(runs.inside, fitted.centre, np.nan)
     # One or two rates far from their optimum are sound, unless they trained as well as others.

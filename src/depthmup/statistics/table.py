@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, Index
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import Array, Index
 
 SAME_SIZE = 0.005
 """Values of an axis closer than this, as a fraction, are one: tokens counted to the last batch."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.statistics.intervals import Array, Flags
+from depthmup.posterior.intervals import Array, Flags
 
 SPARE = 3
 """Sizes beyond those that fix a plane, which say what is usual."""

@@ -12,15 +12,9 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-import numpy as np
-
-from depthmup.records import RUN_AXES, Certificate, Place, Record, Tuned
-from depthmup.records.certificate import Lack, Refusal, TargetProbe
-from depthmup.records.text import begin
-from depthmup.statistics import TOLERANCE, Curves, calibrate, optima
-from depthmup.statistics.bracket import CLOSE
-from depthmup.statistics.runs import Runs
-from depthmup.statistics.sharpening import FINEST
+from depthmup.records import RUN_AXES, Certificate, Record
+from depthmup.records.certificate import TargetProbe
+from depthmup.statistics import TOLERANCE, calibrate
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.executors import WorkerError
@@ -59,16 +53,15 @@ def certificate(
     asked = question(sweep.design, [variant])
     early = early_window(sweep.design.steps, sweep.design.window)
     runs = runs_of(sweep, records, variant, late)
-    before = None if early is None else _early(runs, runs_of(sweep, records, variant, early))
-    result = calibrate(
+    before = None if early is None else runs_of(sweep, records, variant, early).curves
+    return calibrate(
         sizes=runs.sizes,
-        curves=runs.fitted,
+        curves=runs.curves,
         early=before,
         target=target,
         base=sweep.design.base,
         chance=runs.chance,
         probe=probe,
-        refusals=_too_coarse(runs.fitted, sweep.design.tune) if runs.sought else (),
         tolerance=tolerance,
         about={
             "rate_unit": 1.0,
@@ -85,11 +78,6 @@ def certificate(
             "environment": environment or {},
         },
     )
-    # A search ends where sizes do not train, whatever was asked of it: finer rates are no remedy.
-    if any(refusal.lack is Lack.FAILED for refusal in result.refusals):
-        others = tuple(r for r in result.refusals if r.lack is not Lack.SEARCH)
-        return replace(result, refusals=others)
-    return result
 
 
 def _measure(sweep: Sweep, late: slice) -> str:
@@ -102,42 +90,6 @@ def _measure(sweep: Sweep, late: slice) -> str:
     if not of_command and len({design.steps_at(size) for size in design.all_sizes}) == 1:
         return f"mean training loss over steps {late.start} to {late.stop}"
     return f"mean training loss over the last {design.window / design.steps:.0%} of every run"
-
-
-def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
-    """Why three rates a factor of two apart, which decide a verdict, would hand out a wrong one."""
-    # The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
-    # octaves, and three points do not show it.
-    spacing = float(optima(curves).spacing.max())
-    if spacing <= FINEST + CLOSE:
-        return ()
-    return (
-        Refusal(
-            lack=Lack.SEARCH,
-            reason=(
-                f"{begin(tuned.plural)} were found for the verdict, a factor of "
-                f"{2.0**spacing:.2g} apart around the optimum: too far to see where in a lopsided "
-                "valley the best one lies."
-            ),
-            advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
-        ),
-    )
-
-
-def _early(late: Runs, early: Runs) -> Curves | None:
-    """Curves of the early window at the rates and seeds that are fitted in the late one."""
-    if not late.sought:
-        return early.curves
-    grids = [grid[~np.isnan(grid)] for grid in late.fitted.log2_lrs]
-    values = []
-    for i, grid in enumerate(grids):
-        rows = np.isin(np.round(early.curves.log2_lrs[i], 9), np.round(grid, 9))
-        seeds = late.fitted.seeds[i]
-        values.append(early.curves.losses[i][rows][:, : len(seeds)][:, seeds])
-    curves = Curves.of(grids, values)
-    places = optima(curves, chance=early.chance).places()
-    # Where rates were looked for in the late window, the early optimum may lie outside of them.
-    return curves if set(places) <= {Place.INTERIOR} else None
 
 
 def certify(

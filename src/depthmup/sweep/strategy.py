@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from depthmup.records import Estimate, Place, Record
+from depthmup.records import Estimate, Record
 from depthmup.records.finding import change_span
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.statistics import (
@@ -21,17 +19,12 @@ from depthmup.statistics import (
     Ask,
     Round,
     Search,
-    around,
-    curves_of,
-    looked_at,
     next_round,
-    optima,
 )
-from depthmup.statistics.bracket import Bracket, Losses
+from depthmup.statistics.bracket import Losses
 from depthmup.statistics.drift import drift_unit
-from depthmup.statistics.looks import SPENT
-from depthmup.statistics.optimum import Optima
-from depthmup.statistics.regression import line_of
+from depthmup.statistics.search import LOOKS
+from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import positive_loss_over
@@ -116,6 +109,45 @@ def _with_records(
     }
     sweep = replace(state.sweep, asked=asked)
     return replace(state, sweep=sweep, pending=(), records=records, losses=losses)
+
+
+REACH, STEPS = 10, 8
+"""Octaves about the rates of a replay within which further runs of a store are looked for, and how
+many to an octave: the grain of all searches."""
+
+
+def with_all_stored(state: SearchState, store: Store) -> SearchState:
+    """The search with every run of its sweep that a store holds, whoever asked for it.
+
+    An earlier version asked for other runs: they were paid for, and count.
+    """
+    sweep, sizes = state.sweep, state.sweep.design.all_sizes
+    records, losses = {**state.records}, {}
+    for variant in sweep.design.variants:
+        start = _start(sweep.design, variant)
+        known = [k for of_size in state.losses.get(variant.name, ()) for k in of_size] or [start]
+        low, high = min(known) - REACH, max(known) + REACH
+        steps = range(math.ceil((low - start) * STEPS), math.floor((high - start) * STEPS) + 1)
+        rates = sorted({*known, *(round(start + step / STEPS, 9) for step in steps)})
+        found: list[dict[float, list[float]]] = [{} for _ in sizes]
+        for seed in range(LOOKS[-1]):
+            # A seed is trained where the one before was.
+            asked = {
+                sweep.run(variant, size, k, seed): (i, k)
+                for i, size in enumerate(sizes)
+                for k in (rates if seed == 0 else found[i])
+                if seed == 0 or len(found[i][k]) == seed
+            }
+            lacking = set(store.missing(asked))
+            stored = store.records([run for run in asked if run not in lacking])
+            for run, record in stored.items():
+                i, k = asked[run]
+                records[run] = record
+                found[i].setdefault(k, []).append(_loss(state, run, record))
+            if not stored:
+                break
+        losses[variant.name] = found
+    return _with_records(state, records, losses)
 
 
 def _loss(state: SearchState, run: Any, record: Record[Any]) -> float:
@@ -239,13 +271,20 @@ def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
 def _twice(search: Search, losses: Sequence[Losses]) -> str:
     """What twice the runs at the sizes measured so far would buy: twice the seeds there."""
     told = []
+    search = replace(search, losses=losses) if losses else search
     for axis in search.axes if losses else ():
-        sizes, fitted = _closed(search, losses, axis)
-        if fitted is None or (seeds := fitted.curves.fewest_seeds) < 2:
+        sizes = [i for i in search.arm(axis) if i in search.sharp]
+        if len(sizes) < 2:
             continue
-        line = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted)
-        half = float(line.half(line.rows[1], of_seeds=SPENT, planned=2 * seeds))
-        told.append(f"{change_span(-half, half)} around it along {axis}")
+        step = Sharpening(search=search, axis=axis, sizes=sizes)
+        asks = [
+            ask
+            for i in sizes
+            for ask in search.missing(i, search.brackets[i].window, 2 * search.look)
+        ]
+        if asks:
+            half = step.left(asks)
+            told.append(f"{change_span(-half, half)} around it along {axis}")
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
 
@@ -291,25 +330,11 @@ def _listed(search: Search, step: Round) -> tuple[Asked, ...]:
     )
 
 
-def _closed(search: Search, losses: Sequence[Losses], axis: str) -> tuple[list[int], Optima | None]:
-    """The sizes along an axis whose optimum is bracketed, and their optima, if there are two."""
-    sizes = [i for i in search.arm(axis) if Bracket(losses=losses[i], chance=search.chance).closed]
-    if len(sizes) < 2:
-        return sizes, None
-    return sizes, optima(curves_of([losses[i] for i in sizes], chance=search.chance))
-
-
 def drift_so_far(search: Search, losses: Sequence[Losses], axis: str) -> Estimate:
     """The drift along an axis from the sizes whose optimum is bracketed; unknown with one."""
-    unit = drift_unit(axis, search.tuned)
-    sizes, fitted = _closed(search, losses, axis)
-    places = fitted.places() if fitted is not None else ()
-    inside = [n for n, location in enumerate(places) if location is Place.INTERIOR]
-    if fitted is None or len(inside) < 2:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-    positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
-    decides = search.precision is None
-    return around(*looked_at(positions, optima(fitted.curves[inside]), decides=decides), unit)
+    search = replace(search, losses=losses)
+    sizes = [i for i in search.arm(axis) if i in search.sharp]
+    return replace(search.drift(axis, sizes), unit=drift_unit(axis, search.tuned))
 
 
 def story(state: SearchState) -> SearchStory:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.posterior.intervals import geometric_mean
 from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
 from depthmup.records.judgement import Judgement
 from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves
-from depthmup.statistics.intervals import geometric_mean
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.sweep.design import Design, Size, Variant, windows_of_training
@@ -95,8 +95,6 @@ def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> R
         curves=Curves.of(losses.log2_lrs, losses.values) if sizes else Curves.none(),
         chance=losses.chance,
         base=design.base,
-        sought=design.auto is not None,
-        decides=design.auto is not None and design.auto.precision is None,
         alpha=str(variant.scheme.alpha),
         gamma=str(variant.scheme.gamma),
     )

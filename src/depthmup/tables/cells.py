@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_value
-from depthmup.statistics.intervals import Array, Flags, Index
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records import Place
 from depthmup.records.note import Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import counted
 from depthmup.statistics import Curves
-from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.pooled import Pooled
-from depthmup.statistics.runs import FEWEST_RATES, Runs, is_sought
+from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.statistics.scattered import gather
 from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of_table
 from depthmup.tables import defects
-from depthmup.tables.columns import CHANCE, RATES
+from depthmup.tables.columns import CHANCE
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
@@ -78,7 +78,6 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         sizes=tuple(_named(question, values) for values in sizes),
         curves=curves,
         chance=question.reading.chance,
-        sought=is_sought(curves),
         gathered=len(loss) if scattered else 0,
     )
     usual = np.zeros(0)
@@ -104,7 +103,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
 
 def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
     """The runs of one variant of this package's own table, whose every row is a sound run."""
-    numbers, rates = table.numbers, table.first(RATES)
+    numbers = table.numbers
     sizes, size = np.unique(
         np.column_stack([numbers[c] for c in question.axes.values()]), axis=0, return_inverse=True
     )
@@ -121,8 +120,6 @@ def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> C
             curves=Curves.of(log2.tolist(), losses),
             chance=float(numbers[CHANCE][0]),
             base={axis: number(numbers[column][0]) for axis, column in question.base.items()},
-            sought=rates != "grid",
-            decides=rates == "search",
         ),
         notes=(),
     )
@@ -226,22 +223,7 @@ def _of_sizes(runs: Runs) -> list[Note]:
         _of_some(Defect.FAILED, failed, runs, "no rate that trains: not fitted"),
         _of_some(Defect.EDGE, edge, runs, "the best rate at an edge of the grid: a bound"),
     )
-    return [*(note for note in notes if note.count), *_of_lone_seeds(runs)]
-
-
-def _of_lone_seeds(runs: Runs) -> list[Note]:
-    """Optima that rest on one seed among several: without it too few rates are left to compare."""
-    fitted = runs.optima
-    if fitted.curves.fewest_seeds < 2:
-        return []
-    lone = runs.inside & np.isnan(fitted.averages_without).any((-2, -1))
-    if not lone.any():
-        return []
-    text = (
-        f"At {_first(runs, lone)} most rates around the best one were trained with one seed alone: "
-        "that optimum has no interval of its own. Train each of these rates with a second seed."
-    )
-    return [Note(text=text, scheme=runs.name)]
+    return [note for note in notes if note.count]
 
 
 def _first(runs: Runs, flags: Flags) -> str:
@@ -294,7 +276,7 @@ def _of_seeds(rows: GroupRows, seeds: int, averaged: int, shared: bool) -> list[
         )
     if seeds == 1:
         texts.append(
-            "One run for each rate: intervals are from the scatter of sizes and of points about "
-            "their curves, and cannot see a shift that all runs share."
+            "One run for each rate: how seeds differ is assumed, and a shift that all runs share "
+            "cannot be seen."
         )
     return [Note(text=text, scheme=rows.name) for text in texts]

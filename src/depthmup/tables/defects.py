@@ -10,9 +10,9 @@ import shlex
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import Defect
 from depthmup.records.printable import printable
-from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.strays import (
     CUT,
     best_of_size,

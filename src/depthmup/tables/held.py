@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from depthmup.posterior.intervals import Index
 from depthmup.records import Tuned
 from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.text import begin
 from depthmup.rules import canonical
-from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import axis_named, propose

@@ -5,44 +5,54 @@ from dataclasses import replace
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array
 from depthmup.records import UNKNOWN, Estimate, Transfer, Tuned, Verdict
 from depthmup.records.certificate import AxisSlope
 from depthmup.records.judgement import JointLaw
 from depthmup.records.text import begin
-from depthmup.statistics import Optima, Regression, cost, optima, pooled_law
+from depthmup.statistics import cost, pooled_law
 from depthmup.statistics.drift import drift_unit, judge
-from depthmup.statistics.intervals import Array
 from depthmup.statistics.pooled import Pooled
-from depthmup.statistics.regression import uneven
 from depthmup.statistics.runs import FEWEST_RATES, Runs
 from depthmup.tables.clean import number
 
 
 def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
     """One law of all axes over all sizes that can be used; none with fewer than three."""
-    used = np.flatnonzero(runs.inside)
+    used = np.flatnonzero(~runs.optima.failed)
     varied = runs.varied(used)
     if len(used) < 3 or not varied:
         return None
     values = runs.array[used]
     x = np.log2(values / values.min(0))[:, list(varied.values())]
-    line = _regression(optima(runs.fitted[used]), x)
-    if line.freedom < 1:
+    design = np.column_stack([np.ones(len(x)), x])
+    freedom = len(x) - int(np.linalg.matrix_rank(design))
+    if freedom < 1:
         return None
-    residuals = line.residuals
+    trained = [runs.trains.index(int(i)) for i in used]
+    rows = runs.minima.least_squares(design, trained)
+    at = runs.minima.at[trained]
+    residuals = at - design @ (rows @ at)
+
+    def term(number: int, unit: str = "") -> Estimate:
+        known = np.allclose(rows[number] @ design, np.eye(len(rows))[number], atol=1e-6)
+        row = np.zeros(len(runs.sizes))
+        row[used] = rows[number]
+        return runs.estimate(row, unit=unit) if known else replace(UNKNOWN, unit=unit)
+
     half, twice = octave_costs(runs)
     in_step = {axis for axes in runs.in_step for axis in axes}
     return JointLaw(
         scheme=runs.name,
         base=_base(runs, values),
-        constant=line.estimate(0, unit=f"log2 {tuned.name}"),
+        constant=term(0, f"log2 {tuned.name}"),
         exponents=tuple(
-            AxisSlope(axis=axis, estimate=UNKNOWN if axis in in_step else line.estimate(1 + i))
+            AxisSlope(axis=axis, estimate=UNKNOWN if axis in in_step else term(1 + i))
             for i, axis in enumerate(varied)
         ),
         sizes=tuple(runs.sizes[int(i)] for i in used),
         residuals=tuple(float(r) for r in residuals),
-        fit_error=float(np.linalg.norm(residuals) / math.sqrt(line.freedom)),
+        fit_error=float(np.linalg.norm(residuals) / math.sqrt(freedom)),
         half=half,
         twice=twice,
     )
@@ -51,19 +61,6 @@ def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
 def _base(runs: Runs, values: Array) -> dict[str, float]:
     """The smallest value along every axis."""
     return dict(zip(runs.sizes[0], map(number, values.min(0)), strict=True))
-
-
-def _regression(fitted: Optima, doublings: Array) -> Regression:
-    """A law of sizes, weighted where their grids differ."""
-    return Regression(
-        fitted=fitted,
-        design=np.column_stack([np.ones(len(doublings)), doublings]),
-        weighted=uneven(fitted),
-        lenient=True,
-        # Of one axis this is the line of its drift, which may bend.
-        bend=doublings[:, 0] ** 2 if doublings.shape[1] == 1 else None,
-        doublings=doublings,
-    )
 
 
 def pooled_joint_law(runs: Runs, tuned: Tuned, law: Pooled | None = None) -> JointLaw | None:
@@ -101,7 +98,7 @@ def sparse(runs: Runs, joint: JointLaw | None) -> bool:
     """Whether most sizes have too few rates for an optimum, or the others fix no law."""
     if joint is None or not all(slope.estimate.known for slope in joint.exponents):
         return True
-    rates = (~np.isnan(runs.fitted.log2_lrs)).sum(-1)
+    rates = (~np.isnan(runs.curves.log2_lrs)).sum(-1)
     return bool((rates < FEWEST_RATES).mean() > 0.5)
 
 
@@ -154,6 +151,6 @@ def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
         return UNKNOWN, UNKNOWN
     found = runs.minima
     largest = runs.trains.index(int(good[np.argmax(np.log2(runs.array[good]).sum(-1))]))
-    error = found.error(largest)
-    half, twice = (cost(found, largest, octaves, error) for octaves in (-1.0, 1.0))
+    away, at = -np.eye(len(found.at))[largest], float(found.at[largest])
+    half, twice = (cost(found, largest, away, at + octaves) for octaves in (-1.0, 1.0))
     return half, twice

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.posterior.intervals import Index
 from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
-from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import texts
 from depthmup.tables.formats import names_of
 from depthmup.tables.question import Question, Reading

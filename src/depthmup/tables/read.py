@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.printable import printable
-from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.tables.cells import to_codes, to_numbers
 from depthmup.tables.formats import MOST_ROWS, chunks_of, explained, title_of, too_many
 

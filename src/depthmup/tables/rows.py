@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
-from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import merged, sizes_of
 from depthmup.tables.question import Question

@@ -23,7 +23,7 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
             f"the table has none. Its largest sizes: {printable(there)}."
         )
     i = runs.sizes.index(certificate.target)
-    curves, best = runs.fitted, runs.best(certificate.confidence)[i]
+    curves, best = runs.curves, runs.best(certificate.confidence)[i]
     if best.place is Place.FAILED:
         raise ValueError(
             f"Expected runs that train at {printable(size_text(certificate.target))}; none does."
@@ -31,8 +31,9 @@ def scored(certificate: Certificate, groups: list[Runs]) -> Score:
     excess = UNKNOWN
     if best.place is Place.INTERIOR:
         found, at = runs.minima, runs.trains.index(i)
-        away = math.log2(certificate.value.value) - float(found.at[at])
-        price = cost(found, at, away, found.error(at), certificate.confidence)
+        row = np.zeros(len(found.at))
+        row[at] = -1.0
+        price = cost(found, at, row, math.log2(certificate.value.value), certificate.confidence)
         level = best.loss.value
         excess = Estimate(value=price.value / level, low=price.low / level, high=price.high / level)
     below = excess.within(0.0, certificate.penalty.high)

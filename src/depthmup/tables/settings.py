@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from depthmup.posterior.intervals import Index
 from depthmup.records.printable import printable
-from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities, is_number

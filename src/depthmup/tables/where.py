@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.posterior.intervals import Flags
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_value
-from depthmup.statistics.intervals import Flags
 from depthmup.tables.columns import listed
 from depthmup.tables.read import RunTable
 

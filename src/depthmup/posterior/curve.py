@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.posterior.intervals import Array, Flags, Index
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,9 @@
+"""One posterior of all runs of a variant: where the minima of its sizes lie, and what they follow.
+
+Plain arrays come in, estimates go out; nothing here knows where the numbers came from.
+"""
+
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.posterior import Mixture, Posterior, drifts, posterior
+
+__all__ = ["Curves", "Mixture", "Posterior", "drifts", "posterior"]

@@ -1,0 +1,193 @@
+"""What seeds have of their own: the noise of runs, and how far each seed's minima lie from others'.
+
+Seed j's minimum at size i is k_i + a_j + d_j t_i + w_ij, t the doublings along all axes together.
+Of seeds trained at the same sizes the contrasts tell how much: least squares along the valley's
+slope h' gives each seed's shift z_ij from its fellows, of variance sigma^2 / g_i, g_i = sum h'^2
+once the seed's level is eliminated. Then every contrast is normal with the covariance
+
+    a^2 1 1' + d^2 t t' + w^2 I + diag(sigma^2 / g).
+
+Averages over S seeds keep a part 1/S of it as an error of all minima.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.errors import TAILS
+from depthmup.posterior.intervals import Array, Flags, Index
+
+SHIFTS = ((0.02, 0.5), (0.07, 0.35), (0.2, 0.15))
+"""Octaves by which a seed's minima lie aside at all sizes, with weights: a."""
+
+OWN = ((0.01, 0.85), (0.05, 0.1), (0.15, 0.05))
+"""The same at each size by itself: w.
+
+*Source:* tables with seeds show 0.01; transformers trained here 0.15."""
+
+LEAST_SLOPE, OF_OWN, STEEP, STEEP_SHARE = 0.005, 0.25, 0.05, 0.1
+"""Octaves per doubling: d is ``LEAST_SLOPE`` and a quarter of w, or 0.05 in one table of ten."""
+
+PASSES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Averages:
+    """Seed-averaged curves with the noise that replicates show.
+
+    Attributes:
+        y: log losses, (batch, sizes, rates); not finite where nothing is.
+        count: seeds that count there: a run that strays counts little.
+        runs: log losses less the average and their seed's level, (batch, sizes, rates, seeds).
+        level: of each seed over the average, (batch, sizes, seeds); NaN where it has no run.
+        weight: of every run.
+        square, freedom: of the noise, as replicates show it, (batch,).
+    """
+
+    y: Array
+    count: Array
+    runs: Array
+    level: Array
+    weight: Array
+    square: Array
+    freedom: Array
+
+
+def averages(curves: Curves) -> Averages:
+    """Averages over seeds at every rate; rates at which a seed diverged have none."""
+    y = curves.log_losses
+    usable = np.isfinite(y) & ~np.isposinf(y).any(-1, keepdims=True)
+    weight = usable.astype(float)
+    values = np.where(usable, y, 0.0)
+    seeds_there = usable.any(-2)
+    replicated = usable.sum(-1) > 1
+    # Runs at rates with one seed fit their own average.
+    runs_there = (usable & replicated[..., None]).sum((-3, -2, -1))
+    levels = (usable & replicated[..., None]).any(-2).sum((-2, -1))
+    rates = replicated.sum((-2, -1))
+    sizes = replicated.any(-1).sum(-1)
+    freedom = np.maximum(runs_there - rates - levels + sizes, 0).astype(float)
+    mean = rest = level = np.zeros(())
+    for _ in range(PASSES):
+        mean, rest, level = _two_way(values, weight)
+        square = (weight * rest**2).sum((-3, -2, -1))
+        if not (freedom > 0).any():
+            break
+        variance = np.maximum(square / np.maximum(freedom, 1), 1e-12)
+        inflated = runs_there / np.maximum(freedom, 1)
+        standard = rest**2 / variance[..., None, None, None] * inflated[..., None, None, None]
+        weight = usable * np.where(replicated[..., None], (TAILS + 1) / (TAILS + standard), 1.0)
+    there = usable.any(-1)
+    square, loud = _unequal(weight * rest**2, replicated, usable)
+    weight = weight / loud[..., None, None]
+    return Averages(
+        y=np.where(there, mean, np.where(np.isposinf(y).any(-1), np.inf, np.nan)),
+        count=weight.sum(-1),
+        runs=rest,
+        level=np.where(seeds_there, level, np.nan),
+        weight=weight,
+        # Of Student's t a weighted mean has (t + 3)/(t + 1) times the variance of its scale.
+        square=square * (freedom > 0) * (TAILS + 3) / (TAILS + 1),
+        freedom=freedom,
+    )
+
+
+EQUAL = 8.0
+"""Degrees of freedom with which sizes are taken to be equally noisy."""
+
+
+def _unequal(square: Array, replicated: Flags, usable: Flags) -> tuple[Array, Array]:
+    """Squares of the noise, and by how much each size's is louder, as its replicates show."""
+    own = square.sum((-2, -1))
+    rows = usable & replicated[..., None]
+    freedom = rows.sum((-2, -1)) - replicated.sum(-1) - rows.any(-2).sum(-1) + replicated.any(-1)
+    freedom = np.maximum(freedom, 0)
+    common = own.sum(-1, keepdims=True) / np.maximum(freedom.sum(-1, keepdims=True), 1)
+    ratio = (EQUAL * common + own) / np.maximum((EQUAL + freedom) * common, 1e-300)
+    loud = np.where(common > 0, ratio, 1.0)
+    return np.asarray((own / loud).sum(-1)), np.asarray(loud)
+
+
+def _two_way(values: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """Least squares of ``rate + seed``: the rates' part, what is left of each run, and levels."""
+    of_rate = np.maximum(weight.sum(-1), 1e-300)
+    share = weight / of_rate[..., None]
+    if not (np.ptp(weight.sum(-2), axis=-1) > 0).any() and (weight == weight[..., :1]).all():
+        mean = (share * values).sum(-1)
+        level = _mean_over(values - mean[..., None], weight)
+    else:
+        overlap = np.swapaxes(weight, -1, -2) @ share
+        normal = np.eye(values.shape[-1]) * weight.sum(-2)[..., None, :] - overlap
+        apart = (weight * (values - (share * values).sum(-1, keepdims=True))).sum(-2)
+        level = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ apart[..., None])[..., 0]
+        mean = (share * (values - level[..., None, :])).sum(-1)
+    rest = np.where(weight > 0, values - mean[..., None] - level[..., None, :], 0.0)
+    return mean, rest, level
+
+
+def _mean_over(values: Array, weight: Array) -> Array:
+    total = np.maximum(weight.sum(-2), 1e-300)
+    return np.asarray((weight * values).sum(-2) / total)
+
+
+NODES = tuple(
+    (a, w, d, wa * ww * wd)
+    for a, wa in SHIFTS
+    for w, ww in OWN
+    for d, wd in ((LEAST_SLOPE + OF_OWN * w, 1 - STEEP_SHARE), (STEEP, STEEP_SHARE))
+)
+"""What a, w and d may be, with weights."""
+
+
+def shared_errors(there: Array, t: Array) -> Array:
+    """What averages over seeds keep of their own minima, (..., nodes, sizes, sizes).
+
+    ``there`` says which seeds a size has, (..., sizes, seeds); ``t`` are all doublings, (sizes,).
+    """
+    shares = there / np.maximum(there.sum(-1, keepdims=True), 1)
+    overlap = shares @ np.swapaxes(shares, -1, -2)
+    t = t - t.mean()
+    slopes, own = np.outer(t, t), np.eye(len(t))
+    parts = [overlap * (a**2 + d**2 * slopes + w**2 * own) for a, w, d, _ in NODES]
+    return np.stack(parts, -3)
+
+
+def seed_weights(curves: Curves, of_seeds: Averages, slope: Array, sigma: Array, t: Array) -> Array:
+    """Log weights of the nodes after the contrasts of seeds, (batch, nodes).
+
+    ``slope`` is h' at every point, (batch, sizes, rates), and ``sigma`` the noise, (batch,).
+    """
+    t = t - t.mean()
+    there = curves.seeds
+    log_weight = np.tile(np.log([weight for *_, weight in NODES]), (len(slope), 1))
+    for group in curves.groups:
+        at = np.asarray(there[..., group].all((0, -1)))
+        if len(group) < 2 or not at.any():
+            continue
+        z, noise = _shifts(of_seeds, slope, sigma, group, at)
+        own = t[at]
+        for number, (a, w, d, _) in enumerate(NODES):
+            shared = a**2 + d**2 * np.outer(own, own) + w**2 * np.eye(len(own))
+            covariance = shared + noise[..., None] * np.eye(len(own))
+            _, logs = np.linalg.slogdet(covariance)
+            solved = np.linalg.solve(covariance, z)
+            log_weight[:, number] -= 0.5 * ((len(group) - 1) * logs + (z * solved).sum((-2, -1)))
+    return log_weight
+
+
+def _shifts(
+    of_seeds: Averages, slope: Array, sigma: Array, group: Index, at: Flags
+) -> tuple[Array, Array]:
+    """Shifts of a group's seeds from its mean, (batch, sizes, seeds), and their variances."""
+    weight = of_seeds.weight[:, at][..., group]
+    rest = of_seeds.runs[:, at][..., group]
+    h = slope[:, at]
+    common = weight.min(-1)
+    total = np.maximum(common.sum(-1, keepdims=True), 1e-300)
+    centred = h - (common * h).sum(-1, keepdims=True) / total
+    g = np.maximum((common * centred**2).sum(-1), 1e-12)
+    # A seed whose minimum lies higher has losses that fall where the valley rises.
+    z = -np.einsum("bir,birs->bis", common * centred, rest) / g[..., None]
+    z = z - z.mean(-1, keepdims=True)
+    return z, sigma[:, None] ** 2 / g
