@@ -460,8 +460,8 @@ def halves(store: Store, each: Configuration, count: int) -> Iterator[Halves]:
 
 def report_seeds(store: Store, sets: Sequence[str]) -> None:
     """How often drifts of other seeds lie within an interval."""
-    print("| set | seeds | pairs | r.m.s. difference | within the interval | half-width / needed |\n"
-          "| --- | --- | --- | --- | --- | --- |")  # fmt: skip
+    print("| set | seeds | pairs | r.m.s. difference | within the interval | half-width / needed |")
+    print("| --- " * 6 + "|")
     for which, count in product(sets, (1, 2)):
         found = [h for each in configurations(which) for h in halves(store, each, count)]
         if found:

@@ -5,10 +5,10 @@
     python -m studies.held_out runs.csv --axes N D bs --lr lr --loss loss --halves
 
 Along each axis, all else equal, every number of the smallest sizes predicts the larger ones, up to
-three doublings ahead. What is predicted is the minimum at the size left out, of the posterior of all
-sizes; its error counts in the interval. Beside the law (``posterior.law``) stands what needs none:
-the minimum of the nearest size measured, and a straight line. A certificate's bound on the excess
-loss of its rate is held against the valley of the size left out.
+three doublings ahead. What is predicted is the minimum at the size left out, by the posterior of
+all sizes; its error counts in the interval. Beside the law (``posterior.law``) stands what needs
+none: the minimum of the nearest size measured, and a straight line. A certificate's bound on the
+excess loss of its rate is held against the valley of the size left out.
 
 With ``--halves`` every second rate of each curve gives one drift along an arm, the others another.
 They differ by what noise and the fit leave open, and by nothing that sizes or laws have.

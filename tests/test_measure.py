@@ -163,8 +163,8 @@ def test_a_function_that_trains_by_itself(tmp_path):
                               lrs=[2.0**k for k in range(-8, 0)], schemes=["mup", "sp"],
                               version="1", out=tmp_path)  # fmt: skip
     assert found.verdict is Verdict.TRANSFERS
-    assert found.drift.value == pytest.approx(0, abs=1e-4)  # losses are in single precision
-    assert found.finding("sp").drift.value == pytest.approx(-1, abs=1e-4)
+    assert found.drift.value == pytest.approx(0, abs=1e-3)  # losses are in single precision
+    assert found.finding("sp").drift.value == pytest.approx(-1, abs=1e-3)
     assert found.finding("sp").verdict is Verdict.DRIFTS
     statuses = {r.cell.lr >= 0.5: r.status for r in found.records.values()}
     assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}

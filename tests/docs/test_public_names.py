@@ -40,12 +40,12 @@ WITHOUT_SOURCE = {
     "a definition of school": {
         "depthmup.limits": "cross_entropy mse resolve smooth",
         "depthmup.diagnostics": "local_slopes",
-        "depthmup.statistics": "drifts local_slopes",
+        "depthmup.statistics": "local_slopes",
     },
     "this package's own, derived in docs/studies (statistics.md, adaptive.md, check.md)": {
         "depthmup": "next_runs score",
         "depthmup.diagnostics": "likely_cause",
-        "depthmup.statistics": "cost drift line_of loss_estimate minima next_round "
+        "depthmup.statistics": "cost drift loss_estimate minima next_round "
         "optima pooled_law rate_estimate",
     },
 }

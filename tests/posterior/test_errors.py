@@ -1,4 +1,4 @@
-"""What parts runs from their valley: two ways to one inverse covariance, and what far points say."""
+"""What parts runs from their valley: two ways to one inverse covariance, and far points."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 
-from depthmup.posterior.errors import Points
+from depthmup.posterior.errors import CurvePoints
 
 
 def points(seed, batch=2, sizes=3, rates=7):
@@ -15,7 +15,7 @@ def points(seed, batch=2, sizes=3, rates=7):
     x = np.sort(rng.uniform(-4, 4, (batch, sizes, rates)), -1)
     y = np.where(x < 0, 0.05, 0.1) * x**2 + 0.01 * rng.standard_normal(x.shape)
     count = rng.integers(1, 4, x.shape) * (rng.random(x.shape) < 0.85)
-    return Points(x=x, y=y, count=count.astype(float)), rng.uniform(0.3, 1, x.shape)
+    return CurvePoints(x=x, y=y, count=count.astype(float)), rng.uniform(0.3, 1, x.shape)
 
 
 SCALES = np.array([0.02, 0.05]), np.array([0.01, 0.03]), np.array([0.02, 0.01])
@@ -78,7 +78,7 @@ def test_the_determinant_is_that_of_the_covariance():
 def one(y, spacing=1.0):
     y = np.asarray(y, float)
     x = spacing * np.arange(len(y))[None, None]
-    return Points(x=x, y=y[None, None], count=np.ones((1, 1, len(y))))
+    return CurvePoints(x=x, y=y[None, None], count=np.ones((1, 1, len(y))))
 
 
 def test_places_of_a_parabola():

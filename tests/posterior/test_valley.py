@@ -100,5 +100,6 @@ def test_trends_turn_one_side_against_the_other():
     """T = 0.2 per doubling: after two the right side is e^0.4 as steep, the left e^-0.4."""
     shape = plain(2.0, 0.07)
     shape[:, SHARED + 1] = 0.2
-    height = rise(np.array([-1.0, 1.0]) + np.zeros((1, 2, 1)), shape, np.array([[0.0], [2.0]])).height
+    u = np.array([-1.0, 1.0]) + np.zeros((1, 2, 1))
+    height = rise(u, shape, np.array([[0.0], [2.0]])).height
     assert height[0, 1] / height[0, 0] == approx(np.exp([-0.4, 0.4]))

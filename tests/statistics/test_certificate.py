@@ -344,8 +344,7 @@ def test_a_run_more_takes_no_answer_away(seed, where, rate, column, diverged):
         return math.exp(-0.1 * i + 0.1 * (k - best[i]) ** 2 + 0.01 * rng.standard_normal())
 
     table = [
-        {float(k): [loss(i, k)] for k in np.round(best[i]) + np.arange(-1.0, 2.0)}
-        for i in range(4)
+        {float(k): [loss(i, k)] for k in np.round(best[i]) + np.arange(-1.0, 2.0)} for i in range(4)
     ]
     before = calibrate(sizes=SIZES, curves=curves_of(table), target=TARGET)
     assert before.issued

@@ -170,7 +170,7 @@ def errors(name, spacing, phase):
     ],
 )
 def test_the_true_minimum_at_every_phase_of_the_grid(name, half_octave, octave, slope):
-    """The centre alone errs by up to 0.4. Beside a wall all minima err alike, their slope hardly."""
+    """The centre alone errs by up to 0.4. Beside a wall all minima err alike, and no slope."""
     phases = np.linspace(0, 1, 4, endpoint=False)
     for spacing, most in ((0.5, half_octave), (1.0, octave)):
         found_errors = np.array([errors(name, spacing, phase) for phase in phases])

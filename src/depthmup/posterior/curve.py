@@ -109,7 +109,7 @@ class Curves:
         return average(self.log_losses)
 
     def without_each_seed(self) -> Float[Array, "*batch sizes seeds rates"]:
-        """Averages that leave out a seed each, (..., sizes, seeds, rates)."""
+        """SeedAverages that leave out a seed each, (..., sizes, seeds, rates)."""
         y = self.log_losses
         seeds = range(y.shape[-1])
         return np.stack([average(np.delete(y, s, axis=-1)) for s in seeds], axis=-2)

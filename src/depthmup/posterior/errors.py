@@ -34,7 +34,7 @@ FLAT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Points:
+class CurvePoints:
     """Seed-averaged curves, (batch, sizes, rates): log2 rates, log losses, and seeds at each."""
 
     x: Array
@@ -150,7 +150,7 @@ class Points:
         same = self.side[..., :, None] == self.side[..., None, :]
         return np.asarray(unknown[..., :, None] * unknown[..., None, :] * same)
 
-    def inner(self) -> "Points":
+    def inner(self) -> "CurvePoints":
         """Without what lies beyond the first point of a wall, on either side."""
         away = np.abs(self.x - self.centre[..., None])
         wall = self.there & (self.height > BEYOND * self.mirrored)
@@ -158,7 +158,7 @@ class Points:
         for side in (-1, 1):
             first = np.where(wall & (self.side == side), away, np.inf).min(-1, keepdims=True)
             there = there & ~((self.side == side) & (away > first + 1e-9))
-        return Points(x=self.x, y=self.y, count=np.where(there, self.count, 0.0))
+        return CurvePoints(x=self.x, y=self.y, count=np.where(there, self.count, 0.0))
 
     @cached_property
     def own_shape(self) -> tuple[Array, Array]:

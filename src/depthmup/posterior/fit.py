@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.errors import TAILS, Points
+from depthmup.posterior.errors import TAILS, CurvePoints
 from depthmup.posterior.intervals import Array, Index
 from depthmup.posterior.law import Covariances, LawNode
-from depthmup.posterior.seeds import Averages, averages, seed_weights
+from depthmup.posterior.seeds import SeedAverages, averages, seed_weights
 from depthmup.posterior.valley import (
     BENDS,
     LEVELS,
@@ -65,7 +65,7 @@ WALKING = 2.0
 MISFITS = ((0.005, 0.1), (0.02, 0.3), (0.05, 0.4), (0.15, 0.2))
 """rho: the misfit of a shape over its height, with weights; from the same arms."""
 
-NOISES = 0.001 * 1.7 ** np.arange(10)
+NOISES: Array = np.asarray(0.001 * 1.7 ** np.arange(10.0), float)
 NOISE, NOISE_SPREAD = math.log(0.01), 1.3
 """sigma's nodes, and its prior's mean and deviation in the logarithm."""
 
@@ -93,7 +93,7 @@ SAME, ALIKE = 0.02, 0.05
 KEPT, MOST_NODES = 0.995, 24
 """Share of the weight that the nodes kept have, and their largest number."""
 
-DIVERGED, DIVERGED_WIDTH = 0.1, 0.2
+DIVERGED, DIVERGED_WIDTH = 0.1, 0.07
 """A minimum lies below the first rate that diverges: by so many octaves, give or take."""
 
 WIDE = LawNode(slope=0.5, forgotten=((0.2, 1.0),), scatter=0.3, products=0.07, weight=1.0)
@@ -146,7 +146,7 @@ class Information:
 class _Problem:
     """One batch of fits: points, sizes, and the priors of shape and minima."""
 
-    points: Points
+    points: CurvePoints
     s: Array
     mean: Array
     scale: Array
@@ -155,7 +155,7 @@ class _Problem:
     wall: Array
 
     def part(self, index: Index) -> "_Problem":
-        points = Points(
+        points = CurvePoints(
             x=self.points.x[index], y=self.points.y[index], count=self.points.count[index]
         )
         own = self.own[0][index], self.own[1][index]
@@ -179,7 +179,7 @@ def _inverse(matrix: Array) -> Array:
     return np.asarray(np.linalg.inv(matrix), float)
 
 
-def _steepness(points: Points, spacing: Array) -> Array:
+def _steepness(points: CurvePoints, spacing: Array) -> Array:
     """log of how steep the gentler sides are at an octave, the median over the sizes, (batch,)."""
     values = []
     for side in (-1, 1):
@@ -391,12 +391,12 @@ def _student(problem: _Problem, state: _State, sigma: Array, rho: Array, weight:
 
 
 def _prepared(
-    curves: Curves, of_seeds: Averages, origin: Array | None = None
-) -> tuple[Points, Array, Array]:
-    """Points about their origin, the origin, and the first rates that diverge."""
+    curves: Curves, of_seeds: SeedAverages, origin: Array | None = None
+) -> tuple[CurvePoints, Array, Array]:
+    """CurvePoints about their origin, the origin, and the first rates that diverge."""
     x = np.nan_to_num(curves.log2_lrs)
     there = np.isfinite(of_seeds.y) & ~np.isnan(curves.log2_lrs)
-    points = Points(
+    points = CurvePoints(
         x=x, y=np.where(there, of_seeds.y, 0.0), count=np.where(there, of_seeds.count, 0.0)
     )
     if origin is None:
@@ -457,7 +457,7 @@ def information(curves: Curves, doublings: Array) -> Information:
     def problem_of(of: Index, belief: Index) -> _Problem:
         """Experiments, each under a belief about turns."""
         return _Problem(
-            points=Points(x=points.x[of], y=points.y[of], count=points.count[of]),
+            points=CurvePoints(x=points.x[of], y=points.y[of], count=points.count[of]),
             s=s,
             mean=mean[of],
             scale=np.stack(scale)[belief],
@@ -623,7 +623,7 @@ def _levels(
     )
 
 
-def _of_seeds(of_seeds: Averages) -> Array:
+def _of_seeds(of_seeds: SeedAverages) -> Array:
     """Covariance of levels by what seeds have of their own, (batch, sizes, sizes)."""
     level = of_seeds.level
     there = ~np.isnan(level)
@@ -632,10 +632,11 @@ def _of_seeds(of_seeds: Averages) -> Array:
     centred = np.where(there, level - mean, 0.0)
     freedom = np.maximum(count - 1, 0).sum(-1)
     variance = (centred**2).sum((-2, -1)) / np.maximum(freedom, 1)
-    return variance[:, None, None] / np.maximum(count, 1)[..., None] * np.eye(level.shape[1])
+    own = np.eye(level.shape[1])
+    return np.asarray(variance[:, None, None] / np.maximum(count, 1)[..., None] * own, float)
 
 
-def _place(points: Points, k: Array) -> Array:
+def _place(points: CurvePoints, k: Array) -> Array:
     """What the family of valleys misses of the place of all minima alike, (batch,).
 
     All sizes share it, so that it moves no drift: a kink's rounding, where a wall begins.
@@ -643,7 +644,7 @@ def _place(points: Points, k: Array) -> Array:
     known = points.there.any(-1)
     aside = np.where(known, k - points.centre, 0.0).sum(-1) / np.maximum(known.sum(-1), 1)
     spacing = np.where(known, points.spacing, 0.0).sum(-1) / np.maximum(known.sum(-1), 1)
-    return np.hypot(LOPSIDED * aside, PHASE * spacing)
+    return np.asarray(np.hypot(LOPSIDED * aside, PHASE * spacing), float)
 
 
 def _two_modes(total: Array, k: Array) -> Array:
@@ -671,7 +672,7 @@ def _one_of_each(log: Array, k: Array, belief: Index) -> Array:
     return log
 
 
-def _shape_prior(points: Points, spacing: Array, s: Array) -> tuple[Array, Sequence[Array]]:
+def _shape_prior(points: CurvePoints, spacing: Array, s: Array) -> tuple[Array, Sequence[Array]]:
     """The shape's mean, (batch, parameters), and its deviations under each belief about turns."""
     axes = s.shape[1]
     mean = np.zeros((len(points.x), parameters(axes)))

@@ -33,7 +33,7 @@ FEW, MOST = 4, 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mixture:
+class NormalMixture:
     """Normal distributions and their weights, (..., nodes)."""
 
     mean: Array
@@ -114,7 +114,7 @@ class Posterior:
         return prior_of(self.s)
 
     @cached_property
-    def _solved(self) -> tuple[Array, Array, Array, Array]:
+    def _solved(self) -> tuple[Array, Index, Array, Array]:
         """Of every pair of a node and a law that counts: weight, law, M^-1 and M^-1 L'b."""
         prior = self._prior
         # A node's constant is its weight at the origin alone: what counts is all of the minima.
@@ -137,7 +137,7 @@ class Posterior:
         right = np.einsum("nij,ni->nj", root, self.linear[node])
         inverse = np.linalg.inv(inner)
         solved = np.einsum("nij,nj->ni", inverse, right)
-        return weight / weight.sum(), some[law], inverse, solved
+        return weight / weight.sum(), some[law], np.asarray(inverse, float), solved
 
     def estimate(
         self, row: Array, confidence: float = CONFIDENCE, *, scale: float = 1.0, unit: str = ""
@@ -193,20 +193,20 @@ class Posterior:
         constant, linear, precision = _blurred(np.zeros(1), linear, precision, self.seeds, errors)
         return replace(self, constant=constant, linear=linear, precision=precision)
 
-    def of_sizes(self, rows: Array) -> Mixture:
+    def of_sizes(self, rows: Array) -> NormalMixture:
         """Combinations of the minima of trained sizes, (answers, sizes): these sizes."""
         weight, law, inverse, solved = self._solved
         read = np.einsum("ai,nij->anj", rows, self._prior.root[law])
         mean = (read * solved).sum(-1) + self.origin * rows.sum(-1)[:, None]
         variance = np.einsum("ani,nij,anj->an", read, inverse, read)
         variance += (self.place * rows.sum(-1)[:, None]) ** 2
-        return Mixture(
+        return NormalMixture(
             mean=mean,
             deviation=np.sqrt(np.maximum(variance, 0.0)),
             weight=np.broadcast_to(weight, mean.shape),
         )
 
-    def of_law(self, rows: Array, places: Array, *, scatter: bool) -> Mixture:
+    def of_law(self, rows: Array, places: Array, *, scatter: bool) -> NormalMixture:
         """Combinations of places, (answers, places), at doublings (places, axes): the law.
 
         Of the minima there, with their scatter, or of the law alone.
@@ -229,7 +229,7 @@ class Posterior:
             variances[:, at] = target[:, None] - np.einsum("ai,nij,aj->an", read, gone, read)
         mean = means + self.origin * rows.sum(-1)[:, None]
         variances += (self.place * rows.sum(-1)[:, None]) ** 2
-        return Mixture(
+        return NormalMixture(
             mean=mean,
             deviation=np.sqrt(np.maximum(variances, 0.0)),
             weight=np.broadcast_to(weight, mean.shape),

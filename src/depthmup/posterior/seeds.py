@@ -7,7 +7,7 @@ once the seed's level is eliminated. Then every contrast is normal with the cova
 
     a^2 1 1' + d^2 t t' + w^2 I + diag(sigma^2 / g).
 
-Averages over S seeds keep a part 1/S of it as an error of all minima.
+SeedAverages over S seeds keep a part 1/S of it as an error of all minima.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ PASSES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Averages:
+class SeedAverages:
     """Seed-averaged curves with the noise that replicates show.
 
     Attributes:
@@ -54,8 +54,8 @@ class Averages:
     freedom: Array
 
 
-def averages(curves: Curves) -> Averages:
-    """Averages over seeds at every rate; rates at which a seed diverged have none."""
+def averages(curves: Curves) -> SeedAverages:
+    """SeedAverages over seeds at every rate; rates at which a seed diverged have none."""
     y = curves.log_losses
     usable = np.isfinite(y) & ~np.isposinf(y).any(-1, keepdims=True)
     weight = usable.astype(float)
@@ -81,7 +81,7 @@ def averages(curves: Curves) -> Averages:
     there = usable.any(-1)
     square, loud = _unequal(weight * rest**2, replicated, usable)
     weight = weight / loud[..., None, None]
-    return Averages(
+    return SeedAverages(
         y=np.where(there, mean, np.where(np.isposinf(y).any(-1), np.inf, np.nan)),
         count=weight.sum(-1),
         runs=rest,
@@ -153,7 +153,9 @@ def shared_errors(there: Array, t: Array) -> Array:
     return np.stack(parts, -3)
 
 
-def seed_weights(curves: Curves, of_seeds: Averages, slope: Array, sigma: Array, t: Array) -> Array:
+def seed_weights(
+    curves: Curves, of_seeds: SeedAverages, slope: Array, sigma: Array, t: Array
+) -> Array:
     """Log weights of the nodes after the contrasts of seeds, (batch, nodes).
 
     ``slope`` is h' at every point, (batch, sizes, rates), and ``sigma`` the noise, (batch,).
@@ -177,7 +179,7 @@ def seed_weights(curves: Curves, of_seeds: Averages, slope: Array, sigma: Array,
 
 
 def _shifts(
-    of_seeds: Averages, slope: Array, sigma: Array, group: Index, at: Flags
+    of_seeds: SeedAverages, slope: Array, sigma: Array, group: Index, at: Flags
 ) -> tuple[Array, Array]:
     """Shifts of a group's seeds from its mean, (batch, sizes, seeds), and their variances."""
     weight = of_seeds.weight[:, at][..., group]

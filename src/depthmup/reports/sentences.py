@@ -116,7 +116,7 @@ def best_rate(optimum: Optimum) -> str:
         return UNKNOWN
     bound = {Place.LOW_EDGE: ("≤ ", best.high), Place.HIGH_EDGE: ("≥ ", best.low)}
     sign, value = bound.get(optimum.place, ("", best.value))
-    return sign + rate(2.0**value)
+    return sign + rate(2.0 ** (value if math.isfinite(value) else best.value))
 
 
 def together_sentence(study: Study) -> str:
