@@ -15,7 +15,7 @@ from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
 from depthmup.tables.columns import listed, own_columns, texts
-from depthmup.tables.formats import EXAMPLE, example, names_of
+from depthmup.tables.formats import EXAMPLE, Source, example
 from depthmup.tables.groups import cells_of, cleaned
 from depthmup.tables.predict import checked_target, prediction
 from depthmup.tables.question import Question, Reading
@@ -213,7 +213,8 @@ def _asked(
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
     conditions = parse_filters(where)
-    names = names_of(table)
+    source = Source(table)
+    names = source.names
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {
         "axes": texts(sizes or {axis: axis for axis in otherwise}),
@@ -224,8 +225,7 @@ def _asked(
         "by": listed(by),
     }
     return Question(
-        source=table,
-        names=names,
+        source=source,
         **columns,
         reading=reading,
         where=listed(where),

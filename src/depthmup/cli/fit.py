@@ -39,7 +39,7 @@ class Options:
     where: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
-    keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
+    keep: tuple[Literal["rate", "impossible", "short", "unfinished", "duplicate", "unit"], ...] = ()
     """Tests to skip: their rows stay."""
 
     scheme: str = ""

@@ -19,12 +19,12 @@ from depthmup.statistics.scattered import gather
 from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of_table
-from depthmup.tables import defects
+from depthmup.tables import defects, ends
 from depthmup.tables.columns import CHANCE, RATES
 from depthmup.tables.question import Question
-from depthmup.tables.read import RunTable
+from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
-from depthmup.tables.settings import codes_of_sizes, settings_of
+from depthmup.tables.settings import codes_of_sizes, is_seed, random_settings, settings_of
 
 FEWEST_RUNS = 8
 """Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
@@ -37,6 +37,8 @@ class Cleaned:
     ``steps`` are those of each size, where a column of steps was named; ``settings`` are unnamed
     columns that look like settings, each as one code for every size. ``law`` is that of a random
     design, whose runs stand at the sizes of cells. ``where`` is the filter of its rows.
+    ``prefixes`` is the column of the runs of which an axis of steps has checkpoints; ``remedy`` the
+    command that most likely mends a group without a fit.
     """
 
     runs: Runs
@@ -46,16 +48,22 @@ class Cleaned:
     settings: Mapping[str, Index] = field(default_factory=dict)
     law: Pooled | None = None
     where: str = ""
+    prefixes: str = ""
+    remedy: str = ""
 
 
 def clean(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
     """One group's runs, and what was wrong with its rows."""
     rows = GroupRows(table=table, question=question, name=name)
     defects.numbers(rows)
+    ends.statuses(rows)
+    ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
-    defects.repeats(rows, rows.sizes()[1])
-    defects.near_repeats(rows, rows.sizes()[1])
+    prefixes = ends.checkpoints(rows)
+    ends.stopped(rows)
     names = settings_of(rows, rows.sizes()[1])
+    defects.repeats(rows)
+    defects.near_repeats(rows)
     defects.strays(rows)
     defects.tokens(rows)
     defects.steps(rows)
@@ -69,8 +77,12 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
         _askable(rows, sizes, log2_rate, loss)
-    points = np.unique(np.column_stack([size, log2_rate]), axis=0)
-    curves, shared = curves_of_table(size, log2_rate, loss, seed, len(sizes))
+    if noise := random_settings(rows, size):
+        rows.findings.append(noise)
+    points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]
+    curves, shared = curves_of_table(
+        *_averaged(size, log2_rate, loss, seed, points), count=len(sizes)
+    )
     _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,
@@ -90,7 +102,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         *_of_axes(runs),
         *_of_sizes(runs),
         *_of_losses(runs),
-        *_of_seeds(rows, curves.losses.shape[-1], len(loss) - len(points), shared),
+        *_of_seeds(rows, curves.losses.shape[-1], len(loss) - points, shared),
     )
     return Cleaned(
         runs=runs,
@@ -99,7 +111,22 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         steps=usual,
         settings=settings,
         law=law,
+        prefixes=prefixes,
     )
+
+
+def _averaged(
+    size: Index, log2_rate: Array, loss: Array, seed: Index, points: int
+) -> tuple[Index, Array, Array, Index]:
+    """The runs, those of one size, rate and seed as their mean where most stand several times."""
+    if points > len(seed) / 2 or (seed < 0).any():
+        return size, log2_rate, loss, seed
+    run, count = distinct(size, log2_rate, seed)
+    if count > len(run) / 2:
+        return size, log2_rate, loss, seed
+    first = first_of_each(run, count)
+    mean = np.exp(np.bincount(run, weights=np.log(loss)) / np.bincount(run))
+    return size[first], log2_rate[first], mean, seed[first]
 
 
 def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
@@ -282,7 +309,7 @@ def _of_seeds(rows: GroupRows, seeds: int, averaged: int, shared: bool) -> list[
     texts, named = [], rows.question.seed
     if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
-    like = [name for name in rows.table.others if name.lower().endswith("seed")]
+    like = [name for name in rows.table.others if is_seed(rows, name)]
     if not named and like:
         column = printable(repr(like[0]))
         texts.append(f"The column {column} looks like a seed: name it with --seed.")

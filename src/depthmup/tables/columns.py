@@ -28,6 +28,11 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
 
 _OPTIONS = ("lr", "loss", "seed")
 
+_STEPS = re.compile(
+    r"_?((n|num|max|train|training|total|global|last|final|current|optimizer)_)?"
+    r"(steps?|iters?|iterations?|epochs?|updates?)(_(seen|done|taken|since_restore))?"
+)
+
 _BETTER_HIGHER = {"acc", "accuracy", "auc", "bleu", "f1", "reward", "top1", "top5"}
 _BETTER_LOWER = {"err", "error", "loss", "neg", "negative"}
 """Words of columns that tell which way is better."""
@@ -159,6 +164,11 @@ def propose(names: Sequence[str]) -> dict[str, str]:
                 proposals[what] = match
                 break
     return proposals
+
+
+def counts_steps(column: str) -> bool:
+    """Whether a column is called as trainers and trackers call a count of steps."""
+    return bool(_STEPS.fullmatch(_tail(column)))
 
 
 def axis_named(column: str) -> str:

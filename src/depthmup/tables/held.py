@@ -65,6 +65,8 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
 
 def unnamed(group: Cleaned, axis: str) -> list[str]:
     """Columns that nobody named, that change with an axis, and that move the best value, too."""
+    if group.prefixes and canonical(axis) in ("steps", "tokens"):
+        return [group.prefixes]  # of whose runs these are parts: their schedules had not ended
     members, _ = slices_of(group.runs, axis)
     known = set(map(canonical, group.runs.sizes[0]))
     others = [column for column in group.settings if axis_named(column) not in known]
@@ -108,6 +110,13 @@ def in_step_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
 def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
     """Columns that nobody named, and that move the best value, too."""
     for group in groups:
+        if group.prefixes:
+            text = (
+                f"Rows are checkpoints of the runs in {printable(repr(group.prefixes))}: along "
+                "their steps the schedule of a run had not ended. A law for the length of training "
+                "needs runs that ended there, so no published rule is judged."
+            )
+            yield Note(text=text, scheme=group.runs.name)
         axes = group.runs.varied() if group.settings else ()
         along = {axis: unnamed(group, axis) for axis in axes}
         for column in group.settings:

@@ -16,7 +16,7 @@ from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
 from depthmup.statistics.intervals import Index
 from depthmup.tables.columns import texts
-from depthmup.tables.formats import names_of
+from depthmup.tables.formats import Source
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import GroupRows
@@ -113,8 +113,7 @@ def next_runs(
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     question = Question(
-        source=table,
-        names=names_of(table),
+        source=Source(table),
         axes=named,
         lr=lr,
         loss=loss,
