@@ -14,13 +14,14 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import listed, own_columns, texts
+from depthmup.tables.columns import axis_named, listed, own_columns, texts
 from depthmup.tables.formats import EXAMPLE, Source, example
 from depthmup.tables.groups import cells_of, cleaned
 from depthmup.tables.predict import checked_target, prediction
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.score import scored
 from depthmup.tables.study import studies_of
+from depthmup.tables.trackers import Pattern, address_of
 from depthmup.tables.where import parse_filters
 
 LARGEST_CERTIFICATE = 2**24
@@ -212,8 +213,17 @@ def _asked(
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
+    if (tracker := address_of(table)) and tracker[0] == "runs":
+        pattern = Pattern.of(tracker[1])
+        if loss and not pattern.loss:
+            return _asked(
+                f"{table}:{loss}", axes, by, where, reading, lr=lr, loss="", seed=seed, steps=steps
+            )
+        sizes = sizes or {name: name for name in pattern.names if axis_named(name)}
+        lr, seed = (n or (w if w in pattern.names else "") for n, w in ((lr, "lr"), (seed, "seed")))
+        loss = pattern.column
     conditions = parse_filters(where)
-    source = Source(table)
+    source = Source(table, loss)
     names = source.names
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {

@@ -21,6 +21,7 @@ import numpy as np
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.tables.columns import checked_once
+from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,30 +60,32 @@ def example() -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A frame, or the file of a table."""
+    """A frame, the file of a table, or ``TRACKER:ADDRESS`` with the metric that is the loss."""
 
     given: Any
+    loss: str = ""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns."""
-        if not _is_frame(self.given) and self._path.suffix.lower() in CSV:
+        if self._suffix in CSV:
             with self.explained():
                 return tuple(_layout(self._path)[0])
-        if not _is_frame(self.given) and self._path.suffix.lower() in PARQUET:
+        if self._suffix in PARQUET:
             return tuple(_parquet(self._path).schema_arrow.names)
         return tuple(self.frame.columns)
 
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """All rows, in the columns of ``names``."""
-        if _is_frame(self.given):
+        if tracker := address_of(self.given):
+            return runs_at(*tracker, self.loss)
+        if not self._suffix:
             frame = _with_index(self.given)
             return frame.set_axis(list(map(_flat, frame.columns)), axis=1)
-        suffix = self._path.suffix.lower()
-        reader = _csv if suffix in CSV else _json if suffix in JSON else _columns
+        readers = {CSV: _csv, JSON: _json, PARQUET: _columns, EXCEL: _excel}
         with self.explained():
-            frame = (_excel if suffix in EXCEL else reader)(self._path)
+            frame = next(r for ends, r in readers.items() if self._suffix in ends)(self._path)
         if len(frame) > MOST_ROWS:
             raise _too_many(len(frame))
         return frame
@@ -90,16 +93,24 @@ class Source:
     @cached_property
     def tells_missing(self) -> bool:
         """Whether NaN in its frame is an empty cell; of frames and JSON it may be a divergence."""
-        return not _is_frame(self.given) and self._path.suffix.lower() not in JSON
+        return bool(address_of(self.given) or (self._suffix and self._suffix not in JSON))
 
     @property
     def title(self) -> str:
         """What messages call it."""
-        return "the table" if _is_frame(self.given) else self._path.name
+        if address_of(self.given):
+            return str(self.given)
+        return self._path.name if self._suffix else "the table"
 
     def explained(self) -> AbstractContextManager[None]:
         """While it is entered, what pandas says of a file that is no table names the file."""
-        return nullcontext() if _is_frame(self.given) else _told(self._path)
+        return _told(self._path) if self._suffix else nullcontext()
+
+    @cached_property
+    def _suffix(self) -> str:
+        """Of a file; empty for a frame and for a tracker's runs."""
+        of_file = not address_of(self.given) and not _is_frame(self.given)
+        return self._path.suffix.lower() if of_file else ""
 
     @cached_property
     def _path(self) -> Path:

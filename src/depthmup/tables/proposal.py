@@ -113,7 +113,7 @@ def next_runs(
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     question = Question(
-        source=Source(table),
+        source=Source(table, loss),
         axes=named,
         lr=lr,
         loss=loss,

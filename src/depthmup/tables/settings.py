@@ -32,6 +32,9 @@ DESIGNED = 0.2
 """Share of a column's variance that sizes and rates explain, from which it was measured and not
 drawn at random."""
 
+ENOUGH = 20_000
+"""Rows that are looked at for a proposal."""
+
 USUAL = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
 
@@ -98,7 +101,8 @@ def _codes(rows: GroupRows, name: str) -> Index:
 def is_seed(rows: GroupRows, name: str) -> bool:
     """Whether a column is called a seed and holds whole numbers: that is told, not refused."""
     texts = rows.table.names[name]
-    return name.lower().endswith("seed") and all(t.isdecimal() or not t for t in texts)
+    whole = len(texts) > 1 and all(t.isdecimal() or not t for t in texts)
+    return whole and name.lower().endswith("seed")
 
 
 def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -> bool:
@@ -290,9 +294,10 @@ def _likely(name: str, rows: GroupRows, size: Index) -> str:
     if counts_steps(name):
         last = max((names[c] for c in np.unique(codes) if is_number(names[c])), key=float)
         return equalities([(name, last)]) or "ignore"
-    # A group has a curve of its own if most of its sizes have three rates.
-    cell = distinct(size, codes)[0]
-    rates = np.bincount(cell[first_of_each(*distinct(cell, rows.rate))])
+    # A group has a curve of its own if most of its sizes have three rates; some rows show that.
+    some = slice(None, None, 1 + len(codes) // ENOUGH)
+    cell = distinct(size[some], codes[some])[0]
+    rates = np.bincount(cell[first_of_each(*distinct(cell, rows.rate[some]))])
     if np.median(rates) >= FEWEST:
         return "by"
     most = np.bincount(codes).argmax()
