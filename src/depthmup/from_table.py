@@ -223,7 +223,9 @@ def _asked(
         lr, seed = (n or (w if w in pattern.names else "") for n, w in ((lr, "lr"), (seed, "seed")))
         loss = pattern.column
     conditions = parse_filters(where)
-    source = Source(table, loss)
+    if reading.wide:
+        sizes, loss = sizes or {reading.wide: reading.wide}, loss or "loss"
+    source = Source(table, loss, reading.wide)
     names = source.names
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {

@@ -54,6 +54,7 @@ class Options:
     WIDTHxDEPTH."""
 
     tuned: str = "learning rate"
+    wide: str = ""
     chance: float = math.inf
     tolerance: float = 0.15
 

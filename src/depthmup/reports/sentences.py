@@ -109,12 +109,32 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def best_rate(optimum: Optimum) -> str:
-    """The best value of what is tuned; one on the grid's edge is only a bound."""
+def best_rate(optimum: Optimum, study: Study | None = None) -> str:
+    """The best value of what is tuned; one on the grid's edge is a bound: the next value tried."""
     if optimum.place is Place.FAILED or not optimum.log2_lr.known:
         return UNKNOWN
+    value = optimum.log2_lr.value
+    if optimum.place.at_edge and study is not None:
+        # The lowest loss stands at the edge: the optimum lies before the value tried next to it.
+        value = _next_tried(study, optimum)
     sign = {Place.LOW_EDGE: "≤ ", Place.HIGH_EDGE: "≥ "}.get(optimum.place, "")
-    return sign + rate(2.0**optimum.log2_lr.value)
+    return sign + rate(2.0**value)
+
+
+def _next_tried(study: Study, optimum: Optimum) -> float:
+    """The log2 value that was tried next to the edge at which an optimum lies."""
+    low = optimum.place is Place.LOW_EDGE
+    edge = optimum.log2_lr.value
+    inner = [
+        abs(point.log2_lr - edge)
+        for curve in study.headline.curves
+        if dict(curve.size) == dict(optimum.size)
+        and min((abs(p.log2_lr - edge) for p in curve.points), default=1.0) < 1e-6
+        for point in curve.points
+        if (point.log2_lr > edge + 1e-6 if low else point.log2_lr < edge - 1e-6)
+    ]
+    step = min(inner, default=0.0)
+    return edge + (step if low else -step)
 
 
 def together_sentence(study: Study) -> str:
@@ -180,6 +200,27 @@ def headline(study: Study) -> str:
     else:
         return f"Whether any scheme transfers its {best} {reach} is undecided."
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
+
+
+def first_lines(study: Study, width: int) -> list[str]:
+    """The study's result in lines of which the first is short, however many groups there are."""
+    whole = headline(study)
+    if len(whole) <= width:
+        return [whole]
+    if study.together is not None:
+        first, _, rest = whole.partition(" (")
+        return [f"{first}.", *textwrap.wrap(f"95% interval {rest.replace(').', '.', 1)}", width)]
+    schemes = transfers(study)
+    words = {
+        Verdict.TRANSFERS: ("transfers", "transfer"),
+        Verdict.DRIFTS: ("drifts", "drift"),
+        Verdict.UNDECIDED: ("is undecided", "are undecided"),
+    }
+    counts = {v: sum(t.verdict is v for t in schemes) for v in words}
+    said = [f"{n} {words[v][n > 1]}" for v, n in counts.items() if n]
+    first = f"Best {study.tuned.name} along {study.axis}, {len(schemes)} groups: {_join(said)}."
+    good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
+    return [first, *textwrap.wrap(f"It transfers for {_join(good)}.", width)] if good else [first]
 
 
 def holding(study: Study, *more: Study) -> Transfer | None:
@@ -287,7 +328,7 @@ def bend_sentence(bend: Estimate) -> str:
 
 
 def law_sentence(law: JointLaw) -> str:
-    """The law of all axes, and what an error of an octave costs."""
+    """The law of all axes, where there are several, and what an error of an octave costs."""
     terms = law.exponents
     known = [f"{t.axis} {in_percent(t.estimate)}" for t in terms if t.estimate.known]
     # Axes that always change together have no exponents of their own.
@@ -303,6 +344,8 @@ def law_sentence(law: JointLaw) -> str:
         if law.half.known
         else ""
     )
+    if len(terms) == 1:  # its exponent is the drift, which has been said
+        return octave.strip()
     return f"All axes at once, per doubling: {', '.join(known)}.{rests}{octave}"
 
 

@@ -248,9 +248,10 @@ def _named_rules(study: Study) -> bool:
 
 def _laws(studies: Sequence[Study]) -> list[Section]:
     text = [
-        f"{of_scheme(study, law.scheme)}{law_sentence(law)}"
+        f"{of_scheme(study, law.scheme)}{sentence}"
         for study in studies
         for law in shown_laws(study)
+        if (sentence := law_sentence(law))
     ]
     return [Section(title="All axes at once", text=text)] if text else []
 
@@ -280,7 +281,7 @@ def _numbers(study: Study, elsewhere: str) -> Section:
             "Scheme": t.title,
             study.axis.capitalize(): size_number(size_of(study, o)),
             **{axis.capitalize(): size_number(o.size[axis]) for axis in others},
-            f"Best {tuned.name}": best_rate(o),
+            f"Best {tuned.name}": best_rate(o, study),
             "Interval": rate_interval(o.log2_lr),
             "Loss there": significant(o.loss.value),
             "Interval of the loss": interval(o.loss, 3),

@@ -71,6 +71,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _askable(rows, sizes, log2_rate, loss)
+    _several_tuned(rows, sizes, size)
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
@@ -186,6 +187,23 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
             f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
         )
+
+
+def _several_tuned(rows: GroupRows, sizes: Array, size: Index) -> None:
+    """Refuse a value that was tuned at one size and used at the others, which shows no movement."""
+    cell, count = rows.points()
+    rates = np.bincount(size[first_of_each(cell, count)])
+    tuned = np.flatnonzero(rates >= FEWEST_RATES)
+    if rows.question.fewest < 2 or len(tuned) != 1 or len(sizes) < 2 or (rates > 1).sum() > 1:
+        return
+    axes = rows.question.axes
+    there = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[tuned[0]], strict=True))
+    others = counted(len(sizes) - 1, "other size")
+    raise ValueError(
+        f"Expected several values of the {rows.tuned} at two sizes or more{rows.of_group}; it was "
+        f"tuned at {there} alone ({rates[tuned[0]]} values), and the {others} have one each, which "
+        f"cannot show where their best one lies. Train three values at another size."
+    )
 
 
 def _gathered(

@@ -66,6 +66,7 @@ def check_columns(
 ) -> None:
     """Refuse columns that were not named, that the table lacks, or that have two meanings."""
     checked_once(names)
+    _refuse_wide(names, axes, named)
     if not axes:
         # Whoever names nothing yet is best helped by all that can be named.
         open_ones = [what for what in _OPTIONS if not named[what]]
@@ -105,6 +106,34 @@ def check_columns(
             f"Expected a loss, lower where runs are better; {printable(repr(named['loss']))} reads "
             "like one that is higher. Use its error, such as 1 - accuracy, or rename the column."
         )
+
+
+def wide_columns(names: Sequence[str]) -> dict[str, str]:
+    """Columns whose names differ in one number, by these numbers: one for each size, as it looks.
+
+    Example:
+        >>> wide_columns(["lr", "w128", "w256"])
+        {'w128': '128', 'w256': '256'}
+    """
+    alike: dict[tuple[str, str], dict[str, str]] = {}
+    for name in names:
+        if match := re.fullmatch(r"(\D*)(\d+(?:\.\d+)?(?:[kKmMbBtT](?![a-zA-Z]))?)(\D*)", name):
+            alike.setdefault((match[1], match[3]), {})[name] = match[2]
+    return next((columns for columns in alike.values() if len(columns) > 1), {})
+
+
+def _refuse_wide(names: Sequence[str], axes: Mapping[str, str], named: Mapping[str, str]) -> None:
+    """Refuse a table with a column of losses for each size, and name the option that reads it."""
+    columns = wide_columns(names)
+    if not columns or named["loss"] in names or "loss" in propose(names):
+        return
+    axis = next(iter(axes), "width")
+    lr = named["lr"] or propose(names).get("lr", "lr")
+    raise ValueError(
+        "Expected one row for each run; this looks like a wide table, with a column of losses for "
+        f"each size: {_listed(list(columns))}. --wide {printable(shlex.quote(axis))} --lr "
+        f"{printable(shlex.quote(lr))} read it; in Python reading=Reading(wide={axis!r})."
+    )
 
 
 def checked_once(names: Sequence[str]) -> None:

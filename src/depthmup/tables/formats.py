@@ -20,7 +20,7 @@ import numpy as np
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
-from depthmup.tables.columns import checked_once
+from depthmup.tables.columns import checked_once, wide_columns
 from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
@@ -64,10 +64,14 @@ class Source:
 
     given: Any
     loss: str = ""
+    wide: str = ""
+    """The axis of a table with a column of losses for each size; empty for one row a run."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns."""
+        if self.wide:
+            return tuple(self.frame.columns)
         if self._suffix in CSV:
             with self.explained():
                 return tuple(_layout(self._path)[0])
@@ -78,6 +82,9 @@ class Source:
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """All rows, in the columns of ``names``."""
+        return _melted(self._read(), self.wide, self.loss) if self.wide else self._read()
+
+    def _read(self) -> "pd.DataFrame":
         if tracker := address_of(self.given):
             return runs_at(*tracker, self.loss)
         if not self._suffix:
@@ -115,6 +122,19 @@ class Source:
     @cached_property
     def _path(self) -> Path:
         return _checked(self.given)
+
+
+def _melted(frame: "pd.DataFrame", axis: str, loss: str) -> "pd.DataFrame":
+    """A row for each size of a table with a column of losses for each."""
+    columns = wide_columns(list(frame.columns))
+    if not columns:
+        raise ValueError(
+            f"Expected columns whose names differ in a number, the {printable(axis)} of their "
+            f"losses; got {printable(', '.join(map(repr, frame.columns)))}."
+        )
+    others = [name for name in frame.columns if name not in columns]
+    long = frame.melt(others, list(columns), var_name=axis, value_name=loss)
+    return long.assign(**{axis: long[axis].map(columns)})
 
 
 def _is_frame(source: Any) -> bool:

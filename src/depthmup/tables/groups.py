@@ -91,6 +91,11 @@ def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[An
     return cells
 
 
+def remedies_of(groups: Sequence[Cleaned]) -> dict[str, str]:
+    """The command that most likely mends each group without a fit."""
+    return {group.runs.name: group.remedy for group in groups if group.remedy}
+
+
 def scheme_of(group: Cleaned, question: Question) -> Scheme | None:
     """The scheme by which values were scaled: as was said, or by the name of an own variant."""
     if question.scheme is not None or not question.own:

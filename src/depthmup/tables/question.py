@@ -38,6 +38,7 @@ class Reading:
         chance: the loss of guessing; a size fails where no run ends below it.
         tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
+        wide: the axis whose values are names of columns, each with the losses of one size.
     """
 
     ignore: str | Sequence[str] = ()
@@ -45,6 +46,7 @@ class Reading:
     chance: float = math.inf
     tuned: str = "learning rate"
     title: str = ""
+    wide: str = ""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in listed(self.keep) if name not in KEEP]:

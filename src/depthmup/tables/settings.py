@@ -24,13 +24,13 @@ from depthmup.tables.where import equalities, is_number
 FEWEST = 3
 """Values of a column of numbers recur if each has this many rows on average; texts if two."""
 
-OUTCOME = 0.7
-"""Rank correlation with the loss, within sizes, from which a column of many numbers was measured:
-a setting that was set apart from the rate does not order the losses, which the rate does."""
+OUTCOME, SAME = 0.7, 0.95
+"""Rank correlation with the loss, within sizes, of a column of numbers that was measured. A setting
+may order the losses as well: then the rates say nothing of it, unless it is the loss again."""
 
 DESIGNED = 0.2
-"""Share of a column's variance that sizes and rates explain, from which it was measured and not
-drawn at random."""
+"""Share of a column's variance that sizes, or rates within sizes, explain, from which it was not
+drawn apart from them."""
 
 ENOUGH = 20_000
 """Rows that are looked at for a proposal."""
@@ -41,7 +41,7 @@ USUAL = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", 
 _PLACES = frozenset(
     {"host", "hostname", "node", "ip", "pid", "gpu", "device", "user", "worker", "machine"}
 )
-"""Words of columns that most likely say where a run was made: then --ignore is proposed."""
+"""Last words of columns that most likely say where a run was made: --ignore is proposed."""
 
 _METADATA = re.compile(
     r"\d{4}-\d\d?-\d\d?([T _]\d\d?[:h_-]\d\d.*)?|\d\d?:\d\d(:\d\d.*)?"  # a time
@@ -117,10 +117,14 @@ def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -
         return False
     if _follows(rows, name) or _marks_losses(rows, name):
         return False
-    if not numbers or values <= 8:
+    if not numbers or values <= 4:
         return True
     amounts = np.array([float(t) if is_number(t) else math.nan for t in names])[codes]
-    return _order(amounts, rows.loss, size) < OUTCOME
+    told = np.isfinite(rows.loss) & np.isfinite(amounts)
+    of_size = distinct(size[told])[0]
+    column = _ranks(amounts[told], of_size)
+    by_rate = _explained(_powers(_ranks(rows.rate[told], of_size)), column, of_size)
+    return by_rate < DESIGNED or _order(amounts, rows.loss, size) < OUTCOME
 
 
 def codes_of_sizes(rows: GroupRows, size: Index, settings: Sequence[str]) -> dict[str, Index]:
@@ -210,14 +214,14 @@ def random_settings(rows: GroupRows, size: Index) -> Note | None:
         return None
     of_size = distinct(size[told])[0]
     x, y = _ranks(rows.rate[told], of_size), np.log(rows.loss[told])
-    plan = np.column_stack([x, x**2, x**3, x**4])
+    plan = _powers(x)
     found, terms = [], []
     for name, values in rows.table.measures.items():
         if name in rows.question.ignore or not np.isfinite(values[told]).all():
             continue
         column = _ranks(values[told], of_size)
         several = distinct(of_size, column)[1] > 3 * (int(of_size.max()) + 1)
-        if not several or _order(values, rows.loss, size) > OUTCOME:
+        if not several or _order(values, rows.loss, size) > SAME:
             continue
         in_order = abs(float(np.corrcoef(values[told], np.arange(len(x)))[0, 1])) > 0.9
         overall = _ranks(values[told], np.zeros(len(x), np.int64))
@@ -238,6 +242,11 @@ def random_settings(rows: GroupRows, size: Index) -> Note | None:
         f". {they} noise in the answer: {share:.0%} of the scatter of losses at one size and rate.",
         scheme=rows.name,
     )
+
+
+def _powers(x: Array) -> Array:
+    """Terms of the fourth degree, which follow any valley."""
+    return np.column_stack([x, x**2, x**3, x**4])
 
 
 def _explained(terms: Array, y: Array, size: Index) -> float:
@@ -287,9 +296,9 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, size: Index, advice: str) -> 
 
 def _likely(name: str, rows: GroupRows, size: Index) -> str:
     """What a person most likely means by a column: groups, to ignore it, or a filter."""
-    words = {*re.split(r"[\W_]+", name.lower())}
+    *_, word = filter(None, re.split(r"[\W_]+", name.lower()))
     codes, names = rows.table.codes[name], rows.table.names[name]
-    if words & _PLACES:
+    if word in _PLACES:
         return "ignore"
     if counts_steps(name):
         last = max((names[c] for c in np.unique(codes) if is_number(names[c])), key=float)
