@@ -105,8 +105,10 @@ def read(
     )
 
 
-def distinct(*columns: Array | Index) -> tuple[Index, int]:
+def distinct(*columns: Array | Index, ordered: bool = True) -> tuple[Index, int]:
     """A number for each distinct row of some columns, in lexicographic order, and how many.
+
+    Not ``ordered``, they are numbered as they come.
 
     Of a million rows it takes a twentieth of the time in which rows are sorted as such.
 
@@ -119,11 +121,11 @@ def distinct(*columns: Array | Index) -> tuple[Index, int]:
 
     number, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        code, values = pd.factorize(column, sort=True, use_na_sentinel=False)
+        code, values = pd.factorize(column, sort=ordered, use_na_sentinel=False)
         if count == 1:
             number, count = code.astype(np.int64), len(values)
-        else:
-            number, pairs = pd.factorize(number * len(values) + code, sort=True)
+        elif ordered or count < len(number):  # else every row has a number of its own
+            number, pairs = pd.factorize(number * len(values) + code, sort=ordered)
             number, count = number.astype(np.int64), len(pairs)
     return number, count
 

@@ -111,7 +111,7 @@ class GroupRows:
     def points(self) -> tuple[Index, int]:
         """Every row's size and rate as one number, and how many of these there are."""
         if self._points is None or self._points[0] is not self.table:
-            self._points = (self.table, *distinct(self.sizes()[1], self.rate))
+            self._points = (self.table, *distinct(self.rate, self.sizes()[1], ordered=False))
         return self._points[1:]
 
     def scattered(self, size: Index) -> bool:
