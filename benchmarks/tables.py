@@ -38,7 +38,7 @@ print(time.process_time() - start, peak)
 """
 
 
-def run(*, rounds: int, quick: bool) -> list[str]:
+def table(*, rounds: int, quick: bool) -> list[str]:
     """A table of rows against seconds of reading, fitting and refusing."""
     counts = ROWS[:3] if quick else ROWS
     lines = [

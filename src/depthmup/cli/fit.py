@@ -77,8 +77,8 @@ def run(options: Options) -> int:
     if options.plot is not None:
         prepare_file(options.plot, option="--plot", ends=CHART_FORMATS)
     if (options.table is None) is not bool(options.runs):
-        got = "both" if options.runs else "none"
-        raise ValueError(f"Expected a table, or --runs PATTERN; got {got}.")
+        got = "both are given" if options.runs else "TABLE is missing"
+        raise ValueError(f"Expected a table, or --runs PATTERN; {got}. See depthmup fit --help.")
     table, columns = table_named(options.table or f"runs:{options.runs}", options.columns)
     if columns is EXAMPLE_COLUMNS and not options.by:
         options = replace(options, by=("scheme",))

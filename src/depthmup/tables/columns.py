@@ -125,7 +125,8 @@ def wide_columns(names: Sequence[str]) -> dict[str, str]:
 def _refuse_wide(names: Sequence[str], axes: Mapping[str, str], named: Mapping[str, str]) -> None:
     """Refuse a table with a column of losses for each size, and name the option that reads it."""
     columns = wide_columns(names)
-    if not columns or named["loss"] in names or "loss" in propose(names):
+    rates_in_rows = columns and len(columns) < len(names)
+    if not rates_in_rows or named["loss"] in names or "loss" in propose(names):
         return
     axis = next(iter(axes), "width")
     lr = named["lr"] or propose(names).get("lr", "lr")
