@@ -24,7 +24,7 @@ LISTED = 6
 """Sizes that a sentence lists."""
 
 SEARCHED = 22
-"""Runs that a search with three seeds takes at one size, at most: a scan, and seeds near its best."""
+"""Most runs that a search with three seeds takes at one size: a scan, and seeds near its best."""
 
 Step = tuple[str, str]
 """A sentence, and code or a command to copy."""

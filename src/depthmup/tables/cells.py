@@ -117,7 +117,9 @@ def _said(cell: str, *, size: bool) -> float | None:
 def _no_number(name: str, row: int, cell: Any, *, size: bool = False) -> str:
     hint = " Write a number." if size else " Write a number; a run that diverged has the loss nan."
     text = str(cell).strip()
-    if text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
+    if text[:1] in "[{":
+        hint = " Name a column that holds one number for each run."
+    elif text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
         hint = " Write it out: 1.3B is 1.3e9, 5% is 0.05."
     elif "," in text and text.replace(",", "").replace(".", "", 1).isdigit():
         hint = " Write it without commas."

@@ -117,9 +117,18 @@ def wide_columns(names: Sequence[str]) -> dict[str, str]:
     """
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
-        if match := re.fullmatch(r"(\D*)(\d+(?:\.\d+)?(?:[kKmMbBtT](?![a-zA-Z]))?)(\D*)", name):
+        match = re.fullmatch(r"(\D*?)[_= -]?(\d+(?:\.\d+)?(?:[kKmMbBtT](?![a-zA-Z]))?)(\D*)", name)
+        if match and _is_of_size(match[1] + match[3]):
             alike.setdefault((match[1], match[3]), {})[name] = match[2]
     return next((columns for columns in alike.values() if len(columns) > 1), {})
+
+
+def _is_of_size(text: str) -> bool:
+    """Whether the text beside a number is none, an axis or its letter, or speaks of a loss."""
+    word = text.lower().strip("_= -")
+    return word in ("", "w", "d", "l", "h", "bs", "width", "depth") or bool(
+        axis_named(word) or word in CALLED or "loss" in word
+    )
 
 
 def _refuse_wide(names: Sequence[str], axes: Mapping[str, str], named: Mapping[str, str]) -> None:

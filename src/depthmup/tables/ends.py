@@ -30,6 +30,9 @@ UNFINISHED = frozenset(
 DIVERGED = frozenset({"diverged", "nan"})
 """Words of a status, in small letters and without what stands before a point or a blank."""
 
+LOGGED = 5
+"""Equal steps from the first one on that make a log: 1, 2, 3, 4, 5."""
+
 _AN_IDENTITY = re.compile(r"(^|_)(run|trial|hash|id|uid|uuid|experiment|job|name)s?($|_)")
 
 
@@ -64,9 +67,9 @@ def checkpoints(rows: GroupRows) -> str:
 
     Rows belong to one run where all that was set is the same and the steps differ.
     """
-    named = rows.question.steps
+    named, axes = rows.question.steps, rows.question.axes
     columns = [named] if named else [c for c in _columns(rows) if counts_steps(c)]
-    of_axis = [c for a, c in rows.question.axes.items() if canonical(a) in ("steps", "tokens")]
+    of_axis = [c for a, c in axes.items() if is_length(a) or counts_steps(c)]
     for column in columns:
         if column in of_axis:
             continue
@@ -87,9 +90,22 @@ def checkpoints(rows: GroupRows) -> str:
     return _prefixes(rows, of_axis[0]) if of_axis else ""
 
 
+def is_length(axis: str) -> bool:
+    """Whether an axis is the length of training."""
+    return canonical(axis) in ("steps", "tokens") or counts_steps(axis)
+
+
 def _prefixes(rows: GroupRows, column: str) -> str:
-    """The column that names the runs of which an axis of steps has prefixes; empty without one."""
+    """The column that shows the runs of which an axis of steps has prefixes; empty without one.
+
+    It names runs, or counts every step of a log: designs have steps that grow by factors.
+    """
     steps = rows.table.numbers[column]
+    run, count = distinct(*_set(rows, column, sizes_but=column))
+    numbered = np.unique(steps)
+    every = len(numbered) >= LOGGED and np.ptp(np.diff(numbered, prepend=0.0)) == 0
+    if every and _are_points_of_runs(run, count, steps):
+        return column
     for name in rows.table.others:
         if not _AN_IDENTITY.search(re.sub(r"[\W]+", "_", name.lower())):
             continue

@@ -9,7 +9,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -42,6 +42,9 @@ LONGEST_LINE = 2**24
 
 LONGEST_NAME = 1_000
 """Characters: an inner object's name stands before each of its names."""
+
+LARGEST_ARRAY = 2**28
+"""Bytes of a file of JSON that is read as one value."""
 
 EMPTIEST = 20
 """Most cells of a large table of JSON lines for each that is filled."""
@@ -359,13 +362,13 @@ def _json(path: Path) -> "pd.DataFrame":
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_ARRAY:
+        with suppress(ValueError, RecursionError):
+            whole = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+            yield from _named(whole)
+            return
     with path.open(encoding="utf-8-sig") as file:
-        if path.suffix.lower() == ".json" and (text := file.read(1)) == "[":
-            texts = [text + file.read()]
-        else:
-            file.seek(0)
-            texts = iter(lambda: file.readline(LONGEST_LINE), "")  # type: ignore[assignment]
-        for number, line in enumerate(texts, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
             if not line.strip():
                 continue
             try:
@@ -374,17 +377,26 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
                 value = json.loads(line, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 raise ValueError(
-                    f"Expected one JSON object on each line of {printable(path.name)}, or one "
-                    f"array of objects, each of its names once; line {number} is none."
+                    f"Expected one JSON object on each line of {printable(path.name)}, each of its "
+                    f"names once, or in a .json file one array of objects; line {number} is none."
                 ) from None
-            array = isinstance(value, list) and path.suffix.lower() == ".json"
-            for each in value if array else [value]:
-                if not isinstance(each, dict):
-                    raise ValueError(
-                        f"Expected one JSON object for each run in {printable(path.name)}; line "
-                        f"{number} is a {type(each).__name__}."
-                    )
-                yield each
+            if not isinstance(value, dict):
+                raise ValueError(
+                    f"Expected one JSON object on each line of {printable(path.name)}; line "
+                    f"{number} is a {type(value).__name__}."
+                )
+            yield value
+
+
+def _named(whole: Any) -> list[dict[str, Any]]:
+    """The runs of an array of objects, of an object of objects, or of an object of columns."""
+    values = list(whole.values()) if isinstance(whole, dict) else whole
+    if isinstance(values, list) and values and all(isinstance(v, dict) for v in values):
+        names = whole if isinstance(whole, dict) else [None] * len(values)
+        return [({} if n is None else {"name": n}) | v for n, v in zip(names, values, strict=True)]
+    if isinstance(whole, dict) and values and all(isinstance(v, list) for v in values):
+        return [dict(zip(whole, row, strict=True)) for row in zip(*values, strict=True)]
+    raise ValueError("neither rows nor columns")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

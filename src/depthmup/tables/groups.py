@@ -18,9 +18,8 @@ from depthmup.tables.held import question_of
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import Excluded
+from depthmup.tables.settings import MOST_GROUPS
 from depthmup.tables.where import equalities, is_number
-
-MOST_GROUPS = 40
 
 
 def cleaned(question: Question) -> tuple[RunTable, list[Cleaned]]:

@@ -13,6 +13,7 @@ from depthmup.statistics.intervals import Index
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import axis_named, propose
+from depthmup.tables.ends import is_length
 from depthmup.tables.question import Question
 from depthmup.tables.settings import is_usual
 
@@ -65,7 +66,7 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
 
 def unnamed(group: Cleaned, axis: str) -> list[str]:
     """Columns that nobody named, that change with an axis, and that move the best value, too."""
-    if group.prefixes and canonical(axis) in ("steps", "tokens"):
+    if group.prefixes and is_length(axis):
         return [group.prefixes]  # of whose runs these are parts: their schedules had not ended
     members, _ = slices_of(group.runs, axis)
     known = set(map(canonical, group.runs.sizes[0]))
@@ -112,7 +113,7 @@ def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
     for group in groups:
         if group.prefixes:
             text = (
-                f"Rows are checkpoints of the runs in {printable(repr(group.prefixes))}: along "
+                f"Rows are checkpoints of runs, as {printable(repr(group.prefixes))} shows: along "
                 "their steps the schedule of a run had not ended. A law for the length of training "
                 "needs runs that ended there, so no published rule is judged."
             )

@@ -32,6 +32,9 @@ DESIGNED = 0.2
 """Share of a column's variance that sizes, or rates within sizes, explain, from which it was not
 drawn apart from them."""
 
+MOST_GROUPS = 40
+"""Groups of a table."""
+
 ENOUGH = 20_000
 """Rows that are looked at for a proposal."""
 
@@ -277,13 +280,10 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, size: Index, advice: str) -> 
         use = f"Use --by {printable(shlex.quote(finest))}: {others} from it."
         advice = f"{use} Or {advice[0].lower()}{advice[1:]}"
     choices = {n: _likely(n, rows, size) for n in ([finest] if finest else mixed)}
-    remedy = command_of(
-        rows.question,
-        by=[n for n, choice in choices.items() if choice == "by"],
-        ignore=[n for n, choice in choices.items() if choice == "ignore"]
-        + [n for n in mixed if finest and n != finest],
-        where=[choice for choice in choices.values() if choice not in ("by", "ignore")],
-    )
+    by = _fewest([n for n, choice in choices.items() if choice == "by"], rows)
+    where = [choice for choice in choices.values() if choice not in ("by", "ignore")]
+    ignored = [n for n in mixed if n not in by and choices.get(n, "ignore") in ("by", "ignore")]
+    remedy = command_of(rows.question, by=by, ignore=ignored, where=where)
     quoted = [printable(repr(n)) for n in list(mixed)[1:4]]
     more = f" and {len(mixed) - 4} more" if len(mixed) > 4 else ""
     others = f", and also in {', '.join(quoted)}{more}" if quoted else ""
@@ -292,6 +292,20 @@ def _mixed(mixed: dict[str, int], rows: GroupRows, size: Index, advice: str) -> 
         f"values{others}{rows.of_group}. {advice} Most likely: {printable(remedy)}"
     )
     return text, remedy
+
+
+def _fewest(columns: list[str], rows: GroupRows) -> list[str]:
+    """The columns that make groups: those that do not follow from the others, and not too many."""
+    codes = rows.table.codes
+    chosen = list(columns)
+    for name in sorted(reversed(columns), key=lambda n: -len(np.unique(codes[n]))):
+        others = [n for n in chosen if n != name]
+        if not others:
+            break
+        groups = distinct(*(codes[n] for n in chosen))[1]
+        if groups > MOST_GROUPS or distinct(*(codes[n] for n in others))[1] == groups:
+            chosen = others
+    return chosen
 
 
 def _likely(name: str, rows: GroupRows, size: Index) -> str:

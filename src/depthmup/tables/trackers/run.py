@@ -96,7 +96,8 @@ def frame_of(runs: Iterable[LoggedRun], loss: str, where: str) -> "pd.DataFrame"
         metrics |= dict.fromkeys(run.metrics)
         points = points_of(run.metrics.get(wanted.name, ()))
         value = wanted.value(points)
-        row = {name: v for name, v in flattened(run.settings) if not _is_nothing(v)}
+        settings = ((n, str(v) if isinstance(v, list) else v) for n, v in flattened(run.settings))
+        row = {name: v for name, v in settings if not _is_nothing(v)}
         row |= {loss: value if value is None or math.isfinite(value) else math.inf}
         row |= {LAST_STEP: points[-1][0] if points else 0.0, STATUS: run.status, RUN: run.name}
         rows.append(row)
@@ -116,7 +117,8 @@ def flattened(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
         if isinstance(value, Mapping) and value:
             yield from flattened(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value if isinstance(value, int | float) else str(value)
+            plain = isinstance(value, int | float | list)
+            yield f"{prefix}{name}", value if plain else str(value)
 
 
 def _is_nothing(value: Any) -> bool:

@@ -19,6 +19,7 @@ from depthmup.tables.columns import counts_steps
 from depthmup.tables.trackers.run import (
     LoggedRun,
     Wanted,
+    flattened,
     json_lines,
     points_of,
     read_json,
@@ -138,7 +139,7 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
         except ValueError:  # lines of JSON under another suffix
             found = list(json_lines(path))
         found = found.get("log_history", [found]) if isinstance(found, dict) else found
-        yield from (row for row in found if isinstance(row, dict))
+        yield from (dict(flattened(row)) for row in found if isinstance(row, dict))
     else:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
