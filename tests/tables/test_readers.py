@@ -199,3 +199,36 @@ def test_addresses_that_hold_no_runs_are_refused_by_name(tmp_path):
     (run / "metrics.json").write_text('{"train": {"steps": [1], "values": [NaN]}}')
     with pytest.raises(ValueError, match=r"got 'val_loss'. They have train"):
         depthmup.fit(f"sacred:{tmp_path}", **ASKED, loss="val_loss")
+
+
+def test_a_history_in_one_file_of_json_is_a_log(tmp_path):
+    """Also below inner objects; the file is a run's summary."""
+    for row in GRID:
+        best = -8 - 0.5 * math.log2(row["width"] / 64)
+        end = 2 + 0.1 * (math.log2(row["lr"]) - best) ** 2
+        summary = {"config": {"lr": row["lr"]}, "history": {"val_loss": [9.0, 5.0, end]}}
+        (tmp_path / f"{row['width']}-{row['lr']}-{row['seed']}.json").write_text(
+            json.dumps(summary)
+        )
+    pattern = f"runs:{tmp_path}/{{width}}-{{lr}}-{{seed}}.json:history.val_loss"
+    assert depthmup.fit(pattern).exponent("width").value == approx(-0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("form", ["array", "by name", "columns"])
+def test_files_of_one_json_value(form, tmp_path):
+    rows = []
+    for row in GRID:
+        best = -8 - 0.5 * math.log2(row["width"] / 64)
+        rows.append({**row, "loss": 2 + 0.1 * (math.log2(row["lr"]) - best) ** 2})
+    whole = {
+        "array": rows,
+        "by name": {f"run {i}": row for i, row in enumerate(rows)},
+        "columns": {name: [row[name] for row in rows] for name in rows[0]},
+    }
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps(whole[form], indent=1))
+    report = depthmup.fit(path, axes=["width"], lr="lr", loss="loss", seed="seed")
+    assert report.exponent("width").value == approx(-0.5, abs=0.06)
+    path.write_text(json.dumps({"lr": 0.1, "loss": 2.0}, indent=1))
+    with pytest.raises(ValueError, match=r"in a .json file one array of objects"):
+        depthmup.fit(path, axes=["width"], lr="lr", loss="loss")

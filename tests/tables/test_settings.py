@@ -230,7 +230,7 @@ def test_an_axis_of_steps_of_checkpoints_judges_no_rule():
     asked = {"axes": {"steps": "step"}, "lr": "lr", "loss": "loss"}
     parts = depthmup.fit(runs, **asked)
     assert parts.rules() == ()
-    assert any("checkpoints of the runs in 'run'" in note.text for note in parts.notes())
+    assert any("checkpoints of runs, as 'run' shows" in note.text for note in parts.notes())
     whole = depthmup.fit(runs.drop(columns="run"), **asked)
     assert whole.rules()
     assert whole.exponent("steps") == parts.exponent("steps")

@@ -298,7 +298,7 @@ def _fewest(columns: list[str], rows: GroupRows) -> list[str]:
     """The columns that make groups: those that do not follow from the others, and not too many."""
     codes = rows.table.codes
     chosen = list(columns)
-    for name in sorted(reversed(columns), key=lambda n: -len(np.unique(codes[n]))):
+    for name in sorted(columns, key=lambda n: (-len(np.unique(codes[n])), -columns.index(n))):
         others = [n for n in chosen if n != name]
         if not others:
             break

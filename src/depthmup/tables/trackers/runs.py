@@ -122,11 +122,12 @@ def _points(path: Path, loss: str, name: str) -> Iterator[tuple[float, Any]]:
             yield from scalars_of(events).get(name, ())
     else:
         for number, row in enumerate(_rows(path), 1):
-            step = next(
-                (row[c] for c in row if counts_steps(c) and row[c] not in ("", None)), number
-            )
-            if (value := row.get(name)) not in (None, "", "NA"):
-                yield _number(path)(step), _number(path)(value)
+            steps = (row[c] for c in row if counts_steps(c) and row[c] not in ("", None))
+            value = row.get(name)
+            if isinstance(value, list):  # a history in one file
+                yield from enumerate(map(_number(path), value), 1)
+            elif value not in (None, "", "NA"):
+                yield _number(path)(next(steps, number)), _number(path)(value)
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
