@@ -303,3 +303,15 @@ def test_the_order_of_rows_asks_for_nothing_else():
     asked, turned = (depthmup.next_runs(r, sizes=SIZES, **NAMES) for r in (runs, runs[::-1]))
     assert asked == turned
     assert {row["seed"] for row in asked.rows} == {0}
+
+
+def test_runs_that_did_not_end_are_no_results():
+    """What a status or fewer steps show to be half-trained is asked for again."""
+    rows = [{"layers": 4, "lr": 2.0**k, "seed": 0} for k in range(-10, -2)]
+    runs = pd.DataFrame([{**row, "loss": trained(row)} for row in rows])
+    whole = depthmup.next_runs(runs, sizes=SIZES, **NAMES)
+    dead = runs.assign(loss=runs["loss"] + 3, state="killed")
+    both = pd.concat([runs.assign(state="finished"), dead.assign(seed=1)], ignore_index=True)
+    assert depthmup.next_runs(both, sizes=SIZES, **NAMES) == whole
+    short = pd.concat([runs.assign(_step=100), dead[:3].assign(seed=1, _step=40)])
+    assert depthmup.next_runs(short.drop(columns="state"), sizes=SIZES, **NAMES) == whole

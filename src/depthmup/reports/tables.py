@@ -231,6 +231,9 @@ def said(
     """What to do at the target and at the sizes measured, once; then what was found."""
     studies = among or (study,)
     use = [*at_target(studies, certificates), advice(*studies)] if study is studies[0] else []
+    if use and len(use[0]) > _WIDEST:
+        first, point, rest = use[0].partition(". ")
+        use[:1] = [f"{first}." if point else first, rest]
     return [line for line in (*use, *first_lines(study, _WIDEST)) if line]
 
 

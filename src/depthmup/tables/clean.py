@@ -56,11 +56,9 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     """One group's runs, and what was wrong with its rows."""
     rows = GroupRows(table=table, question=question, name=name)
     defects.numbers(rows)
-    ends.statuses(rows)
+    prefixes = ends.ended(rows)
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
-    prefixes = ends.checkpoints(rows)
-    ends.stopped(rows)
     names = settings_of(rows, rows.sizes()[1])
     defects.repeats(rows)
     defects.near_repeats(rows)

@@ -36,6 +36,14 @@ LOGGED = 5
 _AN_IDENTITY = re.compile(r"(^|_)(run|trial|hash|id|uid|uuid|experiment|job|name)s?($|_)")
 
 
+def ended(rows: GroupRows) -> str:
+    """Keep the ends of runs; the column by which an axis of steps has prefixes, if one does."""
+    statuses(rows)
+    prefixes = checkpoints(rows)
+    stopped(rows)
+    return prefixes
+
+
 def statuses(rows: GroupRows) -> None:
     """Runs that failed, were pruned, or never ended, by a column of words of a status."""
     for name in rows.table.others:
