@@ -229,7 +229,17 @@ def main(name, folder):
         loss = "diverged" if number == DIVERGED else loss_at(config, STEPS, number)
         rows.append({**config, "val_loss": loss, "ended": ended})
     if name == "aim":  # without it every run is empty and active
-        subprocess.run(["aim", "storage", "--repo", str(folder), "reindex", "-y"], check=True)
+        subprocess.run(
+            [
+                Path(sys.executable).parent / "aim",
+                "storage",
+                "--repo",
+                str(folder),
+                "reindex",
+                "-y",
+            ],
+            check=True,
+        )
     (folder / "loop.json").write_text(json.dumps(rows, indent=1))
 
 
