@@ -48,6 +48,8 @@ SETTINGS = {
     "hostname": ("node-1", "node-2"),
     "start_lr_ratio": (0.1, 0.5),
     "epoch_warmup": (True, False),
+    "commit": ("0a1b2c3d4e5f", "5f4e3d2c1b0a"),
+    "path": ("/data/c4", "/data/pile"),
 }
 
 
@@ -71,10 +73,8 @@ def metadata(runs):
     rng, rows = np.random.default_rng(1), np.arange(len(runs))
     return runs.assign(
         optimizer=[f"run-{i:03}" for i in rows],
-        width_of=[f"{v:016x}" for v in rng.integers(0, 9, len(runs)) + 2**60],
         warmup=[f"2026-11-{d:02} 10:00:00" for d in rng.integers(1, 9, len(runs))],
         model=[f"192.0.2.{i}" for i in rng.integers(1, 5, len(runs))],
-        decay=[f"/home/me/runs/{i}" for i in rng.integers(1, 5, len(runs))],
         dropout="0.1",
         train_loss=runs["loss"] + 0.1 * rng.random(len(runs)),
         accuracy=(1 - runs["loss"] / 4).round(1),
@@ -129,7 +129,19 @@ def test_hyperparameters_at_random_are_named_with_what_they_do():
     assert not any("noise" in note.text for note in depthmup.fit(grid, **asked).notes())
 
 
+def test_few_runs_at_random_are_named_too():
+    rng = np.random.default_rng(0)
+    rows = [
+        (n, 2.0 ** rng.uniform(-12, -2), rng.uniform(0, 1)) for n in (8, 16, 32) for _ in range(12)
+    ]
+    runs = pd.DataFrame(rows, columns=["steps", "lr", "dropout"])
+    runs["loss"] = np.exp(0.7 + 0.01 * (np.log2(runs["lr"]) + 7) ** 2 + 0.1 * runs["dropout"])
+    said = str(depthmup.fit(runs, axes=["steps"], lr="lr", loss="loss"))
+    assert "dropout differs from run to run" in said
+
+
 STATUSES = {
+    "ray": ("unknown", "raised"),
     "wandb": ("finished", "crashed"),
     "mlflow": ("FINISHED", "KILLED"),
     "optuna": ("TrialState.COMPLETE", "TrialState.PRUNED"),

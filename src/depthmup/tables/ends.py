@@ -27,7 +27,7 @@ UNFINISHED = frozenset(
         "cancelled", "timeout",
     }
 )  # fmt: skip
-DIVERGED = frozenset({"diverged", "nan"})
+DIVERGED, UNTOLD = frozenset({"diverged", "nan"}), frozenset({"unknown", ""})
 """Words of a status, in small letters and without what stands before a point or a blank."""
 
 LOGGED = 5
@@ -50,9 +50,10 @@ def statuses(rows: GroupRows) -> None:
         if name in rows.question.ignore:
             continue
         words = [_word(label) for label in rows.table.names[name]]
-        known = np.array([w in FINISHED | UNFINISHED | DIVERGED or not w for w in words])
+        known = np.array([w in FINISHED | UNFINISHED | DIVERGED | UNTOLD for w in words])
         code = rows.table.codes[name]
-        if not known[code].all() or not {words[c] for c in np.unique(code)} & FINISHED:
+        there = {words[c] for c in np.unique(code)}
+        if not known[code].all() or not there & (FINISHED | {"unknown"}):
             continue
         diverged = np.array([word in DIVERGED for word in words])[code]
         if diverged.any():

@@ -377,8 +377,8 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
                 value = json.loads(line, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 raise ValueError(
-                    f"Expected one JSON object on each line of {printable(path.name)}, each of its "
-                    f"names once, or in a .json file one array of objects; line {number} is none."
+                    f"Expected one JSON object on each line of {printable(path.name)} (or, in a "
+                    f".json file, one array of them), each of its names once; line {number} is none."
                 ) from None
             if not isinstance(value, dict):
                 raise ValueError(

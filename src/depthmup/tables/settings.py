@@ -24,6 +24,9 @@ from depthmup.tables.where import equalities, is_number
 FEWEST = 3
 """Values of a column of numbers recur if each has this many rows on average; texts if two."""
 
+FEWEST_TOLD = 30
+"""Runs from which on the scatter that goes with a column is known."""
+
 OUTCOME, SAME = 0.7, 0.95
 """Rank correlation with the loss, within sizes, of a column of numbers that was measured. A setting
 may order the losses as well: then the rates say nothing of it, unless it is the loss again."""
@@ -48,11 +51,11 @@ _PLACES = frozenset(
 
 _METADATA = re.compile(
     r"\d{4}-\d\d?-\d\d?([T _]\d\d?[:h_-]\d\d.*)?|\d\d?:\d\d(:\d\d.*)?"  # a time
-    r"|\d{1,3}(\.\d{1,3}){3}(:\d+)?|[\da-f]*(:[\da-f]*){4,}"  # an address
-    r"|[a-z]+://\S+|(/[\w.~+-]+){2,}/?|[a-z]:\\.*"  # a link, a path
-    r"|(?=.*\d)[\da-f]{12,}|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}",  # a digest
+    r"|\d{1,3}(\.\d{1,3}){3}(:\d+)?|[\da-f]*(:[\da-f]*){4,}",  # an address
     re.IGNORECASE,
 )
+"""Values that are a time or a network's address. A path, a link or a digest may be a data set or
+code: where several runs share one, it is a setting."""
 
 ADVICE = (
     "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
@@ -116,18 +119,33 @@ def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -
     if texts and all(map(_METADATA.fullmatch, texts)):
         return False
     # A run's own identity, a measurement, or numbers at random.
-    if values > max(2, len(code) / (FEWEST if numbers else 2)):
+    if not _recurs(rows, name):
         return False
     if _follows(rows, name) or _marks_losses(rows, name):
         return False
     if not numbers or values <= 4:
         return True
-    amounts = np.array([float(t) if is_number(t) else math.nan for t in names])[codes]
+    amounts = _amounts(rows, name)
     told = np.isfinite(rows.loss) & np.isfinite(amounts)
     of_size = distinct(size[told])[0]
     column = _ranks(amounts[told], of_size)
     by_rate = _explained(_powers(_ranks(rows.rate[told], of_size)), column, of_size)
     return by_rate < DESIGNED or _order(amounts, rows.loss, size) < OUTCOME
+
+
+def _recurs(rows: GroupRows, name: str) -> bool:
+    """Whether the values of a column stand in several rows each."""
+    code, values = distinct(_codes(rows, name))
+    texts = rows.table.names[name]
+    numbers = all(is_number(t) for t in texts if t.lower() not in _NOTHING)
+    return values <= max(2, len(code) / (FEWEST if numbers else 2))
+
+
+def _amounts(rows: GroupRows, name: str) -> Array:
+    """A column of labels as numbers, NaN where one is none."""
+    texts = rows.table.names[name]
+    values = np.array([float(text) if is_number(text) else math.nan for text in texts])
+    return np.asarray(values[rows.table.codes[name]])
 
 
 def codes_of_sizes(rows: GroupRows, size: Index, settings: Sequence[str]) -> dict[str, Index]:
@@ -213,13 +231,18 @@ def random_settings(rows: GroupRows, size: Index) -> Note | None:
     How much of the losses' scatter goes with them is judged beside a parabola in the rate.
     """
     told = np.isfinite(rows.loss)
-    if told.sum() < 30 or not rows.table.measures:
+    if told.sum() < FEWEST_TOLD:
+        return None
+    # Of few runs numbers at random have few values.
+    few = (n for n in rows.table.others if not is_seed(rows, n) and not _recurs(rows, n))
+    measures = {**rows.table.measures, **{name: _amounts(rows, name) for name in few}}
+    if not measures:
         return None
     of_size = distinct(size[told])[0]
     x, y = _ranks(rows.rate[told], of_size), np.log(rows.loss[told])
     plan = _powers(x)
     found, terms = [], []
-    for name, values in rows.table.measures.items():
+    for name, values in measures.items():
         if name in rows.question.ignore or not np.isfinite(values[told]).all():
             continue
         column = _ranks(values[told], of_size)
