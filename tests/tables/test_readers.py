@@ -230,5 +230,5 @@ def test_files_of_one_json_value(form, tmp_path):
     report = depthmup.fit(path, axes=["width"], lr="lr", loss="loss", seed="seed")
     assert report.exponent("width").value == approx(-0.5, abs=0.06)
     path.write_text(json.dumps({"lr": 0.1, "loss": 2.0}, indent=1))
-    with pytest.raises(ValueError, match=r"in a .json file, one array of them"):
+    with pytest.raises(ValueError, match=r"in a .json file, an array of them"):
         depthmup.fit(path, axes=["width"], lr="lr", loss="loss")

@@ -378,7 +378,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
             except (ValueError, RecursionError):
                 raise ValueError(
                     f"Expected one JSON object on each line of {printable(path.name)} (or, in a "
-                    f".json file, one array of them), each of its names once; line {number} is none."
+                    f".json file, an array of them), each of its names once; line {number} is none."
                 ) from None
             if not isinstance(value, dict):
                 raise ValueError(
