@@ -53,12 +53,14 @@ def fit(
     known: without ``axes``, ``lr`` and ``loss`` their report is the one that was measured.
 
     Args:
-        table: a pandas DataFrame, the path of a CSV, JSON lines or Parquet file, or the folder or
-            store of a measurement.
+        table: a pandas DataFrame, the path of a CSV, JSON, Parquet or Excel file, the folder or
+            store of a measurement, a tracker's runs such as ``"wandb:FOLDER"``, or
+            ``"runs:PATTERN"``, the paths of logs with the place of the loss in each.
         axes: the columns of the sizes, by the names of their axes (width, depth, parameters, batch,
             tokens, steps or any other); a list where columns are called as their axes.
         lr: the column of the tuned hyperparameter, which need not be a learning rate.
-        loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing.
+        loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing. Of
+            logs and trackers the last value of a metric; ``NAME:min`` and ``NAME@STEP`` are others.
         seed: the column of the seed, if runs were repeated.
         steps: the column of a run's steps. It shows runs that were cut short, and whether tokens or
             steps were fixed while the batch changed.
