@@ -20,7 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-PARTS = ("engines", "batches", "scaling", "limits", "planning", "command", "imports")
+PARTS = ("engines", "batches", "scaling", "limits", "planning", "command", "imports", "tables")
 HERE = Path(__file__).parent
 
 
@@ -123,6 +123,10 @@ def measured(
         lines = command.table(rounds=rounds, cores=cores(), quick=quick)
     elif part == "imports":
         lines = imports.table(rounds)
+    elif part == "tables":
+        from benchmarks import tables
+
+        lines = tables.table(rounds=rounds, quick=quick)
     else:
         from benchmarks import limits, planning
 

@@ -241,4 +241,7 @@ def test_imports_are_timed_in_processes_of_their_own(monkeypatch):
 def test_parts_that_do_not_exist_are_refused():
     done = run("-m", "benchmarks", "speed")
     assert done.returncode == 2
-    assert "engines, batches, scaling, limits, planning, command, imports; got speed" in done.stderr
+    assert (
+        "engines, batches, scaling, limits, planning, command, imports, tables; got speed"
+        in done.stderr
+    )

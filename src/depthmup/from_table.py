@@ -14,13 +14,14 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import listed, own_columns, texts
-from depthmup.tables.formats import EXAMPLE, example, names_of
+from depthmup.tables.columns import axis_named, listed, own_columns, texts
+from depthmup.tables.formats import EXAMPLE, Source, example
 from depthmup.tables.groups import cells_of, cleaned
 from depthmup.tables.predict import checked_target, prediction
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.score import scored
 from depthmup.tables.study import studies_of
+from depthmup.tables.trackers import Pattern, address_of
 from depthmup.tables.where import parse_filters
 
 LARGEST_CERTIFICATE = 2**24
@@ -52,12 +53,14 @@ def fit(
     known: without ``axes``, ``lr`` and ``loss`` their report is the one that was measured.
 
     Args:
-        table: a pandas DataFrame, the path of a CSV, JSON lines or Parquet file, or the folder or
-            store of a measurement.
+        table: a pandas DataFrame, the path of a CSV, JSON, Parquet or Excel file, the folder or
+            store of a measurement, a tracker's runs such as ``"wandb:FOLDER"``, or
+            ``"runs:PATTERN"``, the paths of logs with the place of the loss in each.
         axes: the columns of the sizes, by the names of their axes (width, depth, parameters, batch,
             tokens, steps or any other); a list where columns are called as their axes.
         lr: the column of the tuned hyperparameter, which need not be a learning rate.
-        loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing.
+        loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing. Of
+            logs and trackers the last value of a metric; ``NAME:min`` and ``NAME@STEP`` are others.
         seed: the column of the seed, if runs were repeated.
         steps: the column of a run's steps. It shows runs that were cut short, and whether tokens or
             steps were fixed while the batch changed.
@@ -212,8 +215,20 @@ def _asked(
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
+    if (tracker := address_of(table)) and tracker[0] == "runs":
+        pattern = Pattern.of(tracker[1])
+        if loss and not pattern.loss:
+            return _asked(
+                f"{table}:{loss}", axes, by, where, reading, lr=lr, loss="", seed=seed, steps=steps
+            )
+        sizes = sizes or {name: name for name in pattern.names if axis_named(name)}
+        lr, seed = (n or (w if w in pattern.names else "") for n, w in ((lr, "lr"), (seed, "seed")))
+        loss = pattern.column
     conditions = parse_filters(where)
-    names = names_of(table)
+    if reading.wide:
+        sizes, loss = sizes or {reading.wide: reading.wide}, loss or "loss"
+    source = Source(table, loss, reading.wide)
+    names = source.names
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {
         "axes": texts(sizes or {axis: axis for axis in otherwise}),
@@ -224,8 +239,7 @@ def _asked(
         "by": listed(by),
     }
     return Question(
-        source=table,
-        names=names,
+        source=source,
         **columns,
         reading=reading,
         where=listed(where),

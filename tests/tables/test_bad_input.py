@@ -16,7 +16,7 @@ import depthmup
 from depthmup import fit
 from depthmup.cli import main
 from depthmup.tables import LARGEST_FILE, Reading, example
-from depthmup.tables.formats import chunks_of, names_of
+from depthmup.tables.formats import Source
 
 HEAD = "layers,lr,seed,loss,optimizer,batch\n"
 ROWS = [
@@ -84,7 +84,6 @@ FILES = {
         HEAD + "\n".join(f"{n},{row}" for n, row in enumerate(ROWS)),
         "row 1 has more",
     ),
-    "semicolons": (GOOD.replace(",", ";"), "semicolons"),
     "a quote that never ends": (GOOD + '"4,0.1,0\n', "to be a table|Expected numbers"),
 }
 
@@ -290,6 +289,11 @@ def test_the_same_numbers_in_other_shapes_give_the_same_verdict(tmp_path):
     frame = pd.read_csv(StringIO(GOOD))
     (tmp_path / "blank.csv").write_text("\n\n" + GOOD.replace("\n", "\n\n"))
     (tmp_path / "commas.csv").write_text(HEAD + ",\n".join(ROWS) + ",\n")
+    (tmp_path / "semicolons.csv").write_text(GOOD.replace(",", ";"))
+    (tmp_path / "decimal.csv").write_text(GOOD.replace(",", ";").replace(".", ","))
+    (tmp_path / "tabs.txt").write_text(GOOD.replace(",", "\t"))
+    (tmp_path / "array.json").write_text(frame.to_json(orient="records"))
+    (tmp_path / "lines.jsonl").write_text(frame.to_json(orient="records", lines=True))
     frame.set_index(["layers", "lr"]).to_parquet(tmp_path / "index.parquet")
     asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", "seed": "seed"}
     whole = fit(frame, **asked).exponent("depth")
@@ -449,7 +453,7 @@ def test_a_small_parquet_of_many_cells_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "wide.parquet"
     pd.DataFrame(0, index=range(100_000), columns=[f"n{i}" for i in range(30)]).to_parquet(path)
     assert path.stat().st_size < 100_000
-    assert len(names_of(path)) == 30
+    assert len(Source(path).names) == 30
     monkeypatch.setattr("depthmup.tables.formats.MOST_CELLS", 2_000_000)
     with pytest.raises(ValueError, match=r"at most 2,000,000 cells; wide.parquet has 3,000,000"):
         fit(path, axes={"depth": "n0"}, lr="n1", loss="n2")
@@ -459,5 +463,5 @@ def test_lines_that_lack_a_third_of_their_names_are_a_table(tmp_path):
     path = tmp_path / "sparse.jsonl"
     rows = [{**RUN, "depth": d, "lr": 2.0**-k, "loss": 2 + k * k} for d in (4, 8) for k in range(9)]
     path.write_text(objects(*(dict(row, **{f"n{i % 3}": 1}) for i, row in enumerate(rows))))
-    assert names_of(path) == (*RUN, "n0", "n1", "n2")
-    assert sum(map(len, chunks_of(path))) == len(rows)
+    assert Source(path).names == (*RUN, "n0", "n1", "n2")
+    assert len(Source(path).frame) == len(rows)

@@ -647,7 +647,8 @@ def test_many_undecided_groups_get_one_answer():
     assert together.mean.low < 0.35 < together.mean.high
     first = str(report).splitlines()[0]
     assert first.startswith("All 12 groups together: the best learning rate drifts, +")
-    assert first.split(". ")[0] in report.page
+    assert len(first) <= 100
+    assert first.removesuffix(".") in report.page
     [summed] = report.to_dict()["together"]
     assert summed["verdict"] == "drifts"
     assert summed["drift"]["estimate"] == together.mean.value

@@ -1,4 +1,4 @@
-"""The recipes of docs/reference/tables.md, each with the real package where it is installed.
+"""The recipes of docs/reference/logs.md, each with the real package where it is installed.
 
 ``pip install 'depthmup[trackers]'`` installs them; nothing is sent anywhere.
 """

@@ -38,7 +38,7 @@ EXAMPLE_COLUMNS = RunColumns(
 """The columns of the table that ships with this package."""
 
 
-def table_named(path: Path, columns: RunColumns) -> tuple[Path, RunColumns]:
+def table_named(path: Path | str, columns: RunColumns) -> tuple[Path | str, RunColumns]:
     """A table's path and columns; the word "example" is the table that ships, and has its own."""
     from depthmup.tables.formats import EXAMPLE, example
 

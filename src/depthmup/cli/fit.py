@@ -29,9 +29,14 @@ class Options:
 
     API: ClassVar = ("from_table:fit", "tables.question:Reading")
 
-    table: Annotated[Path, tyro.conf.Positional]
-    """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, with its known
-    columns; or the word "example" for the table that ships with this package."""
+    table: Annotated[Path | None, tyro.conf.Positional] = None
+    """A CSV, JSON, Parquet or Excel file; the --out folder of `depthmup transfer`, with its known
+    columns; a tracker's runs, such as wandb:FOLDER, mlflow:FILE, optuna:FILE or ray:FOLDER; or the
+    word "example" for the table that ships with this package."""
+
+    runs: str = ""
+    """Instead of a table the pattern of logs' paths and the place of the loss in each, such as
+    'sweep/w{width}/lr={lr}_s{seed}/log.csv:val_loss'."""
 
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
     steps: str = ""
@@ -39,7 +44,7 @@ class Options:
     where: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
-    keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
+    keep: tuple[Literal["rate", "impossible", "short", "unfinished", "duplicate", "unit"], ...] = ()
     """Tests to skip: their rows stay."""
 
     scheme: str = ""
@@ -49,6 +54,7 @@ class Options:
     WIDTHxDEPTH."""
 
     tuned: str = "learning rate"
+    wide: str = ""
     chance: float = math.inf
     tolerance: float = 0.15
 
@@ -70,7 +76,10 @@ def run(options: Options) -> int:
 
     if options.plot is not None:
         prepare_file(options.plot, option="--plot", ends=CHART_FORMATS)
-    table, columns = table_named(options.table, options.columns)
+    if (options.table is None) is not bool(options.runs):
+        got = "both are given" if options.runs else "TABLE is missing"
+        raise ValueError(f"Expected a table, or --runs PATTERN; {got}. See depthmup fit --help.")
+    table, columns = table_named(options.table or f"runs:{options.runs}", options.columns)
     if columns is EXAMPLE_COLUMNS and not options.by:
         options = replace(options, by=("scheme",))
     asked = arguments(

@@ -73,8 +73,11 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from depthmup.tables.trackers import address_of
+
     source, columns = table_named(options.source, options.columns)
-    rows, why = _of_table(source, columns, options) if source.is_file() else _of_folder(source)
+    of_table = address_of(source) or Path(source).is_file()
+    rows, why = _of_table(source, columns, options) if of_table else _of_folder(Path(source))
     if options.json:
         print_json({"runs": list(rows), "why": why})
         return 0
@@ -92,7 +95,7 @@ def run(options: Options) -> int:
 
 
 def _of_table(
-    source: Path, columns: RunColumns, options: Options
+    source: Path | str, columns: RunColumns, options: Options
 ) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.tables import next_runs
 

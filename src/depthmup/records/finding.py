@@ -132,17 +132,23 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
+COUNTED = 1e6
+"""Values from 100 up to it are written out: steps, batches, counts."""
+
+
 def rate(value: float) -> str:
-    """A learning rate, or a value of what is tuned instead, with two digits.
+    """A learning rate, or a value of what is tuned instead, with two digits; counts as such.
 
     Example:
-        >>> rate(0.00201), rate(0.13), rate(math.inf), rate(math.nan)
-        ('2.0e-3', '0.13', '∞', '–')
+        >>> rate(0.00201), rate(0.13), rate(192), rate(math.inf), rate(math.nan)
+        ('2.0e-3', '0.13', '190', '∞', '–')
     """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if value == 0 or 0.01 <= abs(value) < 100:
         return f"{value:.2g}"
+    if 100 <= abs(value) < COUNTED:
+        return f"{float(f'{value:.2g}'):.0f}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 

@@ -12,6 +12,8 @@ class Defect(StrEnum):
     RATE = "a rate beyond any sense"
     IMPOSSIBLE = "a loss that cannot be"
     SHORT = "cut short"
+    UNFINISHED = "did not finish"
+    CHECKPOINT = "a checkpoint before a run's end"
     DUPLICATE = "a row stands twice"
     REPEATED = "a run stands twice with different losses"
     UNIT = "another unit than the rest"
@@ -29,6 +31,8 @@ EXCLUDED = frozenset(
         Defect.RATE,
         Defect.IMPOSSIBLE,
         Defect.SHORT,
+        Defect.UNFINISHED,
+        Defect.CHECKPOINT,
         Defect.DUPLICATE,
         Defect.UNIT,
     }

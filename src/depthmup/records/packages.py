@@ -11,6 +11,8 @@ EXTRAS = {
     "tensorboard": "tensorboard",
     "wandb": "trackers",
     "mlflow": "trackers",
+    "optuna": "trackers",
+    "yaml": "trackers",
     "transformers": "hf",
     "datasets": "hf",
     "ray": "ray",

@@ -5,6 +5,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from depthmup.records import Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
@@ -18,6 +19,12 @@ from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
 _BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
 """Reasons against a certificate that repetitions can remove."""
+
+LISTED = 6
+"""Sizes that a sentence lists."""
+
+SEARCHED = 22
+"""Most runs that a search with three seeds takes at one size: a scan, and seeds near its best."""
 
 Step = tuple[str, str]
 """A sentence, and code or a command to copy."""
@@ -89,6 +96,12 @@ def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> St
     best = holding(*studies)
     if best is not None and best.scheme in {c.scheme for c in refused}:
         return _more(studies[0], best, f"Get a certificate for {size_text(refused[0].target)}")
+    for study in studies:
+        remedies = _mapped(study.config, "remedies")
+        for transfer in transfers(study):
+            if remedy := remedies.get(transfer.scheme):
+                what = "its runs differ in columns that nobody named"
+                return f"Decide {transfer.title} along {study.axis}: {what}.", remedy
     for study in studies:
         if study.together and study.together.verdict is not Verdict.UNDECIDED:
             continue  # all groups together are decided
@@ -180,9 +193,10 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     along = sorted({size_of(study, o) for o in optima}) or list(sizes(study))
     if not along:  # no two sizes differ in this axis alone
         return None
+    extended = _extended(study, transfer)
     alone = _alone(study, transfer, optima)
     more = [n for n in along if n != alone[study.axis]] if alone else [2 * along[-1]]
-    runs = _runs(study, along[-1], transfer.scheme)
+    runs = min(_runs(study, along[-1], transfer.scheme), SEARCHED)
     # A group may have no run that counts.
     price = f" (about {counted(runs * len(more), 'run')})" if runs else ""
     beside = {a: n for a, n in alone.items() if a != study.axis} or _beside(study, optima)
@@ -193,6 +207,8 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
         f"{aim}: add {study.axis} {', '.join(map(size_number, more))}{where}{price}. This lists "
         "the runs to make first; it asks for fewer where they suffice."
     )
+    if extended:
+        more, lead = [], f"{aim}: {extended}"
     if groups and transfer.scheme not in groups:  # no filter has its rows
         return lead, ""
     values: dict[str, tuple[float, ...]] = {a: (beside[a],) for a in axes if a in beside}
@@ -209,6 +225,39 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     }
     table = str(config["table"])
     return lead, _as_command(table, question) if table else _as_python(question)
+
+
+def _extended(study: Study, transfer: Transfer) -> str:
+    """Which values to add where optima lie at an edge of their grid: the cheapest step."""
+    parts, runs = [], 0
+    for place, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
+        there = [o for o in transfer.optima if o.place is place]
+        if not there:
+            continue
+        edge, step = there[0].log2_lr.value, _step(study, there[0])
+        sign = -1 if place is Place.LOW_EDGE else 1
+        values = " and ".join(rate(2.0 ** (edge + sign * n * step)) for n in (1, 2))
+        at = listed_sizes(sorted({size_of(study, o) for o in there}))
+        alike = len({round(o.log2_lr.value, 6) for o in there}) == 1
+        such = f"add {values}" if alike else "add two values beyond the last one"
+        parts.append(f"extend the grid {way} at {study.axis} {at}: {such}")
+        runs += 2 * len(there)
+    if 2 * sum(o.place.at_edge for o in transfer.optima) < len(transfer.optima):
+        return ""  # few bounds: the others' valley says where these optima lie
+    return f"{'; '.join(parts)} (about {counted(runs, 'run')})." if parts else ""
+
+
+def listed_sizes(values: Sequence[float]) -> str:
+    """Some sizes, the first of many."""
+    shown = ", ".join(map(size_number, values[:LISTED]))
+    return f"{shown} and {len(values) - LISTED} more" if len(values) > LISTED else shown
+
+
+def _step(study: Study, optimum: Optimum) -> float:
+    """The least distance of two values that were tried at a size, in octaves."""
+    curves = (c for c in study.headline.curves if dict(c.size) == dict(optimum.size))
+    grid = sorted({point.log2_lr for curve in curves for point in curve.points})
+    return min((b - a for a, b in pairwise(grid)), default=1.0)
 
 
 def _alone(study: Study, transfer: Transfer, optima: Sequence[Optimum]) -> Mapping[str, float]:

@@ -184,6 +184,27 @@ def headline(study: Study) -> str:
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
 
 
+def first_lines(study: Study, width: int) -> list[str]:
+    """The study's result in lines of which the first is short, however many groups there are."""
+    whole = headline(study)
+    if len(whole) <= width:
+        return [whole]
+    if study.together is not None:
+        first, _, rest = whole.partition(" (")
+        return [f"{first}.", *textwrap.wrap(f"95% interval {rest.replace(').', '.', 1)}", width)]
+    schemes = transfers(study)
+    words = {
+        Verdict.TRANSFERS: ("transfers", "transfer"),
+        Verdict.DRIFTS: ("drifts", "drift"),
+        Verdict.UNDECIDED: ("is undecided", "are undecided"),
+    }
+    counts = {v: sum(t.verdict is v for t in schemes) for v in words}
+    said = [f"{n} {words[v][n > 1]}" for v, n in counts.items() if n]
+    first = f"Best {study.tuned.name} along {study.axis}, {len(schemes)} groups: {_join(said)}."
+    good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
+    return [first, *textwrap.wrap(f"It transfers for {_join(good)}.", width)] if good else [first]
+
+
 def holding(study: Study, *more: Study) -> Transfer | None:
     """The first scheme that transfers along every axis from a known value at the base."""
     for first in transfers(study):
@@ -289,7 +310,7 @@ def bend_sentence(bend: Estimate) -> str:
 
 
 def law_sentence(law: JointLaw) -> str:
-    """The law of all axes, and what an error of an octave costs."""
+    """The law of all axes, where there are several, and what an error of an octave costs."""
     terms = law.exponents
     known = [f"{t.axis} {in_percent(t.estimate)}" for t in terms if t.estimate.known]
     # Axes that always change together have no exponents of their own.
@@ -305,6 +326,8 @@ def law_sentence(law: JointLaw) -> str:
         if law.half.known
         else ""
     )
+    if len(terms) == 1:  # its exponent is the drift, which has been said
+        return octave.strip()
     return f"All axes at once, per doubling: {', '.join(known)}.{rests}{octave}"
 
 

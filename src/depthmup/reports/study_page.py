@@ -248,9 +248,10 @@ def _named_rules(study: Study) -> bool:
 
 def _laws(studies: Sequence[Study]) -> list[Section]:
     text = [
-        f"{of_scheme(study, law.scheme)}{law_sentence(law)}"
+        f"{of_scheme(study, law.scheme)}{sentence}"
         for study in studies
         for law in shown_laws(study)
+        if (sentence := law_sentence(law))
     ]
     return [Section(title="All axes at once", text=text)] if text else []
 

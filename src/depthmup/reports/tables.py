@@ -16,10 +16,11 @@ from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
     UNKNOWN,
     advice,
+    bend_sentence,
     best_rate,
     cost,
     excess_loss,
-    headline,
+    first_lines,
     law_sentence,
     number,
     rules_title,
@@ -143,7 +144,8 @@ def _beyond(study: Study, width: int) -> list[str]:
     if lines:
         together = "" if study.together is None else ", by all groups together"
         lines.insert(0, f"{rules_title(study)}{together}:")
-    lines += [f"{of_scheme(study, law.scheme)}{law_sentence(law)}" for law in shown_laws(study)]
+    laws = [(law, law_sentence(law)) for law in shown_laws(study)]
+    lines += [f"{of_scheme(study, law.scheme)}{said}" for law, said in laws if said]
     if notes := noted(study):
         lines += ["Notes on the runs:", *(f"- {note}" for note in notes)]
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
@@ -215,7 +217,11 @@ def _below(study: Study, left_out: str) -> list[str]:
         unknown = ", ".join(t.title for t in schemes if not t.drift.known)
         bounds = f"No drift of their own, as their best values are bounds or few: {unknown}."
         return [*below, *textwrap.wrap(bounds, _WIDEST)] if unknown else below
-    why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
+    why = [
+        f"{t.title}: {t.verdict.value}. {t.why}{bend_sentence(t.bend)}{_ended(study, t)}"
+        for t in schemes
+        if t.why
+    ]
     return [*below, *why]
 
 
@@ -225,7 +231,10 @@ def said(
     """What to do at the target and at the sizes measured, once; then what was found."""
     studies = among or (study,)
     use = [*at_target(studies, certificates), advice(*studies)] if study is studies[0] else []
-    return [line for line in (*use, headline(study)) if line]
+    if use and len(use[0]) > _WIDEST:
+        first, point, rest = use[0].partition(". ")
+        use[:1] = [f"{first}." if point else first, rest]
+    return [line for line in (*use, *first_lines(study, _WIDEST)) if line]
 
 
 def _ended(study: Study, transfer: Transfer) -> str:

@@ -3,16 +3,13 @@
 import hashlib
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_value
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LONGEST_LABEL = 200
 """Characters of a label that are shown."""
@@ -23,20 +20,23 @@ _MISSING = frozenset(
 _DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan", "diverged"})
 
 
-def to_codes(chunk: "pd.DataFrame", name: str, known: dict[str, int]) -> Index:
-    """Numbers of a column's texts, counted on from those that are known."""
+def to_codes(column: Any, most: float = math.inf) -> tuple[Index, list[str]] | None:
+    """A number for every row, and the text of each number; an empty cell's is empty.
+
+    None of more than ``most`` values.
+    """
     import pandas as pd
 
-    if name not in chunk:
-        return np.full(len(chunk), known.setdefault("", len(known)), np.int64)
-    column = chunk[name]
     try:
-        number, distinct = pd.factorize(column, use_na_sentinel=True)
+        number, values = pd.factorize(column, use_na_sentinel=True)
     except TypeError:  # lists and other values without an identity
-        number, distinct = pd.factorize(column.map(str), use_na_sentinel=True)
-    table = [known.setdefault(_label(text), len(known)) for text in distinct]
+        number, values = pd.factorize(column.map(str), use_na_sentinel=True)
+    if len(values) > most:
+        return None
+    known: dict[str, int] = {}
+    table = [known.setdefault(_label(value), len(known)) for value in values]
     missing = known.setdefault("", len(known)) if (number < 0).any() else 0
-    return np.asarray(np.append(np.array(table, np.int64), missing)[number], np.int64)
+    return np.append(np.array(table, np.int64), missing)[number], list(known)
 
 
 def _label(value: Any) -> str:
@@ -52,17 +52,27 @@ def _label(value: Any) -> str:
 
 
 def to_numbers(
-    column: Any, name: str, *, first_row: int = 1, sizes: bool = False
+    column: Any, name: str, *, sizes: bool = False, tells_missing: bool = False
 ) -> tuple[Array, Flags]:
     """A column's numbers, and where NaN does not say whether it is missing or diverged.
 
-    ``sizes`` may be written as 125M, 1.3B and 2T.
+    ``sizes`` may be written as 125M, 1.3B and 2T. Of a file that ``tells_missing`` NaN is an empty
+    cell. The largest double is infinite: so MLflow writes an infinite loss.
     """
+    values, unsaid = _numbers(column, name, sizes=sizes)
+    infinite = np.abs(values) >= sys.float_info.max
+    values[infinite] = np.copysign(math.inf, values[infinite])
+    return values, unsaid & (not tells_missing)
+
+
+def _numbers(column: Any, name: str, *, sizes: bool) -> tuple[Array, Flags]:
     import pandas as pd
 
     def refuse(row: int) -> ValueError:
-        return ValueError(_no_number(name, first_row + row, column.iloc[row], size=sizes))
+        return ValueError(_no_number(name, 1 + row, column.iloc[row], size=sizes))
 
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
     if pd.api.types.is_object_dtype(column) or pd.api.types.is_bool_dtype(column):
         for i, cell in enumerate(column):
             if isinstance(cell, bool | np.bool_ | complex):
@@ -79,19 +89,23 @@ def to_numbers(
         raise refuse(next((i for i, huge in enumerate(beyond) if huge), 0)) from None
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
-    for i in map(int, np.flatnonzero(np.isnan(values))):
-        cell = column.iloc[i]
+    said: dict[Any, float | None] = {}
+    rows = np.flatnonzero(np.isnan(values))
+    for i, cell in zip(map(int, rows), column.iloc[rows], strict=True):
         unsaid[i] = isinstance(cell, float)
-        number = math.nan if unsaid[i] else _said(cell, size=sizes)
+        text = "" if unsaid[i] or cell is None or cell is pd.NA else str(cell)
+        if text not in said:
+            said[text] = _said(text, size=sizes)
+        number = said[text]
         if number is None:
             raise refuse(i)
         values[i] = number
     return values, unsaid
 
 
-def _said(cell: Any, *, size: bool) -> float | None:
+def _said(cell: str, *, size: bool) -> float | None:
     """What a cell says that is no plain number: infinite, missing, a size; None if nothing."""
-    text = "" if cell is None else str(cell).strip().lower()
+    text = cell.strip().lower()
     if text in _DIVERGED:
         return math.inf
     if text in _MISSING:
@@ -103,7 +117,9 @@ def _said(cell: Any, *, size: bool) -> float | None:
 def _no_number(name: str, row: int, cell: Any, *, size: bool = False) -> str:
     hint = " Write a number." if size else " Write a number; a run that diverged has the loss nan."
     text = str(cell).strip()
-    if text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
+    if text[:1] in "[{":
+        hint = " Name a column that holds one number for each run."
+    elif text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
         hint = " Write it out: 1.3B is 1.3e9, 5% is 0.05."
     elif "," in text and text.replace(",", "").replace(".", "", 1).isdigit():
         hint = " Write it without commas."

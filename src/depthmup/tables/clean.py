@@ -19,12 +19,12 @@ from depthmup.statistics.scattered import gather
 from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of_table
-from depthmup.tables import defects
+from depthmup.tables import defects, ends
 from depthmup.tables.columns import CHANCE
 from depthmup.tables.question import Question
-from depthmup.tables.read import RunTable
+from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
-from depthmup.tables.settings import codes_of_sizes, settings_of
+from depthmup.tables.settings import codes_of_sizes, is_seed, random_settings, settings_of
 
 FEWEST_RUNS = 8
 """Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
@@ -37,6 +37,8 @@ class Cleaned:
     ``steps`` are those of each size, where a column of steps was named; ``settings`` are unnamed
     columns that look like settings, each as one code for every size. ``law`` is that of a random
     design, whose runs stand at the sizes of cells. ``where`` is the filter of its rows.
+    ``prefixes`` is the column of the runs of which an axis of steps has checkpoints; ``remedy`` the
+    command that most likely mends a group without a fit.
     """
 
     runs: Runs
@@ -46,16 +48,20 @@ class Cleaned:
     settings: Mapping[str, Index] = field(default_factory=dict)
     law: Pooled | None = None
     where: str = ""
+    prefixes: str = ""
+    remedy: str = ""
 
 
 def clean(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
     """One group's runs, and what was wrong with its rows."""
     rows = GroupRows(table=table, question=question, name=name)
     defects.numbers(rows)
+    prefixes = ends.ended(rows)
+    ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
-    defects.repeats(rows, rows.sizes()[1])
-    defects.near_repeats(rows, rows.sizes()[1])
     names = settings_of(rows, rows.sizes()[1])
+    defects.repeats(rows)
+    defects.near_repeats(rows)
     defects.strays(rows)
     defects.tokens(rows)
     defects.steps(rows)
@@ -63,14 +69,19 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _askable(rows, sizes, log2_rate, loss)
+    _several_tuned(rows, sizes, size)
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
         _askable(rows, sizes, log2_rate, loss)
-    points = np.unique(np.column_stack([size, log2_rate]), axis=0)
-    curves, shared = curves_of_table(size, log2_rate, loss, seed, len(sizes))
+    if noise := random_settings(rows, size):
+        rows.findings.append(noise)
+    points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]
+    curves, shared = curves_of_table(
+        *_averaged(size, log2_rate, loss, seed, points), count=len(sizes)
+    )
     _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,
@@ -89,7 +100,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         *_of_axes(runs),
         *_of_sizes(runs),
         *_of_losses(runs),
-        *_of_seeds(rows, curves.losses.shape[-1], len(loss) - len(points), shared),
+        *_of_seeds(rows, curves.losses.shape[-1], len(loss) - points, shared),
     )
     return Cleaned(
         runs=runs,
@@ -98,7 +109,22 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         steps=usual,
         settings=settings,
         law=law,
+        prefixes=prefixes,
     )
+
+
+def _averaged(
+    size: Index, log2_rate: Array, loss: Array, seed: Index, points: int
+) -> tuple[Index, Array, Array, Index]:
+    """The runs, those of one size, rate and seed as their mean where most stand several times."""
+    if points > len(seed) / 2 or (seed < 0).any():
+        return size, log2_rate, loss, seed
+    run, count = distinct(size, log2_rate, seed)
+    if count > len(run) / 2:
+        return size, log2_rate, loss, seed
+    first = first_of_each(run, count)
+    mean = np.exp(np.bincount(run, weights=np.log(loss)) / np.bincount(run))
+    return size[first], log2_rate[first], mean, seed[first]
 
 
 def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> Cleaned:
@@ -156,6 +182,23 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
             f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
         )
+
+
+def _several_tuned(rows: GroupRows, sizes: Array, size: Index) -> None:
+    """Refuse a value that was tuned at one size and used at the others, which shows no movement."""
+    cell, count = rows.points()
+    rates = np.bincount(size[first_of_each(cell, count)])
+    tuned = np.flatnonzero(rates >= FEWEST_RATES)
+    if rows.question.fewest < 2 or len(tuned) != 1 or len(sizes) < 2 or (rates > 1).sum() > 1:
+        return
+    axes = rows.question.axes
+    there = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[tuned[0]], strict=True))
+    others = counted(len(sizes) - 1, "other size")
+    raise ValueError(
+        f"Expected several values of the {rows.tuned} at two sizes or more{rows.of_group}; it was "
+        f"tuned at {there} alone ({rates[tuned[0]]} values), and the {others} have one each, which "
+        f"cannot show where their best one lies. Train three values at another size."
+    )
 
 
 def _gathered(
@@ -264,7 +307,7 @@ def _of_seeds(rows: GroupRows, seeds: int, averaged: int, shared: bool) -> list[
     texts, named = [], rows.question.seed
     if named and not shared and seeds == 1:
         texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
-    like = [name for name in rows.table.others if name.lower().endswith("seed")]
+    like = [name for name in rows.table.others if is_seed(rows, name)]
     if not named and like:
         column = printable(repr(like[0]))
         texts.append(f"The column {column} looks like a seed: name it with --seed.")

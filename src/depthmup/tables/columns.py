@@ -28,6 +28,11 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
 
 _OPTIONS = ("lr", "loss", "seed")
 
+_STEPS = re.compile(
+    r"_?((n|num|max|train|training|total|global|last|final|current|optimizer)_)?"
+    r"(steps?|iters?|iterations?|epochs?|updates?)(_(seen|done|taken|since_restore))?"
+)
+
 _BETTER_HIGHER = {"acc", "accuracy", "auc", "bleu", "f1", "reward", "top1", "top5"}
 _BETTER_LOWER = {"err", "error", "loss", "neg", "negative"}
 """Words of columns that tell which way is better."""
@@ -61,6 +66,7 @@ def check_columns(
 ) -> None:
     """Refuse columns that were not named, that the table lacks, or that have two meanings."""
     checked_once(names)
+    _refuse_wide(names, axes, named)
     if not axes:
         # Whoever names nothing yet is best helped by all that can be named.
         open_ones = [what for what in _OPTIONS if not named[what]]
@@ -100,6 +106,44 @@ def check_columns(
             f"Expected a loss, lower where runs are better; {printable(repr(named['loss']))} reads "
             "like one that is higher. Use its error, such as 1 - accuracy, or rename the column."
         )
+
+
+def wide_columns(names: Sequence[str]) -> dict[str, str]:
+    """Columns whose names differ in one number, by these numbers: one for each size, as it looks.
+
+    Example:
+        >>> wide_columns(["lr", "w128", "w256"])
+        {'w128': '128', 'w256': '256'}
+    """
+    alike: dict[tuple[str, str], dict[str, str]] = {}
+    for name in names:
+        match = re.fullmatch(r"(\D*?)[_= -]?(\d+(?:\.\d+)?(?:[kKmMbBtT](?![a-zA-Z]))?)(\D*)", name)
+        if match and _is_of_size(match[1] + match[3]):
+            alike.setdefault((match[1], match[3]), {})[name] = match[2]
+    return next((columns for columns in alike.values() if len(columns) > 1), {})
+
+
+def _is_of_size(text: str) -> bool:
+    """Whether the text beside a number is none, an axis or its letter, or speaks of a loss."""
+    word = text.lower().strip("_= -")
+    return word in ("", "w", "d", "l", "h", "bs", "width", "depth") or bool(
+        axis_named(word) or word in CALLED or "loss" in word
+    )
+
+
+def _refuse_wide(names: Sequence[str], axes: Mapping[str, str], named: Mapping[str, str]) -> None:
+    """Refuse a table with a column of losses for each size, and name the option that reads it."""
+    columns = wide_columns(names)
+    rates_in_rows = columns and len(columns) < len(names)
+    if not rates_in_rows or named["loss"] in names or "loss" in propose(names):
+        return
+    axis = next(iter(axes), "width")
+    lr = named["lr"] or propose(names).get("lr", "lr")
+    raise ValueError(
+        "Expected one row for each run; this looks like a wide table, with a column of losses for "
+        f"each size: {_listed(list(columns))}. --wide {printable(shlex.quote(axis))} --lr "
+        f"{printable(shlex.quote(lr))} read it; in Python reading=Reading(wide={axis!r})."
+    )
 
 
 def checked_once(names: Sequence[str]) -> None:
@@ -159,6 +203,11 @@ def propose(names: Sequence[str]) -> dict[str, str]:
                 proposals[what] = match
                 break
     return proposals
+
+
+def counts_steps(column: str) -> bool:
+    """Whether a column is called as trainers and trackers call a count of steps."""
+    return bool(_STEPS.fullmatch(_tail(column)))
 
 
 def axis_named(column: str) -> str:

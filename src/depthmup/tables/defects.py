@@ -21,7 +21,8 @@ from depthmup.statistics.strays import (
     impossible,
     usual_steps,
 )
-from depthmup.tables.rows import GroupRows, Labels
+from depthmup.tables.read import distinct, first_of_each
+from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities
 
 DIGITS = 6
@@ -43,23 +44,24 @@ def numbers(rows: GroupRows) -> None:
     if question.steps:
         named["steps"] = cells[question.steps]
     lacking = np.isnan(loss) & ~rows.table.unsaid[question.loss]
-    reasons: Labels = np.where(lacking, "no loss", "").astype(object)
+    reasons = {int(i): "no loss" for i in np.flatnonzero(lacking)}
     for what, values in named.items():
         empty = np.isnan(values)
-        reasons[empty & (reasons == "")] = f"no {what}"
+        reasons |= {int(i): f"no {what}" for i in np.flatnonzero(empty & ~lacking)}
         lacking |= empty
     # Logarithms are fitted: what is missing or not positive cannot be kept, whatever was asked for.
     told = "lack a number"
-    if (reasons == "no loss").any():
+    if "no loss" in reasons.values():
         told += ": of a run that diverged the loss is nan, not empty"
-    out = rows.tell(Defect.MISSING, lacking, told, reasons=reasons, out=True)
+    out = rows.tell(Defect.MISSING, lacking, told, reasons=reasons.__getitem__, out=True)
     bad = np.zeros(len(loss), bool)
     for what, values in named.items():
         wrong = ~lacking & ~((values > 0) & np.isfinite(values))
-        reasons[wrong & ~bad] = f"{what} is not positive"
+        reasons |= {int(i): f"{what} is not positive" for i in np.flatnonzero(wrong & ~bad)}
         bad |= wrong
     sentence = f"have a size or a {rows.tuned} that is not positive"
-    rows.drop(out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True))
+    why = reasons.__getitem__
+    rows.drop(out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=why, out=True))
 
 
 def losses_of_no_logarithm(rows: GroupRows) -> None:
@@ -81,14 +83,16 @@ def losses_of_no_logarithm(rows: GroupRows) -> None:
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
 
 
-def repeats(rows: GroupRows, size: Index) -> None:
+def repeats(rows: GroupRows) -> None:
     """Rows that stand twice, and runs that do with different losses."""
-    rate, loss = rows.rate, rows.loss
-    key = np.column_stack([size, rate, rows.seed])
-    run, repeated = _recurring(key)
+    loss, (point, points), seed = rows.loss, rows.points(), rows.seed
+    if points == len(loss):
+        return
+    run, repeated = _recurring(point * (seed.max() + 2) + seed + 1)
     if not repeated.any():
         return
-    order = np.lexsort((rows.table.rows, loss, run))
+    order = np.flatnonzero(repeated)
+    order = order[np.lexsort((rows.table.rows[order], loss[order], run[order]))]
     same = np.zeros(len(run), bool)
     same[order[1:]] = (run[order][1:] == run[order][:-1]) & (loss[order][1:] == loss[order][:-1])
     if not rows.question.seed:
@@ -97,25 +101,27 @@ def repeats(rows: GroupRows, size: Index) -> None:
     out = rows.tell(Defect.DUPLICATE, same, "stand in the table before, with the same loss")
     if rows.question.seed:
         twice = np.zeros(len(run), bool)
-        twice[~out] = _recurring(key[~out])[1]
+        twice[~out] = _recurring(run[~out])[1]
         sentence = "repeat a run of the same size, rate and seed with another loss"
         rows.tell(Defect.REPEATED, twice, sentence)
     rows.drop(out)
 
 
-def near_repeats(rows: GroupRows, size: Index) -> None:
+def near_repeats(rows: GroupRows) -> None:
     """Runs of one size and rate that end alike, nearly all of them: they are no other seeds.
 
     The one with the first seed stays, or the lowest loss.
     """
+    point, points = rows.points()
+    if points == len(point):
+        return
     loss = np.log(rows.loss)
     ended = np.flatnonzero(np.isfinite(loss))
     ended = ended[np.lexsort((loss[ended], rows.seed[ended]))]
-    key = np.column_stack([size, rows.rate])[ended]
-    run, repeated = _recurring(key)
+    run, repeated = _recurring(point[ended])
     if not repeated.any():
         return
-    first = np.unique(run, return_index=True)[1]
+    first = first_of_each(run, int(run.max()) + 1)
     ends = np.full((2, len(first)), -math.inf)
     for end, values in zip(ends, (loss[ended], -loss[ended]), strict=True):
         np.maximum.at(end, run, values)
@@ -132,11 +138,10 @@ def near_repeats(rows: GroupRows, size: Index) -> None:
     rows.drop(rows.tell(Defect.DUPLICATE, alike, sentence))
 
 
-def _recurring(key: Array) -> tuple[Index, Flags]:
+def _recurring(*key: Array | Index) -> tuple[Index, Flags]:
     """A number for each distinct row of a key, and whether it stands there more than once."""
-    _, number, count = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-    number = np.asarray(number.reshape(-1), np.int64)
-    return number, np.asarray(count[number] > 1)
+    number, count = distinct(*key)
+    return number, np.asarray(np.bincount(number, minlength=count)[number] > 1)
 
 
 def _digits(value: float) -> int:
@@ -149,13 +154,23 @@ def strays(rows: GroupRows) -> None:
     """Rates beyond sense, and losses far below all others."""
     sizes, size = rows.sizes()
     rate, loss = np.log2(rows.rate), rows.loss
-    reasons = [f"{rows.tuned} {2.0**r:.3g} lies alone" for r in rate]
+    tuned = rows.tuned
     sentence = f"have a {rows.tuned} more than 256 times beyond all others"
-    out = rows.tell(Defect.RATE, beyond_sense(rate), sentence, reasons=reasons)
+    out = rows.tell(
+        Defect.RATE,
+        beyond_sense(rate),
+        sentence,
+        reasons=lambda i: f"{tuned} {2.0 ** rate[i]:.3g} lies alone",
+    )
     low = impossible(size, np.where(np.isnan(loss), math.inf, np.log(loss)), np.log2(sizes))
-    reasons = [f"a loss of {value:.3g}, far below every other run" for value in loss]
     sentence = "end far below every other run, as no neighbour does"
-    rows.drop(out | rows.tell(Defect.IMPOSSIBLE, low, sentence, reasons=reasons))
+    low = rows.tell(
+        Defect.IMPOSSIBLE,
+        low,
+        sentence,
+        reasons=lambda i: f"a loss of {loss[i]:.3g}, far below every other run",
+    )
+    rows.drop(out | low)
 
 
 def tokens(rows: GroupRows) -> None:
@@ -173,9 +188,14 @@ def tokens(rows: GroupRows) -> None:
     off = (np.abs(factor) > COUNT_OFF) & (runs[which.reshape(-1)] >= 3)
     if off.mean() > 1 / 3:
         return
-    reasons = [f"tokens are {math.exp(f):.3g} times batch x steps x length" for f in factor]
     sentence = "count their tokens otherwise than batch x steps x length"
-    rows.drop(rows.tell(Defect.UNIT, off, sentence, reasons=reasons))
+    out = rows.tell(
+        Defect.UNIT,
+        off,
+        sentence,
+        reasons=lambda i: f"tokens are {math.exp(factor[i]):.3g} times batch x steps x length",
+    )
+    rows.drop(out)
 
 
 def steps(rows: GroupRows) -> None:
@@ -195,12 +215,14 @@ def steps(rows: GroupRows) -> None:
             f"--where {printable(shlex.quote(last))}. If each is a run, make it an axis: --axes "
             f"steps={printable(column)}."
         )
-    reasons = [
-        f"{s:g} steps, where others of its size have {u:g}"
-        for s, u in zip(taken, usual, strict=True)
-    ]
     sentence = "were trained for another number of steps than most of their size"
-    rows.drop(rows.tell(Defect.SHORT, ~usually, sentence, reasons=reasons))
+    out = rows.tell(
+        Defect.SHORT,
+        ~usually,
+        sentence,
+        reasons=lambda i: f"{taken[i]:g} steps, where others of its size have {usual[i]:g}",
+    )
+    rows.drop(out)
 
 
 def unsaid(rows: GroupRows) -> None:

@@ -1,19 +1,27 @@
-"""Formats: frames and files of runs as chunks of columns, in bounded memory.
+"""Formats: files of runs as frames, by pandas' and pyarrow's readers.
 
-CSV is read as text, so that an empty cell (no result) and "nan" (a run that diverged) stay apart.
+A frame of a file has NaN or None where a cell is empty (no result), and keeps what says that a run
+diverged: the text "nan" of CSV, which pandas alone would take for an empty cell, and Parquet's NaN,
+which is no null.
 """
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
-from depthmup.tables.columns import checked_once
+from depthmup.tables.columns import checked_once, wide_columns
+from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +33,9 @@ MOST_ROWS = 5_000_000
 MOST_COLUMNS = 5_000
 MOST_CELLS = 200_000_000
 """Of Parquet, in which a column of one value takes no room: a megabyte may hold billions."""
-CHUNK = 50_000
-"""Rows that are in memory as text at once."""
 
-CELLS = 100 * CHUNK
-"""Cells that are in memory as text at once: lines of JSON may each have names of their own."""
+EMPTY_CELLS = 5_000_000
+"""Cells of JSON that may be empty, as each line may have names of its own."""
 
 LONGEST_LINE = 2**24
 """Characters of one JSON object, or of a header."""
@@ -37,11 +43,14 @@ LONGEST_LINE = 2**24
 LONGEST_NAME = 1_000
 """Characters: an inner object's name stands before each of its names."""
 
+LARGEST_ARRAY = 2**28
+"""Bytes of a file of JSON that is read as one value."""
+
 EMPTIEST = 20
 """Most cells of a large table of JSON lines for each that is filled."""
 
 CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (".parquet", ".pq")
-
+EXCEL = (".xlsx", ".xls")
 
 EXAMPLE = "example"
 """The word for the table that ships with this package, where a path goes."""
@@ -52,39 +61,83 @@ def example() -> Path:
     return Path(__file__).parent / "runs.csv"
 
 
-def names_of(source: Any) -> tuple[str, ...]:
-    """The columns of a frame or a file."""
-    if _is_frame(source):
-        return tuple(map(_flat, _with_index(source).columns))
-    path = _path(source)
-    with _told(path):
-        if path.suffix.lower() in CSV:
-            return tuple(next(_csv(path, rows=1)).columns)
-        if path.suffix.lower() in PARQUET:
-            return tuple(_parquet(path).schema_arrow.names)
-        return tuple(dict.fromkeys(name for record in _records(path) for name in record))
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A frame, the file of a table, or ``TRACKER:ADDRESS`` with the metric that is the loss."""
+
+    given: Any
+    loss: str = ""
+    wide: str = ""
+    """The axis of a table with a column of losses for each size; empty for one row a run."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        if self.wide:
+            return tuple(self.frame.columns)
+        if self._suffix in CSV:
+            with self.explained():
+                return tuple(_layout(self._path)[0])
+        if self._suffix in PARQUET:
+            return tuple(_parquet(self._path).schema_arrow.names)
+        return tuple(self.frame.columns)
+
+    @cached_property
+    def frame(self) -> "pd.DataFrame":
+        """All rows, in the columns of ``names``."""
+        return _melted(self._read(), self.wide, self.loss) if self.wide else self._read()
+
+    def _read(self) -> "pd.DataFrame":
+        if tracker := address_of(self.given):
+            return runs_at(*tracker, self.loss)
+        if not self._suffix:
+            frame = _with_index(self.given)
+            return frame.set_axis(list(map(_flat, frame.columns)), axis=1)
+        readers = {CSV: _csv, JSON: _json, PARQUET: _columns, EXCEL: _excel}
+        with self.explained():
+            frame = next(r for ends, r in readers.items() if self._suffix in ends)(self._path)
+        if len(frame) > MOST_ROWS:
+            raise _too_many(len(frame))
+        return frame
+
+    @cached_property
+    def tells_missing(self) -> bool:
+        """Whether NaN in its frame is an empty cell; of frames and JSON it may be a divergence."""
+        return bool(address_of(self.given) or (self._suffix and self._suffix not in JSON))
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        if address_of(self.given):
+            return str(self.given)
+        return self._path.name if self._suffix else "the table"
+
+    def explained(self) -> AbstractContextManager[None]:
+        """While it is entered, what pandas says of a file that is no table names the file."""
+        return _told(self._path) if self._suffix else nullcontext()
+
+    @cached_property
+    def _suffix(self) -> str:
+        """Of a file; empty for a frame and for a tracker's runs."""
+        of_file = not address_of(self.given) and not _is_frame(self.given)
+        return self._path.suffix.lower() if of_file else ""
+
+    @cached_property
+    def _path(self) -> Path:
+        return _checked(self.given)
 
 
-def title_of(source: Any) -> str:
-    """What messages call a table."""
-    return "the table" if _is_frame(source) else _path(source).name
-
-
-def chunks_of(source: Any) -> Iterator["pd.DataFrame"]:
-    """The rows of a table, some at a time, in the columns that ``names_of`` says."""
-    if _is_frame(source):
-        frame = _with_index(source)
-        yield frame.set_axis(list(map(_flat, frame.columns)), axis=1)
-        return
-    path = _path(source)
-    suffix = path.suffix.lower()
-    reader = _csv if suffix in CSV else _batches if suffix in PARQUET else _json_lines
-    yield from reader(path)
-
-
-def explained(source: Any) -> AbstractContextManager[None]:
-    """While it is entered, what pandas says of a file that is no table names the file."""
-    return nullcontext() if _is_frame(source) else _told(_path(source))
+def _melted(frame: "pd.DataFrame", axis: str, loss: str) -> "pd.DataFrame":
+    """A row for each size of a table with a column of losses for each."""
+    columns = wide_columns(list(frame.columns))
+    if not columns:
+        raise ValueError(
+            f"Expected columns whose names differ in a number, the {printable(axis)} of their "
+            f"losses; got {printable(', '.join(map(repr, frame.columns)))}."
+        )
+    others = [name for name in frame.columns if name not in columns]
+    long = frame.melt(others, list(columns), var_name=axis, value_name=loss)
+    return long.assign(**{axis: long[axis].map(columns)})
 
 
 def _is_frame(source: Any) -> bool:
@@ -107,18 +160,19 @@ def _flat(name: Any) -> str:
     return str(name)
 
 
-def _path(source: Any) -> Path:
+def _checked(source: Any) -> Path:
     if not isinstance(source, str | Path):
         raise ValueError(
-            "Expected a pandas DataFrame, or the path of a CSV, JSON lines or Parquet file; got "
-            f"{type(source).__name__}."
+            "Expected a pandas DataFrame, or the path of a CSV, JSON lines, Parquet or Excel file; "
+            f"got {type(source).__name__}."
         )
     path = Path(source)
     try:
         if path.is_dir():
             raise ValueError(
                 f"Expected a file, or the folder of a measurement; {printable(str(path))} is a "
-                "folder without runs. depthmup.load reads the report that a fit saved."
+                "folder without runs. depthmup.load reads the report that a fit saved; --runs "
+                "reads a folder of logs."
             )
         if not path.is_file():
             where = "" if path.is_absolute() else f" (looked in {printable(str(Path.cwd()))})"
@@ -128,9 +182,9 @@ def _path(source: Any) -> Path:
         raise ValueError(
             f"{printable(str(path)[:200])} cannot be read: {error.strerror}."
         ) from None
-    if path.suffix.lower() not in CSV + JSON + PARQUET:
+    if path.suffix.lower() not in CSV + JSON + PARQUET + EXCEL:
         raise ValueError(
-            f"Expected a file that ends in {', '.join(CSV + JSON + PARQUET)}; got "
+            f"Expected a file that ends in {', '.join(CSV + JSON + PARQUET + EXCEL)}; got "
             f"{printable(path.name)!r}."
         )
     if size == 0:
@@ -166,75 +220,86 @@ def _told(path: Path) -> Iterator[None]:
         raise ValueError(f"Expected {printable(path.name)} to be a table; {said}.") from None
 
 
-def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
-    """Chunks of text; names of columns as they stand, twice if they do."""
+def _csv(path: Path) -> "pd.DataFrame":
+    """Columns as pandas infers them, but for "nan", which stays text."""
     import pandas as pd
 
-    options: dict[str, Any] = {
-        "sep": "\t" if path.suffix.lower() == ".tsv" else ",",
-        "dtype": str,
-        "keep_default_na": False,
-        "na_filter": False,
-        "encoding": "utf-8-sig",
-        "skipinitialspace": True,
-    }
-    _check_widths(path, options["sep"])
-    # The header is read by itself: pandas would rename columns that stand twice.
-    head = pd.read_csv(path, nrows=1, header=None, **options)
-    names = [str(name).strip() for name in head.iloc[0]]
-    _bounded(names)
-    if len(names) == 1 and ";" in names[0]:
-        raise ValueError(
-            f"Expected commas between the columns of {printable(path.name)}; its header has "
-            "semicolons. Write it with commas, and decimals with points."
-        )
-    checked_once(names)
-    if rows is not None:
-        yield pd.DataFrame(columns=names)
-        return
+    names, options, width = _layout(path)
     # Where the first row is longer than the header, pandas would drop the ends of all rows and so
     # give columns the values of their neighbours; longer ones below it raise an error of their own.
-    index = pd.read_csv(path, nrows=1, header=0, **options).index
-    beyond = [] if isinstance(index, pd.RangeIndex) else [f"\0{i}" for i in range(index.nlevels)]
-    options |= {"names": [*names, *beyond], "header": 0, "index_col": False}
-    above = 0
-    with pd.read_csv(path, chunksize=CHUNK, **options) as reader:
-        for chunk in reader:
-            for column in beyond:
-                _nothing_in(chunk.pop(column), above, path)
-            above += len(chunk)
-            yield chunk
-
-
-def _check_widths(path: Path, separator: str) -> None:
-    """Refuse a header, or a first row, of more columns than pandas holds in bounded memory."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = iter(lambda: file.readline(LONGEST_LINE), "")
-        rows = csv.reader(filter(str.strip, lines), delimiter=separator, skipinitialspace=True)
-        try:
-            for row in islice(rows, 2):
-                _bounded(row)
-        except csv.Error as error:
+    beyond = [f"\0{i}" for i in range(width - len(names))]
+    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
+        options["float_precision"] = "round_trip"  # which later versions have by themselves
+    frame = pd.read_csv(
+        path,
+        names=[*names, *beyond],
+        header=0,
+        index_col=False,
+        keep_default_na=False,
+        na_values=[""],
+        low_memory=False,  # else a column's type may change on the way
+        nrows=MOST_ROWS + 1,
+        **options,
+    )
+    for column in beyond:
+        filled = frame.pop(column).notna()
+        if filled.any():
             raise ValueError(
-                f"Expected a header and rows of short cells in {printable(path.name)}; {error}."
-            ) from None
+                f"Expected as many cells in each row of {printable(path.name)} as the header has; "
+                f"row {int(filled.argmax()) + 1:,} has more. Write decimals with points (0.5, not "
+                "0,5), texts that have commas in quotes, and give each column a name."
+            )
+    return frame
 
 
-def _nothing_in(cells: "pd.Series[str]", above: int, path: Path) -> None:
-    """Refuse cells beyond the header, but for the empty ones after a comma at a line's end."""
-    filled = cells.str.strip() != ""
-    if filled.any():
+def _layout(path: Path) -> tuple[list[str], dict[str, Any], int]:
+    """The names of a text file, how it is separated, and how many cells its first row has."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = (line for line in iter(lambda: file.readline(LONGEST_LINE), "") if line.strip())
+        head = list(islice(lines, 20))
+    counts = {sign: head[0].count(sign) for sign in ("\t", ",", ";")} if head else {",": 0}
+    separator = "\t" if path.suffix.lower() == ".tsv" else max(counts, key=lambda s: counts[s])
+    separator = separator if counts.get(separator) else ","
+    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig", "skipinitialspace": True}
+    if separator == ";" and any(re.search(r"(^|;)\s*-?\d+,\d+\s*(;|$)", row) for row in head[1:]):
+        options["decimal"] = ","
+    try:
+        rows = list(islice(csv.reader(head, delimiter=separator, skipinitialspace=True), 2))
+    except csv.Error as error:
         raise ValueError(
-            f"Expected as many cells in each row of {printable(path.name)} as the header has; row "
-            f"{above + int(filled.argmax()) + 1:,} has more. Write decimals with points (0.5, not "
-            "0,5), texts that have commas in quotes, and give each column a name."
-        )
+            f"Expected a header and rows of short cells in {printable(path.name)}; {error}."
+        ) from None
+    for row in rows:
+        _bounded(row)
+    # Read here: pandas would rename columns that stand twice.
+    names = [name.strip() for name in rows[0]] if rows else []
+    checked_once(names)
+    return names, options, max(map(len, rows), default=0)
 
 
-def _batches(path: Path) -> Iterator["pd.DataFrame"]:
-    """Chunks of a Parquet file, indices as columns."""
-    for batch in _parquet(path).iter_batches(batch_size=CHUNK):
-        yield batch.to_pandas(ignore_metadata=True)
+def _excel(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        frame = pd.read_excel(path, keep_default_na=False, na_values=[""], nrows=MOST_ROWS + 1)
+    except ImportError as error:
+        raise ValueError(f"Expected a package that reads Excel; {error}") from None
+    return frame.set_axis(list(map(_flat, frame.columns)), axis=1)
+
+
+def _columns(path: Path) -> "pd.DataFrame":
+    """A Parquet file, its indices as columns; a NaN that is no null is infinite: it diverged."""
+    import pandas as pd
+
+    table = _parquet(path).read()
+    cells = {}
+    for name in table.column_names:
+        column, values = table.column(name), table.column(name).to_pandas()
+        if values.dtype.kind == "f" and column.null_count < int(values.isna().sum()):
+            known = np.asarray(column.is_valid())
+            values = values.where(~(values.isna().to_numpy() & known), np.inf)
+        cells[name] = values
+    return pd.DataFrame(cells)
 
 
 def _parquet(path: Path) -> Any:
@@ -255,7 +320,7 @@ def _parquet(path: Path) -> Any:
         said = printable(str(error).splitlines()[0][:200])
         raise ValueError(f"Expected {printable(path.name)} to be Parquet; {said}.") from None
     if file.metadata.num_rows > MOST_ROWS:
-        raise too_many(file.metadata.num_rows)
+        raise _too_many(file.metadata.num_rows)
     _bounded(file.schema_arrow.names)
     if (cells := file.metadata.num_rows * len(file.schema_arrow.names)) > MOST_CELLS:
         raise ValueError(
@@ -265,30 +330,43 @@ def _parquet(path: Path) -> Any:
     return file
 
 
-def _json_lines(path: Path) -> Iterator["pd.DataFrame"]:
-    """Chunks of one object for each line; inner objects are flattened with dots."""
+def _json(path: Path) -> "pd.DataFrame":
+    """One object for each line, or an array of them; inner objects are flattened with dots.
+
+    Every name is a column, whose cells are empty where an object has none of the name: a table with
+    much fewer names in an object than columns is no table of runs, and would fill memory.
+    """
     import pandas as pd
 
     records: list[dict[str, Any]] = []
-    names: set[str] = set()
-    for record in _records(path):
+    names: dict[str, None] = {}
+    filled = 0
+    for value in _objects(path):
+        record = _flattened(value)
+        names |= dict.fromkeys(record)
+        _bounded(names)
         records.append(record)
-        names |= record.keys()
-        if len(records) == CHUNK or len(records) * len(names) > CELLS:
-            yield pd.DataFrame(records, dtype=object)
-            records, names = [], set()
-    if records:
-        yield pd.DataFrame(records, dtype=object)
+        filled += len(record)
+        if len(records) * len(names) > EMPTY_CELLS + EMPTIEST * filled:
+            share = filled / len(records) / len(names)
+            raise ValueError(
+                f"Expected lines that have most names of {printable(path.name)}; its "
+                f"{len(names):,} names are on {share:.1%} of the first {len(records):,} lines. "
+                "Keep one line for each run, and the columns needed."
+            )
+        if len(records) > MOST_ROWS:
+            raise _too_many(len(records))
+    if not records:
+        raise ValueError(f"Expected a table; {printable(path.name)} has no rows.")
+    return pd.DataFrame(records, columns=list(names), dtype=object)
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file, flattened; their names and cells are counted before a frame has them.
-
-    Every name is a column, whose cells are empty where a line has none of the name: a table with
-    much fewer names in a line than columns is no table of runs, and would fill memory.
-    """
-    names: set[str] = set()
-    rows = filled = 0
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_ARRAY:
+        with suppress(ValueError, RecursionError):
+            whole = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+            yield from _named(whole)
+            return
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
             if not line.strip():
@@ -299,28 +377,26 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
                 value = json.loads(line, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 raise ValueError(
-                    f"Expected one JSON object on each line of {printable(path.name)}, each of its "
-                    f"names once; line {number} is none."
+                    f"Expected one JSON object on each line of {printable(path.name)} (or, in a "
+                    f".json file, an array of them), each of its names once; line {number} is none."
                 ) from None
             if not isinstance(value, dict):
                 raise ValueError(
                     f"Expected one JSON object on each line of {printable(path.name)}; line "
                     f"{number} is a {type(value).__name__}."
                 )
-            record = _flattened(value)
-            names |= record.keys()
-            _bounded(names)
-            rows += 1
-            filled += len(record)
-            if rows * len(names) > CELLS + EMPTIEST * filled:
-                raise ValueError(
-                    f"Expected lines that have most names of {printable(path.name)}; its "
-                    f"{len(names):,} names are on {filled / rows / len(names):.1%} of the first "
-                    f"{rows:,} lines. Keep one line for each run, and the columns needed."
-                )
-            yield record
-    if not rows:
-        raise ValueError(f"Expected a table; {printable(path.name)} has no rows.")
+            yield value
+
+
+def _named(whole: Any) -> list[dict[str, Any]]:
+    """The runs of an array of objects, of an object of objects, or of an object of columns."""
+    values = list(whole.values()) if isinstance(whole, dict) else whole
+    if isinstance(values, list) and values and all(isinstance(v, dict) for v in values):
+        names = whole if isinstance(whole, dict) else [None] * len(values)
+        return [({} if n is None else {"name": n}) | v for n, v in zip(names, values, strict=True)]
+    if isinstance(whole, dict) and values and all(isinstance(v, list) for v in values):
+        return [dict(zip(whole, row, strict=True)) for row in zip(*values, strict=True)]
+    raise ValueError("neither rows nor columns")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -351,8 +427,7 @@ def _bounded(names: Any) -> None:
         raise ValueError(f"Expected at most {MOST_COLUMNS:,} columns; got {len(names):,}.")
 
 
-def too_many(rows: int) -> ValueError:
-    """What is said of a table of more than ``MOST_ROWS`` rows."""
+def _too_many(rows: int) -> ValueError:
     return ValueError(
         f"Expected at most {MOST_ROWS:,} rows, one for each run; got {rows:,} or more. Keep the "
         "last row of every run."

@@ -16,11 +16,10 @@ from depthmup.tables.clean import Cleaned, clean, own_runs
 from depthmup.tables.columns import TITLE
 from depthmup.tables.held import question_of
 from depthmup.tables.question import Question
-from depthmup.tables.read import RunTable
+from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import Excluded
+from depthmup.tables.settings import MOST_GROUPS
 from depthmup.tables.where import equalities, is_number
-
-MOST_GROUPS = 40
 
 
 def cleaned(question: Question) -> tuple[RunTable, list[Cleaned]]:
@@ -40,7 +39,7 @@ def _group(question: Question, part: RunTable, values: Mapping[str, str]) -> Cle
         group = (own_runs if question.own else clean)(part, question, name=name, title=title)
     except ValueError as error:
         runs = Runs(name=name, title=title, sizes=(), curves=Curves.none(), problem=str(error))
-        return Cleaned(runs=runs, notes=(), where=where)
+        return Cleaned(runs=runs, notes=(), where=where, remedy=getattr(error, "remedy", ""))
     asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
     return replace(group, where=where, runs=replace(group.runs, question=asked))
 
@@ -58,24 +57,26 @@ def _title(values: Mapping[str, str]) -> str:
 
 def _groups(table: RunTable, question: Question) -> list[tuple[RunTable, dict[str, str]]]:
     """The rows of each group, and what they have in its columns."""
-    by = question.by
+    by = list(question.by)
     if not by:
         return [(table, {})]
+    # A column that is the same in all groups names none of them.
+    by = [c for c in by if len(np.unique(table.codes[c])) > 1] or by[:1]
     keys = np.column_stack([table.codes[column] for column in by])
-    distinct, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    if len(distinct) > MOST_GROUPS:
+    number, count = distinct(*keys.T)
+    first = first_of_each(number, count)
+    if count > MOST_GROUPS:
         raise ValueError(
             f"Expected at most {MOST_GROUPS} groups; {printable(', '.join(by))} make "
-            f"{len(distinct):,}. Pick some with a filter."
+            f"{count:,}. Pick some with a filter."
         )
-    number = number.reshape(-1)
     # Variants of this package stand in their order.
     groups = [
         (
             table.where(number == i),
-            {c: table.names[c][code] for c, code in zip(by, distinct[i], strict=True)},
+            {c: table.names[c][code] for c, code in zip(by, keys[first[i]], strict=True)},
         )
-        for i in (np.argsort(first) if question.own else range(len(distinct)))
+        for i in (np.argsort(first) if question.own else range(count))
     ]
     return groups if question.own else sorted(groups, key=lambda group: (*group[1].values(),))
 
@@ -87,6 +88,11 @@ def cells_of(table: RunTable, excluded: Sequence[Excluded]) -> dict[str, list[An
     for column, codes in table.codes.items():
         cells[column] = [table.names[column][code] for code in codes[index]]
     return cells
+
+
+def remedies_of(groups: Sequence[Cleaned]) -> dict[str, str]:
+    """The command that most likely mends each group without a fit."""
+    return {group.runs.name: group.remedy for group in groups if group.remedy}
 
 
 def scheme_of(group: Cleaned, question: Question) -> Scheme | None:

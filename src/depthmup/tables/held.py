@@ -13,6 +13,7 @@ from depthmup.rules import canonical
 from depthmup.statistics.runs import slices_of
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import axis_named, propose
+from depthmup.tables.ends import is_length
 from depthmup.tables.question import Question
 from depthmup.tables.settings import is_usual
 
@@ -65,6 +66,8 @@ def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
 
 def unnamed(group: Cleaned, axis: str) -> list[str]:
     """Columns that nobody named, that change with an axis, and that move the best value, too."""
+    if group.prefixes and is_length(axis):
+        return [group.prefixes]  # of whose runs these are parts: their schedules had not ended
     members, _ = slices_of(group.runs, axis)
     known = set(map(canonical, group.runs.sizes[0]))
     others = [column for column in group.settings if axis_named(column) not in known]
@@ -108,6 +111,13 @@ def in_step_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
 def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
     """Columns that nobody named, and that move the best value, too."""
     for group in groups:
+        if group.prefixes:
+            text = (
+                f"Rows are checkpoints of runs, as {printable(repr(group.prefixes))} shows: along "
+                "their steps the schedule of a run had not ended. A law for the length of training "
+                "needs runs that ended there, so no published rule is judged."
+            )
+            yield Note(text=text, scheme=group.runs.name)
         axes = group.runs.varied() if group.settings else ()
         along = {axis: unnamed(group, axis) for axis in axes}
         for column in group.settings:

@@ -16,7 +16,8 @@ from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
 from depthmup.tables.columns import texts
-from depthmup.tables.formats import names_of
+from depthmup.tables.ends import ended
+from depthmup.tables.formats import Source
 from depthmup.tables.question import Question, Reading
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import GroupRows
@@ -113,8 +114,7 @@ def next_runs(
     check_tolerance(tolerance)
     _check_search(seeds, cost, {"start": start, "precision": precision, "chance": chance})
     question = Question(
-        source=table,
-        names=names_of(table),
+        source=Source(table, loss),
         axes=named,
         lr=lr,
         loss=loss,
@@ -122,7 +122,7 @@ def next_runs(
         reading=Reading(tuned=tuned, ignore=ignore),
         conditions=parse_filters(where),
     )
-    source = question.read(empty=True)
+    source = _ended(question.read(empty=True), question)
     wanted, smallest = _sizes(axes, sizes, base)
     begin = round(math.log2(what.start if start is None else start), 9)
     points = _points(source, question, begin)
@@ -156,6 +156,18 @@ def next_runs(
         for ask in step.asks
     ]
     return NextRuns(rows=tuple(rows), why=why)
+
+
+def _ended(source: RunTable, question: Question) -> RunTable:
+    """The runs that ended, as ``fit`` has them; none where none did."""
+    rows = GroupRows(table=source, question=question)
+    if not len(source):
+        return source
+    try:
+        ended(rows)
+    except ValueError:  # no run is left
+        return source.where(np.zeros(len(source), bool))
+    return rows.table
 
 
 def _check_search(

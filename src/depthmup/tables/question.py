@@ -1,9 +1,9 @@
 """What is asked of a table: which columns mean what, which rows count, and what groups need."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from depthmup.records.printable import printable
 from depthmup.rules import Scheme
 from depthmup.statistics import TOLERANCE
 from depthmup.tables.columns import CHANCE, RATES, TITLE, check_columns, listed
+from depthmup.tables.formats import Source
 from depthmup.tables.read import RunTable, read
 from depthmup.tables.where import Condition
 
@@ -20,6 +21,7 @@ KEEP: Mapping[str, Defect] = {
     "rate": Defect.RATE,
     "impossible": Defect.IMPOSSIBLE,
     "short": Defect.SHORT,
+    "unfinished": Defect.UNFINISHED,
     "duplicate": Defect.DUPLICATE,
     "unit": Defect.UNIT,
 }
@@ -32,10 +34,11 @@ class Reading:
 
     Attributes:
         ignore: columns to ignore when runs are grouped.
-        keep: tests to skip, whose rows stay: rate, impossible, short, duplicate, unit.
+        keep: tests to skip, whose rows stay: rate, impossible, short, unfinished, duplicate, unit.
         chance: the loss of guessing; a size fails where no run ends below it.
         tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
+        wide: the axis whose values are names of columns, each with the losses of one size.
     """
 
     ignore: str | Sequence[str] = ()
@@ -43,6 +46,7 @@ class Reading:
     chance: float = math.inf
     tuned: str = "learning rate"
     title: str = ""
+    wide: str = ""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in listed(self.keep) if name not in KEEP]:
@@ -63,10 +67,7 @@ class Reading:
 class Question:
     """What is asked of a table and of every group of it."""
 
-    source: Any
-    """A frame, or the path of a file."""
-    names: Sequence[str]
-    """All columns that it has."""
+    source: Source
     axes: Mapping[str, str]
     """Columns by the names of their axes."""
     lr: str
@@ -94,6 +95,11 @@ class Question:
     def __post_init__(self) -> None:
         named = {"lr": self.lr, "loss": self.loss, "seed": self.seed, "steps": self.steps}
         check_columns(self.names, self.axes, self.by, named)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns of the table."""
+        return self.source.names
 
     @property
     def own(self) -> bool:
@@ -139,3 +145,32 @@ class Question:
         if len(table) and not keep.any():
             raise ValueError("Expected rows that satisfy the filter; none does.")
         return table.where(keep)
+
+
+def command_of(
+    question: Question,
+    *,
+    by: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    where: Sequence[str] = (),
+) -> str:
+    """What asks the question again with further options: a command, or Python of a frame."""
+    named = {"lr": question.lr, "loss": question.loss, "seed": question.seed}
+    further = {
+        "by": [*question.by, *by],
+        "where": [*question.where, *where],
+        "ignore": [*question.ignore, *ignore],
+    }
+    if not question.path:
+        reading = f"reading=Reading(ignore={further.pop('ignore')})" if further["ignore"] else ""
+        asked = [f"{what}={names}" for what, names in further.items() if names and what != "ignore"]
+        return f"fit(..., {', '.join(filter(None, [*asked, reading]))})"
+    words = ["depthmup", "fit", question.path, "--axes"]
+    words += [a if a == column else f"{a}={column}" for a, column in question.axes.items()]
+    for what, column in {**named, "steps": question.steps}.items():
+        words += [f"--{what}", column] if column else []
+    for what, names in further.items():
+        words += [f"--{what}", *names] if names else []
+    if question.reading.tuned != "learning rate":
+        words += ["--tuned", question.reading.tuned]
+    return shlex.join(words)

@@ -1,23 +1,18 @@
-"""Tables from files and frames, in bounded memory: numbers, labels, and what else may differ.
-
-Only what is needed is kept: numbers as arrays, labels as codes, other columns as codes as long as
-they have few values; a column of many values is an identity or a measurement, no setting.
-"""
+"""Tables of runs as arrays: numbers, labels, and every other column as what it may be."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.printable import printable
 from depthmup.tables.cells import to_codes, to_numbers
-from depthmup.tables.formats import MOST_ROWS, chunks_of, explained, title_of, too_many
+from depthmup.tables.formats import Source
 
 FEW_VALUES = 64
-"""Distinct values up to which an unnamed column may be a setting."""
+"""Distinct values up to which a column of numbers that nobody named is kept as labels."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +25,8 @@ class RunTable:
         unsaid: where a number is NaN without a word on whether it was missing or diverged, as in
             frames; by column.
         codes, names: labels by column: a number for every row, and the text of each number.
-        others: unnamed columns of few values.
+        others: unnamed columns of labels, or of few numbers, that differ among rows.
+        measures: unnamed columns of many numbers.
         total: rows before any filter.
     """
 
@@ -41,6 +37,7 @@ class RunTable:
     codes: Mapping[str, Index]
     names: Mapping[str, list[str]]
     others: tuple[str, ...]
+    measures: Mapping[str, Array]
     total: int
 
     def __len__(self) -> int:
@@ -52,67 +49,89 @@ class RunTable:
 
     def where(self, keep: Flags) -> "RunTable":
         """The rows that a flag keeps."""
+        if keep.all():
+            return self
         return replace(
             self,
             rows=self.rows[keep],
             numbers={name: values[keep] for name, values in self.numbers.items()},
             unsaid={name: values[keep] for name, values in self.unsaid.items()},
             codes={name: values[keep] for name, values in self.codes.items()},
+            measures={name: values[keep] for name, values in self.measures.items()},
         )
 
 
 def read(
-    source: Any,
+    source: Source,
     *,
     numbers: Sequence[str],
     labels: Sequence[str],
     sizes: Sequence[str] = (),
     empty: bool = False,
 ) -> RunTable:
-    """A table from a frame or a file; what is not needed is dropped chunk by chunk."""
-    values: dict[str, list[Array]] = {name: [] for name in numbers}
-    unsaid: dict[str, list[Flags]] = {name: [] for name in numbers}
-    codes: dict[str, list[Index]] = {name: [] for name in labels}
-    names: dict[str, dict[str, int]] = {name: {} for name in labels}
-    dropped: set[str] = set()
-    rows = 0
-    with explained(source):
-        for chunk in chunks_of(source):
-            for name in numbers:
-                if name not in chunk:
-                    column, blank = np.full(len(chunk), math.nan), np.zeros(len(chunk), bool)
-                else:
-                    column, blank = to_numbers(
-                        chunk[name], name, first_row=rows + 1, sizes=name in sizes
-                    )
-                values[name].append(column)
-                unsaid[name].append(blank)
-            wanted = [*labels, *(str(c) for c in chunk.columns if c not in {*numbers, *labels})]
-            for name in dict.fromkeys(wanted):
-                if name in dropped:
-                    continue
-                if name not in names:  # a column that appears late was empty before
-                    names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
-                codes[name].append(to_codes(chunk, name, names[name]))
-                # A setting has few values; what has more is a measurement, and would fill memory.
-                if name not in labels and len(names[name]) > FEW_VALUES:
-                    dropped.add(name)
-                    del names[name], codes[name]
-            rows += len(chunk)
-            if rows > MOST_ROWS:
-                raise too_many(rows)
-    title = title_of(source)
-    if not rows and not empty:
-        raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
-    none = np.zeros(0)
-    whole = {n: np.concatenate([*parts, none.astype(np.int64)]) for n, parts in codes.items()}
+    """A table from a frame or a file."""
+    frame = source.frame
+    if not len(frame) and not empty:
+        raise ValueError(f"Expected a table with rows; {printable(source.title)} has none.")
+    values: dict[str, Array] = {}
+    unsaid: dict[str, Flags] = {}
+    with source.explained():
+        for name in numbers:
+            values[name], unsaid[name] = to_numbers(
+                frame[name], name, sizes=name in sizes, tells_missing=source.tells_missing
+            )
+    codes: dict[str, Index] = {}
+    names: dict[str, list[str]] = {}
+    measures: dict[str, Array] = {}
+    for name in dict.fromkeys([*labels, *(c for c in frame.columns if c not in values)]):
+        column, named = frame[name], name in labels
+        numeric = column.dtype.kind in "iuf"
+        # Texts that most rows have of their own are an identity; many numbers are measurements.
+        most = math.inf if named else FEW_VALUES if numeric else max(FEW_VALUES, len(frame) // 2)
+        if (coded := to_codes(column, most)) is not None:
+            codes[name], names[name] = coded
+        elif numeric:
+            measures[name] = column.to_numpy(dtype=float, na_value=math.nan)
     return RunTable(
-        title=title,
-        rows=np.arange(1, rows + 1),
-        numbers={n: np.concatenate([*parts, none]) for n, parts in values.items()},
-        unsaid={n: np.concatenate([*parts, none.astype(bool)]) for n, parts in unsaid.items()},
-        codes={n: np.pad(v, (0, rows - len(v))) for n, v in whole.items()},
-        names={n: list(known) for n, known in names.items()},
-        others=tuple(n for n in names if n not in labels),
-        total=rows,
+        title=source.title,
+        rows=np.arange(1, len(frame) + 1),
+        numbers=values,
+        unsaid=unsaid,
+        codes=codes,
+        names=names,
+        others=tuple(name for name in codes if name not in labels),
+        measures=measures,
+        total=len(frame),
     )
+
+
+def distinct(*columns: Array | Index, ordered: bool = True) -> tuple[Index, int]:
+    """A number for each distinct row of some columns, in lexicographic order, and how many.
+
+    Not ``ordered``, they are numbered as they come.
+
+    Of a million rows it takes a twentieth of the time in which rows are sorted as such.
+
+    Example:
+        >>> number, count = distinct(np.array([2.0, 1.0, 2.0]), np.array([0, 0, 1]))
+        >>> number.tolist(), count
+        ([1, 0, 2], 3)
+    """
+    import pandas as pd
+
+    number, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        code, values = pd.factorize(column, sort=ordered, use_na_sentinel=False)
+        if count == 1:
+            number, count = code.astype(np.int64), len(values)
+        elif ordered or count < len(number):  # else every row has a number of its own
+            number, pairs = pd.factorize(number * len(values) + code, sort=ordered)
+            number, count = number.astype(np.int64), len(pairs)
+    return number, count
+
+
+def first_of_each(number: Index, count: int) -> Index:
+    """The first row of each number."""
+    first = np.empty(count, np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return first

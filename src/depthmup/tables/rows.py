@@ -4,20 +4,19 @@ Nothing is dropped without a word: every row that is left out has a reason, and 
 flags rows leaves a ``Note`` with their count and a sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
 from depthmup.statistics.scattered import is_scattered
-from depthmup.statistics.table import merged, sizes_of
+from depthmup.statistics.table import SAME_SIZE, merged
 from depthmup.tables.question import Question
-from depthmup.tables.read import RunTable
+from depthmup.tables.read import RunTable, distinct, first_of_each
 
 SHOWN = 10
 """Rows and sizes that a finding lists."""
@@ -27,8 +26,6 @@ MOST_SIZES = 500
 
 MOST_SCATTERED = 20_000
 """Sizes of one group whose runs are a random design."""
-
-Labels = NDArray[np.object_]
 
 _OF_ONE = {
     "are": "is", "count": "counts", "end": "ends", "have": "has", "lack": "lacks",
@@ -58,6 +55,9 @@ class GroupRows:
     name: str = ""  # of the group, for messages
     excluded: list[Excluded] = field(default_factory=list)
     findings: list[Note] = field(default_factory=list)
+    # Of the table as it is now: both take a good part of a second of a million rows.
+    _sizes: tuple[RunTable, Array, Index] | None = None
+    _points: tuple[RunTable, Index, int] | None = None
 
     @property
     def tuned(self) -> str:
@@ -80,8 +80,8 @@ class GroupRows:
         if not self.question.seed:
             return np.full(len(self.table), -1, np.int64)
         column = self.question.seed
-        names, codes = np.array(self.table.names[column]), self.table.codes[column]
-        return np.unique(names[codes], return_inverse=True)[1].reshape(-1)
+        ranks = np.unique(np.array(self.table.names[column]), return_inverse=True)[1].reshape(-1)
+        return distinct(ranks[self.table.codes[column]])[0]
 
     @property
     def counts_steps(self) -> bool:
@@ -91,8 +91,12 @@ class GroupRows:
 
     def sizes(self) -> tuple[Array, Index]:
         """The distinct sizes, (sizes, axes), and every row's number."""
+        if self._sizes is not None and self._sizes[0] is self.table:
+            return self._sizes[1:]
         axes, numbers = self.question.axes, self.table.numbers
-        sizes, size = sizes_of(np.column_stack([merged(numbers[c]) for c in axes.values()]))
+        cells = [_merged(numbers[column]) for column in axes.values()]
+        size, count = distinct(*cells)
+        sizes = np.column_stack([cell[first_of_each(size, count)] for cell in cells])
         if len(sizes) > (MOST_SCATTERED if self.scattered(size) else MOST_SIZES):
             values = {axis: len(np.unique(numbers[column])) for axis, column in axes.items()}
             axis = max(values, key=lambda a: values[a])
@@ -101,7 +105,14 @@ class GroupRows:
                 f"column {printable(axes[axis])!r} ({axis}) has {values[axis]:,} values: is it an "
                 "axis?"
             )
+        self._sizes = (self.table, sizes, size)
         return sizes, size
+
+    def points(self) -> tuple[Index, int]:
+        """Every row's size and rate as one number, and how many of these there are."""
+        if self._points is None or self._points[0] is not self.table:
+            self._points = (self.table, *distinct(self.rate, self.sizes()[1], ordered=False))
+        return self._points[1:]
 
     def scattered(self, size: Index) -> bool:
         """Whether these are runs of a random design."""
@@ -113,8 +124,9 @@ class GroupRows:
         flags: Flags,
         sentence: str,
         *,
-        reasons: Sequence[str] | Labels | None = None,
+        reasons: Callable[[int], str] | None = None,
         out: bool | None = None,
+        what: str = "run",
     ) -> Flags:
         """Count and list flagged rows."""
         count = int(flags.sum())
@@ -125,7 +137,7 @@ class GroupRows:
         done = _DONE.get(defect, "Left out" if out else "Kept")
         verb, _, rest = sentence.partition(" ")
         sentence = f"{_OF_ONE.get(verb, verb) if count == 1 else verb} {rest}".rstrip()
-        runs = counted(count, "run")
+        runs = counted(count, what)
         numbers = self.table.rows[flags]
         shown = tuple(int(row) for row in numbers[:SHOWN])
         self.findings.append(
@@ -140,7 +152,7 @@ class GroupRows:
         if not out:
             return np.zeros(len(flags), bool)
         texts = [
-            sentence if reasons is None else reasons[i] for i in map(int, np.flatnonzero(flags))
+            sentence if reasons is None else reasons(i) for i in map(int, np.flatnonzero(flags))
         ]
         self.excluded += [
             Excluded(row=int(row), group=self.name, defect=defect, reason=text)
@@ -150,7 +162,8 @@ class GroupRows:
 
     def drop(self, flags: Flags) -> None:
         """Leave flagged rows out."""
-        self.table = self.table.where(~flags)
+        if flags.any():
+            self.table = self.table.where(~flags)
         if not len(self.table):
             raise ValueError(f"No run is left{self.of_group}. {self.told}")
 
@@ -174,3 +187,9 @@ class GroupRows:
     def of_group(self) -> str:
         """Which group, as it stands in a message."""
         return f" in the group {printable(self.name)}" if self.name else ""
+
+
+def _merged(values: Array) -> Array:
+    """``statistics.table.merged``, which sorts all rows, only where two values are close."""
+    apart = np.sort(np.unique(values))
+    return values if (apart[1:] > apart[:-1] * (1 + SAME_SIZE)).all() else merged(values)

@@ -1,39 +1,77 @@
-"""Columns that nobody named and that look like settings: do runs of one size differ in one?"""
+"""Columns that nobody named: is one a setting in which runs of one size differ?
 
+A column's values decide, not its name: a constant, an identity of each run, a time, a place of the
+network, what follows from the rate, and what follows from the loss are none. Names serve to say
+which choice a person most likely means.
+"""
+
+import math
+import re
 import shlex
 from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.posterior.intervals import Index
+from depthmup.posterior.intervals import Array, Index
+from depthmup.records.note import Note
 from depthmup.records.printable import printable
-from depthmup.tables.columns import axis_named, propose
+from depthmup.tables.columns import axis_named, counts_steps, propose
+from depthmup.tables.question import command_of
+from depthmup.tables.read import distinct, first_of_each
 from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities, is_number
 
-SHARE, FEWEST = 8, 3
-"""A setting's values recur: it has at most one for so many rows; or it is called as axes are, and
-each of its values has so many."""
+FEWEST = 3
+"""Values of a column of numbers recur if each has this many rows on average; texts if two."""
 
-METADATA = frozenset(
-    {
-        "status", "state", "host", "name", "id", "user", "group", "tag", "created", "updated",
-        "date", "time", "start", "end", "duration", "runtime", "path", "dir", "commit", "version",
-        "notes", "gpu", "device", "number", "index", "rank", "trial", "run", "uri", "url", "seed",
-        "epoch", "done", "pid", "node_ip", "hostname", "diverged", "finished", "converged",
-        "outcome", "result", "stable", "success", "reason", "message", "error", "comment",
-    }
-)  # fmt: skip
-"""Words of columns that tell where or when a run was made, not how."""
+FEWEST_TOLD = 30
+"""Runs from which on the scatter that goes with a column is known."""
 
+OUTCOME, SAME = 0.7, 0.95
+"""Rank correlation with the loss, within sizes, of a column of numbers that was measured. A setting
+may order the losses as well: then the rates say nothing of it, unless it is the loss again."""
+
+DESIGNED = 0.2
+"""Share of a column's variance that sizes, or rates within sizes, explain, from which it was not
+drawn apart from them."""
+
+MOST_GROUPS = 40
+"""Groups of a table."""
+
+ENOUGH = 20_000
+"""Rows that are looked at for a proposal."""
 
 USUAL = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
+
+_PLACES = frozenset(
+    {"host", "hostname", "node", "ip", "pid", "gpu", "device", "user", "worker", "machine"}
+)
+"""Last words of columns that most likely say where a run was made: --ignore is proposed."""
+
+_METADATA = re.compile(
+    r"\d{4}-\d\d?-\d\d?([T _]\d\d?[:h_-]\d\d.*)?|\d\d?:\d\d(:\d\d.*)?"  # a time
+    r"|\d{1,3}(\.\d{1,3}){3}(:\d+)?|[\da-f]*(:[\da-f]*){4,}",  # an address
+    re.IGNORECASE,
+)
+"""Values that are a time or a network's address. A path, a link or a digest may be a data set or
+code: where several runs share one, it is a setting."""
 
 ADVICE = (
     "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
     "does not matter, --axes makes it an axis."
 )
+
+
+class MixedSettings(ValueError):
+    """Runs of one size differ in columns that nobody named.
+
+    ``remedy`` is the command that a person most likely means.
+    """
+
+    def __init__(self, text: str, remedy: str) -> None:
+        super().__init__(text)
+        self.remedy = remedy
 
 
 def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> list[str]:
@@ -42,25 +80,77 @@ def settings_of(rows: GroupRows, size: Index, *, advice: str = ADVICE) -> list[s
     mixed: dict[str, int] = {}
     count = len(np.unique(size))
     for name in rows.table.others:
-        words = name.lower().replace(".", "_").replace("/", "_").split("_")
-        if name in rows.question.ignore or METADATA.intersection(words):
+        if name in rows.question.ignore or is_seed(rows, name):
             continue
-        codes = rows.table.codes[name]
-        distinct, rows_of_each = np.unique(codes, return_counts=True)
-        axis, recurs = axis_named(name), len(distinct) <= max(2, len(codes) // SHARE)
-        if len(np.unique(np.stack([size, codes]), axis=1).T) == count:
-            if recurs or axis or is_usual(name):
+        code, values = distinct(_codes(rows, name))
+        axis, usual = axis_named(name), is_usual(name)
+        if distinct(size, code)[1] == count:
+            # Of a few rows every number recurs or not by chance.
+            if values <= max(2, len(code) // 8) or axis or usual:
                 settings.append(name)
-        elif (recurs or (axis and rows_of_each.min() >= FEWEST)) and not _follows(rows, name):
-            mixed[name] = len(distinct)
+        elif _is_set(rows, name, size, code, values):
+            mixed[name] = values
     if mixed:
-        raise ValueError(_mixed(mixed, rows, advice))
+        raise MixedSettings(*_mixed(mixed, rows, size, advice))
     return settings
+
+
+def _codes(rows: GroupRows, name: str) -> Index:
+    """A column's codes, with one for all that trackers write for None."""
+    texts = rows.table.names[name]
+    nothing = [i for i, text in enumerate(texts) if text.lower() in _NOTHING]
+    merged = np.arange(len(texts))
+    merged[nothing] = nothing[:1]
+    return np.asarray(merged[rows.table.codes[name]])
+
+
+def is_seed(rows: GroupRows, name: str) -> bool:
+    """Whether a column is called a seed and holds whole numbers: that is told, not refused."""
+    texts = rows.table.names[name]
+    whole = len(texts) > 1 and all(t.isdecimal() or not t for t in texts)
+    return whole and name.lower().endswith("seed")
+
+
+def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -> bool:
+    """Whether a column of several values at one size was set, by its values alone."""
+    names, codes = rows.table.names[name], rows.table.codes[name]
+    texts = [names[c] for c in np.unique(codes) if names[c].lower() not in _NOTHING]
+    numbers = all(map(is_number, texts))
+    if texts and all(map(_METADATA.fullmatch, texts)):
+        return False
+    # A run's own identity, a measurement, or numbers at random.
+    if not _recurs(rows, name):
+        return False
+    if _follows(rows, name) or _marks_losses(rows, name):
+        return False
+    if not numbers or values <= 4:
+        return True
+    amounts = _amounts(rows, name)
+    told = np.isfinite(rows.loss) & np.isfinite(amounts)
+    of_size = distinct(size[told])[0]
+    column = _ranks(amounts[told], of_size)
+    by_rate = _explained(_powers(_ranks(rows.rate[told], of_size)), column, of_size)
+    return by_rate < DESIGNED or _order(amounts, rows.loss, size) < OUTCOME
+
+
+def _recurs(rows: GroupRows, name: str) -> bool:
+    """Whether the values of a column stand in several rows each."""
+    code, values = distinct(_codes(rows, name))
+    texts = rows.table.names[name]
+    numbers = all(is_number(t) for t in texts if t.lower() not in _NOTHING)
+    return values <= max(2, len(code) / (FEWEST if numbers else 2))
+
+
+def _amounts(rows: GroupRows, name: str) -> Array:
+    """A column of labels as numbers, NaN where one is none."""
+    texts = rows.table.names[name]
+    values = np.array([float(text) if is_number(text) else math.nan for text in texts])
+    return np.asarray(values[rows.table.codes[name]])
 
 
 def codes_of_sizes(rows: GroupRows, size: Index, settings: Sequence[str]) -> dict[str, Index]:
     """The value of each setting at every size, as a code."""
-    _, first = np.unique(size, return_index=True)
+    first = first_of_each(size, int(size.max()) + 1)
     return {name: rows.table.codes[name][first] for name in settings}
 
 
@@ -76,15 +166,34 @@ def _follows(rows: GroupRows, name: str) -> bool:
     grids that interleave may belong to two optimizers. Nor do intervals that are called by words:
     those are recipes, each with rates of its own.
     """
-    codes = rows.table.codes[name]
-    pairs = np.unique(np.stack([rows.rate, codes]), axis=1)
-    rates, values = len(np.unique(rows.rate)), np.unique(codes)
-    names = [rows.table.names[name][code] for code in values]
-    words = len(values) < rates and not all(map(_is_value, names))
-    intervals = int((np.diff(pairs[1]) != 0).sum()) == len(values) - 1
-    return rates == pairs.shape[1] and intervals and not words
+    names, codes = rows.table.names[name], rows.table.codes[name]
+    present = np.unique(codes)
+    words = not all(_is_value(names[c]) for c in present)
+    if words and len(present) < len(np.unique(rows.rate)):
+        return False
+    number, rates = distinct(rows.rate)
+    pair, pairs = distinct(number, codes)
+    if pairs != rates:
+        return False
+    of_rate = codes[first_of_each(pair, pairs)]
+    return int((np.diff(of_rate) != 0).sum()) == len(present) - 1
 
 
+def _marks_losses(rows: GroupRows, name: str) -> bool:
+    """Whether a column flags the runs that diverged, or answers whether a loss is below a bound."""
+    names, codes = rows.table.names[name], rows.table.codes[name]
+    present = np.unique(codes)
+    if len(present) != 2:
+        return False
+    flag, loss = codes == present[1], rows.loss
+    if (flag == ~np.isfinite(loss)).all() or (flag == np.isfinite(loss)).all():
+        return True
+    ends = [(loss[f].min(), loss[f].max()) for f in (flag, ~flag)]
+    apart = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+    return apart and all(names[c].lower() in _ANSWERS for c in present)
+
+
+_NOTHING = ("", "none", "null", "{}", "<na>", "nan")
 _ANSWERS = ("", "true", "false", "yes", "no", "on", "off", "none", "null", "n/a", "na", "nan")
 
 
@@ -93,20 +202,154 @@ def _is_value(text: str) -> bool:
     return is_number(text) or text.lower() in _ANSWERS
 
 
-def _mixed(mixed: dict[str, int], rows: GroupRows, advice: str) -> str:
-    name, distinct = next(iter(mixed.items()))
+def _ranks(values: Array, size: Index) -> Array:
+    """Ranks within each size, from -1/2 to 1/2."""
+    order = np.lexsort((values, size))
+    place = np.empty(len(values))
+    place[order] = np.arange(len(values))
+    count = np.bincount(size)
+    first = np.append(0, np.cumsum(count)[:-1])
+    tied = distinct(size, values)[0]
+    place = np.bincount(tied, weights=place)[tied] / np.bincount(tied)[tied]  # ties share a rank
+    return np.asarray((place - first[size] + 0.5) / count[size] - 0.5)
+
+
+def _order(values: Array, loss: Array, size: Index) -> float:
+    """The absolute rank correlation of a column with the loss within sizes."""
+    told = np.isfinite(values) & np.isfinite(loss)
+    if told.sum() < FEWEST:
+        return 0.0
+    of_size = distinct(size[told])[0]
+    one, other = _ranks(values[told], of_size), _ranks(loss[told], of_size)
+    scale = math.sqrt(float(one @ one) * float(other @ other))
+    return abs(float(one @ other)) / scale if scale else 0.0
+
+
+def random_settings(rows: GroupRows, size: Index) -> Note | None:
+    """Columns of numbers that were drawn for each run apart from size and rate: they are noise.
+
+    How much of the losses' scatter goes with them is judged beside a parabola in the rate.
+    """
+    told = np.isfinite(rows.loss)
+    if told.sum() < FEWEST_TOLD:
+        return None
+    # Of few runs numbers at random have few values.
+    few = (n for n in rows.table.others if not is_seed(rows, n) and not _recurs(rows, n))
+    measures = {**rows.table.measures, **{name: _amounts(rows, name) for name in few}}
+    if not measures:
+        return None
+    of_size = distinct(size[told])[0]
+    x, y = _ranks(rows.rate[told], of_size), np.log(rows.loss[told])
+    plan = _powers(x)
+    found, terms = [], []
+    for name, values in measures.items():
+        if name in rows.question.ignore or not np.isfinite(values[told]).all():
+            continue
+        column = _ranks(values[told], of_size)
+        several = distinct(of_size, column)[1] > 3 * (int(of_size.max()) + 1)
+        if not several or _order(values, rows.loss, size) > SAME:
+            continue
+        in_order = abs(float(np.corrcoef(values[told], np.arange(len(x)))[0, 1])) > 0.9
+        overall = _ranks(values[told], np.zeros(len(x), np.int64))
+        by_size = _explained(np.zeros((len(x), 1)), overall, of_size)
+        if in_order or max(by_size, _explained(plan, column, of_size)) > DESIGNED:
+            continue
+        found.append(name)
+        terms += [column, column**2, column * x]
+    if not found:
+        return None
+    before = 1 - _explained(plan, y, of_size)
+    after = 1 - _explained(np.column_stack([plan, *terms]), y, of_size)
+    share = max(0.0, 1 - after / before) if before > 0 else 0.0
+    shown = ", ".join(printable(name) for name in found[:10])
+    are, they = ("differs", "It is") if len(found) == 1 else ("differ", "They are")
+    return Note(
+        text=f"{shown} {are} from run to run and nobody named {'it' if len(found) == 1 else 'them'}"
+        f". {they} noise in the answer: {share:.0%} of the scatter of losses at one size and rate.",
+        scheme=rows.name,
+    )
+
+
+def _powers(x: Array) -> Array:
+    """Terms of the fourth degree, which follow any valley."""
+    return np.column_stack([x, x**2, x**3, x**4])
+
+
+def _explained(terms: Array, y: Array, size: Index) -> float:
+    """The share of a variance that a regression within sizes explains, less what chance does."""
+    count = np.bincount(size)
+
+    def within(column: Array) -> Array:
+        return np.asarray(column - (np.bincount(size, weights=column) / count)[size])
+
+    inner = np.column_stack([within(column) for column in terms.T])
+    of_y = within(y)
+    total = float(((y - y.mean()) ** 2).sum())
+    rest = of_y - inner @ np.linalg.lstsq(inner, of_y, rcond=None)[0]
+    freedom = len(y) - len(count) - terms.shape[1]
+    if total == 0 or freedom < 1:
+        return 0.0
+    return float(1 - (rest @ rest) / freedom / (total / (len(y) - 1)))
+
+
+def _mixed(mixed: dict[str, int], rows: GroupRows, size: Index, advice: str) -> tuple[str, str]:
+    """What is said of mixed settings, and the command that is most likely meant."""
+    name, values = next(iter(mixed.items()))
     if not rows.question.steps and propose([name]).get("steps"):
         advice += _of_steps(name, rows)
-    if len(mixed) > 1 and (finest := _finest(mixed, rows)):
+    finest = _finest(mixed, rows) if len(mixed) > 1 else ""
+    if finest:
         others = "the other follows" if len(mixed) == 2 else f"the other {len(mixed) - 1} follow"
         use = f"Use --by {printable(shlex.quote(finest))}: {others} from it."
         advice = f"{use} Or {advice[0].lower()}{advice[1:]}"
+    choices = {n: _likely(n, rows, size) for n in ([finest] if finest else mixed)}
+    by = _fewest([n for n, choice in choices.items() if choice == "by"], rows)
+    where = [choice for choice in choices.values() if choice not in ("by", "ignore")]
+    ignored = [n for n in mixed if n not in by and choices.get(n, "ignore") in ("by", "ignore")]
+    remedy = command_of(rows.question, by=by, ignore=ignored, where=where)
     quoted = [printable(repr(n)) for n in list(mixed)[1:4]]
-    others = f", and also in {', '.join(quoted)}" if quoted else ""
-    return (
-        f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
-        f"values{others}{rows.of_group}. {advice}"
+    more = f" and {len(mixed) - 4} more" if len(mixed) > 4 else ""
+    others = f", and also in {', '.join(quoted)}{more}" if quoted else ""
+    text = (
+        f"Runs of one size differ in {printable(repr(name))}, which takes {values} "
+        f"values{others}{rows.of_group}. {advice} Most likely: {printable(remedy)}"
     )
+    return text, remedy
+
+
+def _fewest(columns: list[str], rows: GroupRows) -> list[str]:
+    """The columns that make groups: those that do not follow from the others, and not too many."""
+    codes = rows.table.codes
+    chosen = list(columns)
+    for name in sorted(columns, key=lambda n: (-len(np.unique(codes[n])), -columns.index(n))):
+        others = [n for n in chosen if n != name]
+        if not others:
+            break
+        groups = distinct(*(codes[n] for n in chosen))[1]
+        if groups > MOST_GROUPS or distinct(*(codes[n] for n in others))[1] == groups:
+            chosen = others
+    return chosen
+
+
+def _likely(name: str, rows: GroupRows, size: Index) -> str:
+    """What a person most likely means by a column: groups, to ignore it, or a filter."""
+    *_, word = filter(None, re.split(r"[\W_]+", name.lower()))
+    codes, names = rows.table.codes[name], rows.table.names[name]
+    if word in _PLACES:
+        return "ignore"
+    if counts_steps(name):
+        last = max((names[c] for c in np.unique(codes) if is_number(names[c])), key=float)
+        return equalities([(name, last)]) or "ignore"
+    # A group has a curve of its own if most of its sizes have three rates; some rows show that.
+    some = slice(None, None, 1 + len(codes) // ENOUGH)
+    cell = distinct(size[some], codes[some])[0]
+    rates = np.bincount(cell[first_of_each(*distinct(cell, rows.rate[some]))])
+    if np.median(rates) >= FEWEST:
+        return "by"
+    most = np.bincount(codes).argmax()
+    if (codes == most).mean() > 0.5:
+        return equalities([(name, names[most])]) or "ignore"
+    return "ignore"
 
 
 def _of_steps(name: str, rows: GroupRows) -> str:
@@ -123,7 +366,7 @@ def _finest(mixed: dict[str, int], rows: GroupRows) -> str:
     """The first of some columns whose value gives those of all the others; empty if none does."""
 
     def gives(name: str, other: str) -> bool:
-        pairs = np.stack([rows.table.codes[name], rows.table.codes[other]])
-        return bool(np.unique(pairs, axis=1).shape[1] == mixed[name])
+        codes = rows.table.codes
+        return distinct(codes[name], codes[other])[1] == mixed[name]
 
     return next((name for name in mixed if all(gives(name, other) for other in mixed)), "")

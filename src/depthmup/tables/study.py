@@ -16,7 +16,7 @@ from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import listed, propose
-from depthmup.tables.groups import scheme_of
+from depthmup.tables.groups import remedies_of, scheme_of
 from depthmup.tables.held import budget_notes, fixed_of, in_step_notes, unnamed, unnamed_notes
 from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.question import Question
@@ -76,6 +76,7 @@ def _config(
         "scheme": "" if scheme is None else scheme.title,
         "target": dict(question.target or {}),
         "tolerance": question.tolerance,
+        **({"remedies": found} if (found := remedies_of(groups)) else {}),
         **({"command": list(question.command)} if question.command else {}),
     }
 
