@@ -4,7 +4,8 @@ Where ``param_groups`` makes groups from one learning rate, this takes those tha
 Trainer's own optimizers, with a base rate per group, with keys of their own, of one pipeline stage.
 """
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,15 +15,22 @@ from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.initialize import PlanMismatch, check
+from depthmup.planning.joined import JoinedOptimizer
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import WITH_EPSILON, alike, betas_at, scaled
+from depthmup.planning.settings import (
+    LR_FACTOR,
+    LR_ORIGIN,
+    WITH_EPSILON,
+    alike,
+    betas_at,
+    marked,
+    scaled,
+)
+from depthmup.planning.several import HasGroups, stepping
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
 from depthmup.rules import EPSILON, Family, named
 
 Groups = list[dict[str, Any]]
-
-LR_FACTOR, LR_ORIGIN = "lr_factor", "lr_origin"
-"""Keys of a rescaled optimizer's groups: the factor, and the group that it was split from."""
 
 # Torch marks a scheduled optimizer's step by this, in 2.9 as in 2.13.
 _SCHEDULED = "_wrapped_by_lr_sched"
@@ -31,33 +39,39 @@ _SCHEDULED = "_wrapped_by_lr_sched"
 def rescale(
     plan: PlanContent,
     model: nn.Module,
-    optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
+    optimizer: HasGroups | Iterable[Mapping[str, Any]],
     *,
     defaults: Mapping[str, Any] | None = None,
     independent_decay: bool = False,
     strict: bool = True,
 ) -> Groups:
     """Multiply rates of groups that exist by a plan's factors: ``Plan.rescale``."""
-    built = isinstance(optimizer, torch.optim.Optimizer)
+    built = hasattr(optimizer, "param_groups")
+    if built:
+        _refuse_copies(optimizer)
     given = list(optimizer.param_groups if built else optimizer)  # type: ignore[union-attr, arg-type]
-    _refuse_repetition(given, optimizer)
+    new = _not_rescaled(given, optimizer, built)
     names = {id(p): name for name, p in _parameters(plan, model, strict).items()}
     prescribed = {p.name: p for p in plan.prescriptions}
+    origins = itertools.count(1 + max((group.get(LR_ORIGIN, -1) for group in given), default=-1))
     groups: Groups = []
     matched = 0
-    for origin, whole in enumerate(given):
+    for whole in given:
+        if not any(whole is group for group in new):
+            groups.append(dict(whole))
+            continue
         group = {**(defaults or {}), **whole} if not built else dict(whole)
         group["params"] = _tensors(group)
+        origin = next(origins)
         parts = _parts(group, names, prescribed)
         _refuse_two_rates(plan, [p for p, _ in parts if p is not None])
         matched += sum(len(part["params"]) for p, part in parts if p is not None)
         for p, part in parts:
+            marks = {**marked(part, p), LR_ORIGIN: origin} if built else {}
             if p is not None:
                 _check_family(plan, p, part, optimizer)
                 _scale(part, plan, p, independent_decay)
-            if built:
-                part |= {LR_FACTOR: 1.0 if p is None else p.lr, LR_ORIGIN: origin}
-            groups.append(part)
+            groups.append(part | marks)
     if not matched:
         raise PlanMismatch(
             "None of the groups' parameters is one of the model's that the plan prescribes for. "
@@ -66,6 +80,27 @@ def rescale(
     if built:
         optimizer.param_groups[:] = groups  # type: ignore[union-attr]
     return groups
+
+
+def expand(optimizer: HasGroups, values: Sequence[Any]) -> list[Any]:
+    """One value per group, from one per group before ``rescale``: ``Plan.expand``."""
+    groups = optimizer.param_groups
+    if any(LR_ORIGIN not in group for group in groups):
+        raise ValueError(
+            "Expected groups that plan.rescale has split (they have lr_origin); got others. Give "
+            "one value for each group of the optimizer: numbers times group['lr_factor']."
+        )
+    numbers = {origin: i for i, origin in enumerate(dict.fromkeys(g[LR_ORIGIN] for g in groups))}
+    if len(values) != len(numbers):
+        raise ValueError(
+            f"Expected one value for each of the {len(numbers)} groups that the optimizer had "
+            f"before plan.rescale; got {len(values)}."
+        )
+    chosen = [(group, values[numbers[group[LR_ORIGIN]]]) for group in groups]
+    return [
+        value * group[LR_FACTOR] if isinstance(value, int | float | torch.Tensor) else value
+        for group, value in chosen
+    ]
 
 
 def _parameters(plan: PlanContent, model: nn.Module, strict: bool) -> dict[str, nn.Parameter]:
@@ -79,17 +114,33 @@ def _parameters(plan: PlanContent, model: nn.Module, strict: bool) -> dict[str, 
     }
 
 
-def _refuse_repetition(groups: Groups, optimizer: object) -> None:
-    if any(LR_FACTOR in group for group in groups):
+def _not_rescaled(given: Groups, optimizer: object, built: bool) -> Groups:
+    """The groups that hold no factor yet: all of a new optimizer's, or those added since."""
+    new = [group for group in given if LR_FACTOR not in group]
+    if not new or (len(new) < len(given) and not built):
         raise ValueError(
             "These groups hold a plan's factors already (they have lr_factor): rescaling them "
             "would multiply twice. Rescale an optimizer once, after building it."
         )
-    if hasattr(getattr(optimizer, "step", None), _SCHEDULED):
+    scheduled = hasattr(getattr(optimizer, "step", None), _SCHEDULED)
+    if scheduled and (len(new) == len(given) or any("initial_lr" in group for group in new)):
         raise ValueError(
             "This optimizer has a learning-rate scheduler already, which remembers the rates from "
             "before. Call plan.rescale between building the optimizer and building the scheduler."
         )
+    return new
+
+
+def _refuse_copies(optimizer: Any) -> None:
+    """Refuse a wrapper whose inner optimizer trains by copies of the groups."""
+    known = {id(group) for group in optimizer.param_groups}
+    for inner in () if isinstance(optimizer, JoinedOptimizer) else stepping(optimizer):
+        if any(id(group) not in known for group in inner.param_groups):
+            raise ValueError(
+                f"Expected {type(optimizer).__name__} to share its groups with the "
+                f"{type(inner).__name__} that it holds; got copies, which would not be rescaled. "
+                "Rescale that optimizer before wrapping it, or build from plan.param_groups."
+            )
 
 
 def _tensors(group: Mapping[str, Any]) -> list[Any]:
