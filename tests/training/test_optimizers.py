@@ -9,7 +9,7 @@ from torch import nn
 
 import depthmup
 from depthmup.training.optimizers import _CLASSES, optimizers
-from depthmup.training.uncompiled import uncompiled
+from depthmup.planning.uncompiled import uncompiled
 
 CHECK = """
 import sys

@@ -59,10 +59,10 @@ class Setting:
 
 
 # A parameter of the plan, its group, and the number of its optimizer.
-_Place: TypeAlias = tuple[Prescription, dict[str, Any], int]
+Place: TypeAlias = tuple[Prescription, dict[str, Any], int]
 
 
-def places(plan: PlanContent, model: nn.Module, optimizers: Sequence[Any]) -> list[_Place]:
+def places(plan: PlanContent, model: nn.Module, optimizers: Sequence[Any]) -> list[Place]:
     """Every parameter of the plan where an optimizer trains it."""
     prescribed = {p.name: p for p in plan.prescriptions}
     names = {id(p): name for name, p in planned_parameters(plan, model).items()}
@@ -76,11 +76,11 @@ def places(plan: PlanContent, model: nn.Module, optimizers: Sequence[Any]) -> li
 
 
 def settings(
-    plan: PlanContent, placed: Sequence[_Place], *, independent_decay: bool
+    plan: PlanContent, placed: Sequence[Place], *, independent_decay: bool
 ) -> list[Setting]:
     """The settings of all groups that train parameters of the plan."""
     apart = rates_apart(plan)
-    first: dict[int, _Place] = {}
+    first: dict[int, Place] = {}
     for place in placed:
         first.setdefault(id(place[1]), place)
     return [
@@ -123,7 +123,7 @@ def _base(group: Mapping[str, Any], key: str) -> float | None:
 def of_parameters(
     plan: PlanContent,
     model: nn.Module,
-    placed: Sequence[_Place],
+    placed: Sequence[Place],
     *,
     independent_decay: bool,
     strict: bool,
@@ -146,7 +146,7 @@ def of_parameters(
         )
     if twice := next((name for name, count in counts.items() if count > 1), None):
         yield f"{twice} is in several groups, and would be stepped several times."
-    members: defaultdict[int, list[_Place]] = defaultdict(list)
+    members: defaultdict[int, list[Place]] = defaultdict(list)
     for place in placed:
         members[id(place[1])].append(place)
     for those in members.values():
@@ -155,7 +155,7 @@ def of_parameters(
             return
 
 
-def _of_group(members: Sequence[_Place], independent_decay: bool) -> str:
+def _of_group(members: Sequence[Place], independent_decay: bool) -> str:
     """What is wrong with one group by itself."""
     (p, group, _), *others = members
     for key in SETTINGS:

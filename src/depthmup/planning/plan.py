@@ -381,6 +381,7 @@ class Plan(Meant, PlanContent):
         defaults: Mapping[str, Any] | None = None,
         independent_decay: bool = False,
         strict: bool = True,
+        trust: bool = False,
     ) -> list[dict[str, Any]]:
         """Multiply learning rates, epsilons and decays of groups that exist by the factors.
 
@@ -398,6 +399,8 @@ class Plan(Meant, PlanContent):
             independent_decay: as in ``param_groups``.
             strict: ``False`` for a part of the model, such as a pipeline stage, and for a model
                 with adapters (PEFT), whose own parameters keep their rates.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Returns:
             The groups, which an optimizer already has.
@@ -428,6 +431,7 @@ class Plan(Meant, PlanContent):
             defaults=defaults,
             independent_decay=independent_decay,
             strict=strict,
+            trust=trust,
         )
 
     def expand(self, optimizer: HasGroups, values: Sequence[Any]) -> list[Any]:
@@ -473,6 +477,7 @@ class Plan(Meant, PlanContent):
         initialized_by_plan: bool = True,
         independent_decay: bool = False,
         strict: bool = True,
+        trust: bool = False,
     ) -> None:
         """Refuse an optimizer, a schedule or a model that does not follow this plan.
 
@@ -493,6 +498,8 @@ class Plan(Meant, PlanContent):
             independent_decay: as in ``param_groups``.
             strict: ``False`` for a part of the model, such as a pipeline stage, or one with
                 adapters.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Raises:
             PlanMismatch: with every problem, and what to do about each.
@@ -507,6 +514,7 @@ class Plan(Meant, PlanContent):
             initialized_by_plan=initialized_by_plan,
             independent_decay=independent_decay,
             strict=strict,
+            trust=trust,
         )
 
     @keywords
@@ -518,6 +526,7 @@ class Plan(Meant, PlanContent):
         at: Iterable[int] | None = None,
         independent_decay: bool = False,
         strict: bool = True,
+        trust: bool = False,
     ) -> list[Any]:
         """Verify now, and the groups again before every step of the optimizer.
 
@@ -532,6 +541,8 @@ class Plan(Meant, PlanContent):
             at: numbers of the steps before which to verify, the first being 1; all by default.
             independent_decay: as in ``param_groups``.
             strict: as in ``verify``.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Returns:
             Handles; their ``remove()`` ends the watch.
@@ -547,6 +558,7 @@ class Plan(Meant, PlanContent):
             at=at,
             independent_decay=independent_decay,
             strict=strict,
+            trust=trust,
         )
 
     @keywords

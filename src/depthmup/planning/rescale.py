@@ -27,8 +27,9 @@ from depthmup.planning.settings import (
     scaled,
 )
 from depthmup.planning.several import HasGroups, stepping
+from depthmup.planning.trial import of_optimizers
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
-from depthmup.rules import EPSILON, Family, named
+from depthmup.rules import EPSILON, Family
 
 Groups = list[dict[str, Any]]
 
@@ -44,6 +45,7 @@ def rescale(
     defaults: Mapping[str, Any] | None = None,
     independent_decay: bool = False,
     strict: bool = True,
+    trust: bool = False,
 ) -> Groups:
     """Multiply rates of groups that exist by a plan's factors: ``Plan.rescale``."""
     built = hasattr(optimizer, "param_groups")
@@ -53,6 +55,9 @@ def rescale(
     new = _not_rescaled(given, optimizer, built)
     names = {id(p): name for name, p in _parameters(plan, model, strict).items()}
     prescribed = {p.name: p for p in plan.prescriptions}
+    tested = built and not trust
+    if tested:
+        _refuse_another_law(plan, new, names, optimizer, independent_decay)
     origins = itertools.count(1 + max((group.get(LR_ORIGIN, -1) for group in given), default=-1))
     groups: Groups = []
     matched = 0
@@ -69,8 +74,9 @@ def rescale(
         for p, part in parts:
             marks = {**marked(part, p), LR_ORIGIN: origin} if built else {}
             if p is not None:
-                _check_family(plan, p, part, optimizer)
-                _scale(part, plan, p, independent_decay)
+                if not built:
+                    _check_keys(plan, p, part)
+                _scale(part, plan, p, independent_decay, tested=tested)
             groups.append(part | marks)
     if not matched:
         raise PlanMismatch(
@@ -203,37 +209,36 @@ CONVENTIONS: Mapping[str, Mapping[object, Family]] = {
 """
 
 
-def _check_family(
-    plan: PlanContent, p: Prescription, group: Mapping[str, Any], optimizer: Any
+def _refuse_another_law(
+    plan: PlanContent,
+    groups: Groups,
+    names: Mapping[int, str],
+    optimizer: Any,
+    independent_decay: bool,
 ) -> None:
-    """Refuse an optimizer whose updates follow other sizes than those the plan's factors are for.
+    """Refuse an optimizer whose updates or decay are not what the plan's factors are for."""
+    prescribed = {p.name: p for p in plan.prescriptions}
+    placed = [
+        (prescribed[names[id(tensor)]], group, 0)
+        for group in groups
+        for tensor in group["params"]
+        if id(tensor) in names
+    ]
+    for objection in of_optimizers(plan, placed, [optimizer], independent_decay=independent_decay):
+        raise ValueError(objection.text) from objection.cause
 
-    Classes that are not known by name are taken for what the plan says, but for forms of Muon: one
-    of these is known by a key of its groups, or the plan is for a family that was measured.
-    """
+
+def _check_keys(plan: PlanContent, p: Prescription, group: Mapping[str, Any]) -> None:
+    """Refuse groups without an optimizer by their keys, where these say what will train them."""
     muon = _by_muon(group)
     convention = next((key for key in CONVENTIONS if key in group), None)
     if muon is not None and muon != p.family.matrices_only:
         trains = f"{'spectral' if muon else 'entrywise'} updates"
     elif muon is not False and convention is not None:
         known, value = CONVENTIONS[convention], group[convention]
-        if value not in known:
-            raise ValueError(
-                f"Expected Muon's {convention} to be one of {', '.join(map(str, known))}; "
-                f"got {value!r}, of which it is not known how updates grow. Use one of them."
-            )
-        if p.family is known[value]:
+        if known.get(value) is p.family:
             return
         trains = f"Muon with {convention}={value!r}"
-    elif isinstance(optimizer, torch.optim.Optimizer):
-        try:
-            trains, family = named(type(optimizer))
-        except ValueError:
-            _refuse_unknown_muon(plan, p, type(optimizer))
-            return
-        if family is p.family or (family.matrices_only and p.family.matrices_only):
-            return
-        trains = f"{trains}, {family}"
     else:
         return
     raise ValueError(
@@ -248,28 +253,14 @@ def _by_muon(group: Mapping[str, Any]) -> bool | None:
     if "use_fallback" in group:  # timm's
         return not group["use_fallback"]
     muon = group.get("use_muon")
-    if (algorithm := group.get("algorithm")) is not None:  # dion's
-        return bool(algorithm == "muon")
+    if (algorithm := group.get("algorithm")) is not None:  # dion's: adamw and lion beside it
+        return algorithm not in ("adamw", "lion", "sgd")
     return None if muon is None else bool(muon)
 
 
-_OF_JORDAN = frozenset({"SingleDeviceMuon", "MuonWithAuxAdam", "SingleDeviceMuonWithAuxAdam"})
-"""Classes of KellerJordan/Muon whose names nobody else has: sqrt(max(1, rows/columns)) U V^T."""
-
-
-def _refuse_unknown_muon(plan: PlanContent, p: Prescription, kind: type) -> None:
-    name = kind.__name__
-    known = name in _OF_JORDAN and p.family is Family.SPECTRAL
-    by_name = plan.optimizer not in {*Family} and (name == "Muon" or plan.optimizer != name.lower())
-    if p.family.matrices_only and "muon" in name.lower() and by_name and not known:
-        raise ValueError(
-            f"The plan is for {plan.optimizer}, and by which factor of their shape updates of "
-            f"{kind.__module__}.{name} are scaled is not known: forms of one name differ. Measure "
-            "it, depthmup.family_of(optimizer), and plan with the family that it names."
-        )
-
-
-def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independent: bool) -> None:
+def _scale(
+    group: dict[str, Any], plan: PlanContent, p: Prescription, independent: bool, *, tested: bool
+) -> None:
     if group.get("lr") is None and p.lr != 1.0:
         raise ValueError(
             f"The group of {p.name} has no learning rate to multiply. Give every group its lr, "
@@ -279,7 +270,10 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
     beside = plan.family.matrices_only and p.family is not Family.SPHERE
     decouples = True if independent else group.get("decoupled_weight_decay")
     decay = float(group.get("weight_decay", 0.0))
-    check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
+    if not tested:
+        check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
+    elif p.family is Family.SPHERE:
+        check_decay(plan.optimizer, p.family, decay, None)
     needs_eps = p.epsilon != 1.0 and p.family in WITH_EPSILON and plan.optimizer in EPSILON
     if needs_eps and group.get("eps") is None:
         raise ValueError(

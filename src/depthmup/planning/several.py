@@ -33,23 +33,27 @@ def optimizers_of(given: Any) -> list[Any]:
 
 
 def stepping(optimizer: object) -> list[torch.optim.Optimizer]:
-    """The torch optimizers that may step for one: itself, and those that it holds.
+    """The torch optimizers that may step for one: itself, and those that it holds."""
+    return [
+        holder
+        for holder in holders(optimizer)
+        # Some wrappers are optimizers by class that were never set up as one.
+        if isinstance(holder, torch.optim.Optimizer) and "_optimizer_step_pre_hooks" in vars(holder)
+    ]
 
-    Wrappers keep them as attributes (LARC, accelerate's, sharpness-aware ones), some in lists.
+
+def holders(optimizer: object) -> list[object]:
+    """An optimizer, and what it holds that has groups: inner ones, wrappers of wrappers.
+
+    They are attributes (LARC, accelerate's, sharpness-aware ones), some in lists.
     """
-    found: list[torch.optim.Optimizer] = []
+    found: list[object] = []
     waiting: list[tuple[object, int]] = [(optimizer, 0)]
-    seen: set[int] = set()
     while waiting:
         holder, depth = waiting.pop(0)
-        if id(holder) in seen:
+        if any(holder is before for before in found):
             continue
-        seen.add(id(holder))
-        # Some wrappers are optimizers by class that were never set up as one.
-        if isinstance(holder, torch.optim.Optimizer) and "_optimizer_step_pre_hooks" in vars(
-            holder
-        ):
-            found.append(holder)
+        found.append(holder)
         if depth < _DEPTH and hasattr(holder, "__dict__"):
             held = (part for value in vars(holder).values() for part in _parts(value))
             waiting += [(part, depth + 1) for part in held if hasattr(part, "param_groups")]

@@ -20,7 +20,8 @@ from depthmup.planning.layout import TOLERANCE, of_parameters, of_ratios, places
 from depthmup.planning.schedule import of_schedule
 from depthmup.planning.settings import LR_ORIGIN, SETTINGS, base_key, factor
 from depthmup.planning.several import Optimizers, optimizers_of
-from depthmup.planning.watch import Watch, hooked, refusal
+from depthmup.planning.trial import of_optimizers
+from depthmup.planning.watch import WatchedGroups, hooked, refusal
 
 
 def verify(
@@ -33,6 +34,7 @@ def verify(
     initialized_by_plan: bool = True,
     independent_decay: bool = False,
     strict: bool = True,
+    trust: bool = False,
 ) -> None:
     """Refuse an optimizer, schedule or model that does not follow the plan: ``Plan.verify``."""
     optimizers = optimizers_of(optimizer)
@@ -44,10 +46,16 @@ def verify(
         *(p for one in optimizers for p in _of_defaults(plan, one, independent_decay)),
         *_of_model(plan, model, initialized_by_plan, strict),
     ]
+    cause = None
+    if not problems and not trust:
+        for objection in of_optimizers(
+            plan, placed, optimizers, independent_decay=independent_decay
+        ):
+            problems, cause = [objection.text], objection.cause
     if scheduler is not None and not problems:
         problems += of_schedule(scheduler, found, steps)
     if problems:
-        raise PlanMismatch(refusal(problems))
+        raise PlanMismatch(refusal(problems)) from cause
 
 
 def watch(
@@ -58,6 +66,7 @@ def watch(
     at: Iterable[int] | None = None,
     independent_decay: bool = False,
     strict: bool = True,
+    trust: bool = False,
 ) -> list[Any]:
     """Verify now, and the groups again before every step: ``Plan.watch``."""
     verify(
@@ -67,9 +76,10 @@ def watch(
         initialized_by_plan=False,
         independent_decay=independent_decay,
         strict=strict,
+        trust=trust,
     )
     optimizers = optimizers_of(optimizer)
-    watched = Watch(
+    watched = WatchedGroups(
         plan=plan,
         model=model,
         optimizers=optimizers,

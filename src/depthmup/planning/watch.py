@@ -18,7 +18,7 @@ SELDOM = frozenset({1, 2, *(10**k for k in range(1, 12))})
 
 
 @dataclass(kw_only=True)
-class Watch:
+class WatchedGroups:
     """What is watched, and how it looked before the last step."""
 
     plan: PlanContent

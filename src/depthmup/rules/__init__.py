@@ -41,6 +41,7 @@ from depthmup.rules.optimizers import (
     Decay,
     family,
     named,
+    no_rule,
 )
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
@@ -123,6 +124,7 @@ __all__ = [
     "listing",
     "moe",
     "named",
+    "no_rule",
     "predict",
     "regime",
     "region",

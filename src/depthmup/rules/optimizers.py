@@ -321,6 +321,19 @@ def _of_class(cls: type) -> tuple[str, Family]:
     )
 
 
+def no_rule(cls: type) -> str | None:
+    """Why no optimizer of this name has a rule, whatever its settings; None if one may have."""
+    plain = _plain(cls.__name__)
+    reason = (
+        None if plain in _BY_SETTINGS else _REFUSED.get(plain) or _REFUSED.get(plain.split("-")[0])
+    )
+    return None if reason is None else reason.format(name=cls.__name__)
+
+
+_BY_SETTINGS = frozenset({"adafactor", "adalomo"})
+"""Names whose family is decided by settings: a name alone is refused, an optimizer measured."""
+
+
 def _grafted(size: Family, direction: Family) -> Family:
     """The family of grafting: the first one's size, for the matrices that the second one trains."""
     if size is Family.ENTRYWISE and direction.matrices_only:
