@@ -209,7 +209,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
             f"{name} could not be tried on small parameters of {dimensions} dimensions: "
             f"{type(error).__name__}: {str(error)[:300]}"
         ) from error
-    steps = {lane: _along(m.late, m.gradient) for lane, m in moved.items()}
+    steps = {lane: _along(m.late, m.direction) for lane, m in moved.items()}
     if not math.isfinite(steps["usual"]) or steps["usual"] == 0:
         raise Unmeasured(
             f"{name} moved a tensor of {list(lanes['usual'].shape)} by nothing or by something "
@@ -226,7 +226,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
     }
     flat = [_flatness(moved[lane].late) for lane in ("random", "large random") if lane in moved]
     family, why = _matching(dimensions, exponents, flat)
-    first = [_along(moved[lane].early, moved[lane].gradient) for lane in ("usual", "gradient")]
+    first = [_along(moved[lane].early, moved[lane].direction) for lane in ("usual", "gradient")]
     early = _slope(*first, _SMALLER)
     if family is not None and abs(early - exponents["gradient"]) > NEAR:
         why += f"; but the first steps follow gradient^{early:.2f}"
@@ -267,11 +267,11 @@ def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
     }
 
 
-def _along(update: Tensor, gradient: Tensor) -> float:
-    """How far an update goes along an aligned gradient; of a vector, how far one entry goes."""
-    if not bool(update.isfinite().all()) or not bool(gradient.any()):
+def _along(update: Tensor, direction: Tensor) -> float:
+    """How far an update goes along a direction; of a vector, how far one entry goes."""
+    if not bool(update.isfinite().all()):
         return math.nan
-    size = float((update * gradient).sum().abs() / gradient.square().sum().sqrt())
+    size = float((update * direction).sum().abs() / direction.norm())
     return size / len(update) ** 0.5 if update.ndim == 1 else size
 
 

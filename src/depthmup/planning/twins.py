@@ -61,10 +61,10 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moved:
-    """What the steps did to one twin: from its start, early, and late; and its gradient."""
+    """What the steps did to one twin: from its start, early, and late; and where to."""
 
     start: Tensor
-    gradient: Tensor
+    direction: Tensor
     early: Tensor
     late: Tensor
     whole: Tensor
@@ -104,7 +104,7 @@ def _apart(device: Any) -> Iterator[None]:
 def _run(
     make: MakeOptimizer, lanes: Mapping[str, Lane], way: "_Way", device: Any
 ) -> dict[str, Moved]:
-    starts, gradients = zip(*(_tensors(lane, device) for lane in lanes.values()), strict=True)
+    starts, gradients, directions = zip(*(_tensors(lane, device) for lane in lanes.values()), strict=True)
     twins = [nn.Parameter(start.clone()) for start in starts]
     optimizer = make(list(twins))
     lane_of = {id(twin): lane for twin, lane in zip(twins, lanes.values(), strict=True)}
@@ -129,7 +129,7 @@ def _run(
     return {
         name: Moved(
             start=starts[i].double(),
-            gradient=gradients[i].double(),
+            direction=directions[i].double(),
             early=(after[EARLY][i] - starts[i]).double(),
             late=(after[STEPS][i] - after[CHANGED][i]).double(),
             whole=(after[STEPS][i] - starts[i]).double(),
@@ -157,23 +157,28 @@ def _by_two_steps(optimizer: Any, give: Callable[[], Tensor]) -> None:
         step()
 
 
-def _tensors(lane: Lane, device: Any) -> tuple[Tensor, Tensor]:
-    """Where a twin starts, and its gradient: entries of exactly these sizes."""
+def _tensors(lane: Lane, device: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Where a twin starts, its gradient, and the outer product of signs that this is most of."""
     generator = torch.Generator().manual_seed(sum(n * 1000**i for i, n in enumerate(lane.shape)))
     start = torch.randn(lane.shape, generator=generator)
     start = start / start.square().mean().sqrt() * lane.weight
     rows, columns = lane.shape[0], lane.shape[1] if len(lane.shape) > 1 else 1
     left, right = (torch.randn(n, 1, generator=generator).sign() for n in (rows, columns))
+    direction = left @ right.T
     if lane.aligned or columns == 1:
         # And a little of everything else: what orthogonalizes must not have rounding to act on.
-        gradient = left @ right.T + _REST * torch.randn(rows, columns, generator=generator)
+        gradient = direction + _REST * torch.randn(rows, columns, generator=generator)
     else:
         left = torch.linalg.qr(torch.randn(rows, columns, generator=generator))[0]
         right = torch.linalg.qr(torch.randn(columns, columns, generator=generator))[0]
         gradient = rows**0.5 * (left * torch.linspace(0.2, 2.0, columns)) @ right
-    gradient = gradient.reshape(rows, columns, *[1] * (len(lane.shape) - 2))
-    gradient = gradient.reshape(lane.shape) if len(lane.shape) < 2 else gradient.expand(lane.shape)
-    return start.to(device), (gradient * lane.gradient).contiguous().to(device)
+
+    def shaped(matrix: Tensor) -> Tensor:
+        full = matrix.reshape(*matrix.shape, *[1] * (len(lane.shape) - 2))
+        full = full.flatten() if len(lane.shape) < 2 else full.expand(lane.shape)
+        return full.contiguous().to(device)
+
+    return start.to(device), shaped(gradient * lane.gradient), shaped(direction)
 
 
 def _split(optimizer: Any, lane_of: Mapping[int, Lane]) -> None:

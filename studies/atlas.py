@@ -1,0 +1,402 @@
+"""The atlas: what the optimizers of public packages do, measured, and whether plans are right.
+
+    python -m studies.atlas [PACKAGE ...]    # in an environment with the packages of PINS
+
+Writes ``src/depthmup/rules/atlas.csv``, one row per class and settings, and the table of
+docs/reference/atlas.md. Each class is measured as ``depthmup.family_of`` does it, and then judged by
+something else: a base and a network of four times its width take 30 steps by the plan's groups, with
+gradients of the sizes that the theory has for them. What their steps do to aligned inputs must be
+the same, and decay must remove the same part of every matrix.
+"""
+
+import csv
+import importlib
+import inspect
+import math
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+import torch
+from torch import nn
+
+import depthmup
+from depthmup.planning import Plan, family_of
+from depthmup.rules import Family, Kind
+
+PINS = (
+    "torch==2.13.0 timm==1.0.31 torchao==0.18.0 torch-optimi==0.3.3 schedulefree==1.4.1 "
+    "prodigyopt==1.1.2 prodigy-plus-schedule-free==2.0.1 transformers==5.23.0 adam-mini==1.1.1 "
+    "lion-pytorch==0.2.5 adam-atan2-pytorch==0.4.1 optimuon==0.1.1 omnimuon==0.1.2 "
+    "kron_torch==0.3.3 came-pytorch==0.1.3 muon-optimizer==0.1.0 pytorch_optimizer==4.1.0 "
+    "heavyball==3.2.1 emerging-optimizers==0.3.0 git+https://github.com/microsoft/dion@0a059a4"
+).split()
+"""What is installed; no package is a requirement of this one."""
+
+MODULES: Mapping[str, str] = {
+    "torch": "torch.optim",
+    "timm": "timm.optim",
+    "torchao": "torchao.optim",
+    "optimi": "optimi",
+    "schedulefree": "schedulefree",
+    "prodigyopt": "prodigyopt",
+    "prodigyplus": "prodigyplus",
+    "transformers": "transformers.optimization",
+    "adam_mini": "adam_mini",
+    "lion_pytorch": "lion_pytorch",
+    "adam_atan2_pytorch": "adam_atan2_pytorch",
+    "optimuon": "optimuon",
+    "omnimuon": "omnimuon",
+    "kron_torch": "kron_torch",
+    "came_pytorch": "came_pytorch",
+    "muon": "muon",
+    "pytorch_optimizer": "pytorch_optimizer",
+    "heavyball": "heavyball",
+    "emerging_optimizers": "emerging_optimizers",
+    "dion": "dion",
+}
+"""Packages by the name that their classes' modules begin with, and where their classes are."""
+
+SETTINGS: Mapping[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
+    ("torch", "Muon"): ({}, {"adjust_lr_fn": "match_rms_adamw"}),
+    ("timm", "Muon"): ({}, {"algo": "adamuon"}),
+    ("timm", "AdamWLegacy"): ({}, {"corrected_weight_decay": True}),
+    ("timm", "LaProp"): ({}, {"corrected_weight_decay": True}),
+    ("timm", "Lion"): ({}, {"corrected_weight_decay": True}),
+    ("timm", "NAdamW"): ({}, {"corrected_weight_decay": True}),
+    ("timm", "SGDW"): ({}, {"corrected_weight_decay": True}),
+    ("timm", "Lamb"): ({}, {"always_adapt": True}, {"corrected_weight_decay": True}),
+    ("timm", "Lars"): ({}, {"always_adapt": True}),
+    ("optimi", "AdamW"): ({}, {"decouple_lr": True}),
+    ("optimi", "StableAdamW"): ({}, {"decouple_lr": True}),
+    ("transformers", "Adafactor"): (
+        {"relative_step": False, "scale_parameter": True},
+        {"relative_step": False, "scale_parameter": False},
+    ),
+    ("pytorch_optimizer", "NorMuon"): ({}, {"update_scale": "match_rms"}),
+    ("pytorch_optimizer", "Muon"): ({}, {"use_adjusted_lr": True}),
+    ("pytorch_optimizer", "AdaFactor"): (
+        {},
+        {"relative_step": False},
+        {"relative_step": False, "scale_parameter": False},
+    ),
+    ("emerging_optimizers", "Muon"): tuple(
+        {"scale_mode": mode} for mode in ("spectral", "shape_scaling", "unit_rms_norm")
+    )
+    + tuple({"weight_decay_method": way} for way in ("independent", "palm", "l2")),
+}
+"""Settings that make another optimizer of a class, beside its defaults."""
+
+SECONDS = 120.0
+"""Of one class, after which it is stopped and counts as not run."""
+
+BASE, TARGET, STEPS = 32, 128, 30
+TOLERANCE = 0.15
+"""Of the ratio of what steps do in the target and in the base: Muon's iterations leave singular
+values between 0.7 and 1.2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One class with its settings: what was measured, and how it was judged."""
+
+    package: str
+    version: str
+    name: str
+    settings: str
+    family: str = ""
+    gradient: float = math.nan
+    weight: float = math.nan
+    fan_in: float = math.nan
+    fan_out: float = math.nan
+    early: float = math.nan
+    rate: float = math.nan
+    later: float = math.nan
+    decay: str = ""
+    verdict: str = ""
+    why: str = ""
+    seconds: float = 0.0
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.linear(torch.tanh(self.norm(x)))
+
+
+def network(width: int) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, width), Block(width), Block(width), nn.Linear(width, 4))
+
+
+def classes(package: str) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
+    """The optimizer classes of a package, with each of their settings."""
+    module = importlib.import_module(MODULES[package])
+    for name, cls in sorted(vars(module).items()):
+        if not (inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)):
+            continue
+        if cls is torch.optim.Optimizer or inspect.isabstract(cls):
+            continue
+        if not cls.__module__.startswith(package) or (name != cls.__name__ and package != "heavyball"):
+            continue
+        for settings in SETTINGS.get((package, cls.__name__), ({},)):
+            yield name, cls, settings
+
+
+def built(cls: type, parameters: list[Any], settings: Mapping[str, Any], decay: float) -> Any:
+    """The class on these parameters, with the usual rate."""
+    known = inspect.signature(cls).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    given = dict(settings)
+    if "lr" in known or anything:
+        given["lr"] = 1e-3
+    if "weight_decay" in known or (anything and decay):
+        given["weight_decay"] = decay
+    if cls.__module__.startswith("optimi"):
+        given["triton"] = False
+    if cls.__name__ == "Adam_mini":
+        return cls([(f"p{i}", p) for i, p in enumerate(parameters)], dim=64, n_heads=4, **given)
+    groups: Any = parameters
+    if cls.__name__ == "SingleDeviceMuonWithAuxAdam":
+        groups = [{"params": parameters, "use_muon": True}]
+        given = {}
+    elif cls.__module__.startswith("pytorch_optimizer") and cls.__name__ in _BY_FLAG:
+        groups = [{"params": parameters, "use_muon": all(p.ndim > 1 for p in parameters)}]
+    return cls(groups, **given)
+
+
+_BY_FLAG = ("Muon", "NorMuon", "AdaMuon", "AdaGO", "MuonClip")
+
+
+def measured(row: Row, cls: type, settings: Mapping[str, Any]) -> tuple[Row, Family | None]:
+    """The row with what ``family_of`` measures."""
+    try:
+        found = family_of(lambda parameters: built(cls, parameters, settings, 0.1))
+        usual = family_of(lambda parameters: built(cls, parameters, settings, 0.0))
+    except Exception as error:
+        cause = error.__cause__ or error
+        return replace(row, why=f"{type(cause).__name__}: {str(cause)[:120]}"), None
+    row = replace(
+        row,
+        family=str(usual.family or "none"),
+        gradient=round(usual.gradient, 3),
+        weight=round(usual.weight, 3),
+        fan_in=round(usual.fan_in, 3),
+        fan_out=round(usual.fan_out, 3),
+        early=round(usual.early, 3),
+        rate=round(usual.rate, 3),
+        later=round(usual.later, 3),
+        decay=decay_of(found),
+        why="" if usual.family else usual.why,
+    )
+    return row, usual.family
+
+
+def decay_of(found: Any) -> str:
+    """How a class decays, in a word."""
+    if found.decay == 0:
+        return "none" if found.decay_beside < 0.1 else "beside a gradient"
+    if math.isnan(found.decay):
+        return "not measured"
+    if abs(found.decay_in_decay - 1) > 0.1 or abs(found.decay_beside - 1) > 0.1:
+        return "coupled"
+    if abs(found.decay_in_size) > 0.1:
+        return f"by size^{found.decay_in_size:.1f}"
+    powers = {0: "independent", 1: "decoupled"}
+    power = round(found.decay_in_rate)
+    near = abs(found.decay_in_rate - power) <= 0.1
+    return powers.get(power, "other") if near else f"by lr^{found.decay_in_rate:.1f}"
+
+
+def planned(cls: type, family: Family | None) -> Plan:
+    """A plan for the class; where it has no rule by itself, for the family that was measured."""
+    model, base = network(TARGET), network(BASE)
+    inputs = torch.randn(4, 8)
+    try:
+        plan = depthmup.plan(model, base, scheme="mup", optimizer=cls, example_inputs=inputs)
+    except ValueError as error:
+        if family is None or "easure" not in str(error):
+            raise
+        plan = None
+    if plan is None or (family is not None and plan.family is not family):  # as the errors say
+        plan = depthmup.plan(model, base, scheme="mup", optimizer=family, example_inputs=inputs)
+    return plan
+
+
+def optimizers(
+    plan: Plan, net: nn.Module, build: Callable[[list[Any]], Any], others: bool
+) -> list[Any]:
+    """The class on what it trains, and AdamW on the rest where it trains matrices alone."""
+    names = {p.name for p in plan.prescriptions if p.family.matrices_only}
+    if not others:
+        return [build(list(net.parameters()))]
+    matrices = [p for name, p in net.named_parameters() if name in names]
+    rest = [p for name, p in net.named_parameters() if name not in names]
+    return [build(matrices), torch.optim.AdamW(rest, lr=1e-3, weight_decay=0.0)]
+
+
+def trained(
+    plan: Plan, net: nn.Module, optimizers: list[Any], *, steps: int, gradient: float
+) -> dict[str, float]:
+    """What the steps do to aligned inputs, or without a gradient the part that they remove."""
+    for one in optimizers:
+        if callable(train := getattr(one, "train", None)):
+            train()
+    starts = {n: p.detach().clone() for n, p in net.named_parameters()}
+    given, sides = {}, {}
+    generator = torch.Generator().manual_seed(3)
+    for name, p in net.named_parameters():
+        left = torch.randn(p.shape[0], 1, generator=generator).sign()
+        right = torch.randn(p.shape[1] if p.ndim > 1 else 1, 1, generator=generator).sign()
+        noise = 0.1 * torch.randn(len(left), len(right), generator=generator)
+        # 1/n, but for the readout and its bias: theirs are of order one.
+        size = 1.0 if name.startswith("3.") else BASE / net[0].out_features
+        given[name] = ((left @ right.T + noise) * size * gradient).reshape(p.shape)
+        sides[name] = left, right
+    for step in range(steps):
+        wave = 1.0 + 0.4 * math.sin(1.7 * step)
+        for name, p in net.named_parameters():
+            p.grad = given[name] * wave
+        for one in optimizers:
+            one.step()
+    done = {}
+    for name, p in net.named_parameters():
+        moved = (p.detach() - starts[name]).double()
+        left, right = (side.double() for side in sides[name])
+        if gradient:
+            matrix = moved.reshape(len(left), len(right))
+            done[name] = float((left.T @ matrix @ right).abs()) / len(left)
+        elif plan[name].role.kind is not Kind.VECTOR:
+            start = starts[name].double()
+            done[name] = -float((moved * start).sum() / start.square().sum())
+    return done
+
+
+def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | None) -> Row:
+    """The verdict: right, refused (with the reason), or wrong (with what was)."""
+    try:
+        plan = planned(cls, family)
+    except ValueError as error:
+        return replace(row, verdict="refused", why=row.why or str(error)[:160])
+    matrices = plan.family.matrices_only
+
+    def both(decay: float, gradient: float, steps: int) -> dict[str, tuple[float, float]]:
+        values = []
+        for net in (network(BASE), network(TARGET)):
+            made = optimizers(plan, net, lambda p: built(cls, p, settings, decay), matrices)
+            if net[0].out_features == TARGET:
+                plan.initialize(net)
+                for one in made:
+                    plan.rescale(net, one)
+                plan.verify(net, made)
+            values.append(trained(plan, net, made, steps=steps, gradient=gradient))
+        return {name: (values[0][name], values[1][name]) for name in values[0]}
+
+    relative = plan.family in (Family.RELATIVE, Family.SPHERE)
+    try:
+        steps = both(0.0, 1e-2, STEPS)
+    except Exception as error:
+        return replace(row, verdict="refused", why=f"{type(error).__name__}: {str(error)[:300]}")
+    for name, (before, after) in steps.items():
+        # Gains and biases start at zero, of which plans have a note, or at a few random numbers.
+        if relative and name.endswith("bias"):
+            continue
+        if not (before > 0 and abs(after / before - 1) <= TOLERANCE):
+            ratio = after / before if before else math.nan
+            return replace(row, verdict="wrong", why=f"steps of {name} do {ratio:.3g} of the base's")
+    if row.decay in ("", "none"):
+        return replace(row, verdict="right")
+    try:
+        removed = both(0.1, 0.0, 5)
+    except ValueError as error:
+        return replace(row, verdict="right", decay=f"{row.decay}: refused", why=_short(error))
+    for name, (before, after) in removed.items():
+        if before and not abs(after / before - 1) <= TOLERANCE:
+            return replace(
+                row, verdict="wrong", why=f"decay of {name} is {after / before:.3g} of the base's"
+            )
+    return replace(row, verdict="right")
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[text.find("its weight decay") :][:160] if "its weight decay" in text else text[:160]
+
+
+def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
+    """The row of one class."""
+    distribution = next((p for p in metadata.packages_distributions().get(package, [])), "")
+    row = Row(
+        package=package,
+        version=metadata.version(distribution) if distribution else "0a059a4",
+        name=name,
+        settings=" ".join(f"{key}={value}" for key, value in settings.items()),
+    )
+    began = time.perf_counter()
+    row, family = measured(row, cls, settings)
+    row = judged(row, cls, settings, family) if row.family else replace(row, verdict="not run")
+    return replace(row, seconds=round(time.perf_counter() - began, 1))
+
+
+def apart(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
+    """The same in a process of its own, which is stopped after a while."""
+    receive, send = multiprocessing.Pipe(duplex=False)
+
+    def work() -> None:
+        warnings.filterwarnings("ignore")
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        send.send(one(package, name, cls, settings))
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    row = Row(
+        package=package, version="", name=name, settings=str(settings or ""), verdict="not run",
+        why="it ended without an answer",
+    )  # fmt: skip
+    if receive.poll(SECONDS):
+        try:
+            row = receive.recv()
+        except EOFError:
+            pass
+    process.kill()
+    process.join()
+    return row
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    asked = sys.argv[1:] or list(MODULES)
+    rows: list[Row] = []
+    for package in asked:
+        try:
+            found = list(classes(package))
+        except Exception as error:
+            print(f"{package}: {type(error).__name__}: {error}; install {' '.join(PINS)}")
+            continue
+        for name, cls, settings in found:
+            rows.append(apart(package, name, cls, settings))
+            row = rows[-1]
+            print(f"{package} {name} {row.settings}: {row.family} {row.verdict} {row.why[:150]}", flush=True)
+    path = Path(os.environ.get("ATLAS", Path(depthmup.__file__).parent / "rules" / "atlas.csv"))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: "" if v != v else v for k, v in asdict(row).items()} for row in rows)
+    verdicts = [row.verdict for row in rows]
+    print(", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)))
+
+
+if __name__ == "__main__":
+    main()
