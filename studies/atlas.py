@@ -3,10 +3,10 @@
     python -m studies.atlas [PACKAGE ...]    # in an environment with the packages of PINS
 
 Writes ``src/depthmup/rules/atlas.csv``, one row per class and settings, and the table of
-docs/reference/atlas.md. Each class is measured as ``depthmup.family_of`` does it, and then judged by
-something else: a base and a network of four times its width take 30 steps by the plan's groups, with
-gradients of the sizes that the theory has for them. What their steps do to aligned inputs must be
-the same, and decay must remove the same part of every matrix.
+docs/reference/atlas.md. Each class is measured as ``depthmup.family_of`` does it, and then judged
+by something else: a base and a network of four times its width take 30 steps by the plan's groups,
+with gradients of the sizes that the theory has for them. What their steps do to aligned inputs must
+be the same, and decay must remove the same part of every matrix.
 """
 
 import csv
@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
@@ -33,13 +34,13 @@ import depthmup
 from depthmup.planning import Plan, family_of
 from depthmup.rules import Family, Kind
 
-PINS = (
-    "torch==2.13.0 timm==1.0.31 torchao==0.18.0 torch-optimi==0.3.3 schedulefree==1.4.1 "
-    "prodigyopt==1.1.2 prodigy-plus-schedule-free==2.0.1 transformers==5.23.0 adam-mini==1.1.1 "
-    "lion-pytorch==0.2.5 adam-atan2-pytorch==0.4.1 optimuon==0.1.1 omnimuon==0.1.2 "
-    "kron_torch==0.3.3 came-pytorch==0.1.3 muon-optimizer==0.1.0 pytorch_optimizer==4.1.0 "
-    "heavyball==3.2.1 emerging-optimizers==0.3.0 git+https://github.com/microsoft/dion@0a059a4"
-).split()
+PINS = """
+    torch==2.13.0 timm==1.0.31 torchao==0.18.0 torch-optimi==0.3.3 schedulefree==1.4.1
+    prodigyopt==1.1.2 prodigy-plus-schedule-free==2.0.1 transformers==5.23.0 adam-mini==1.1.1
+    lion-pytorch==0.2.5 adam-atan2-pytorch==0.4.1 optimuon==0.1.1 omnimuon==0.1.2
+    kron_torch==0.3.3 came-pytorch==0.1.3 muon-optimizer==0.1.0 pytorch_optimizer==4.1.0
+    heavyball==3.2.1 emerging-optimizers==0.3.0 git+https://github.com/microsoft/dion@0a059a4
+"""
 """What is installed; no package is a requirement of this one."""
 
 MODULES: Mapping[str, str] = {
@@ -149,7 +150,9 @@ def classes(package: str) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
             continue
         if cls is torch.optim.Optimizer or inspect.isabstract(cls):
             continue
-        if not cls.__module__.startswith(package) or (name != cls.__name__ and package != "heavyball"):
+        if not cls.__module__.startswith(package) or (
+            name != cls.__name__ and package != "heavyball"
+        ):
             continue
         for settings in SETTINGS.get((package, cls.__name__), ({},)):
             yield name, cls, settings
@@ -315,7 +318,9 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
             continue
         if not (before > 0 and abs(after / before - 1) <= TOLERANCE):
             ratio = after / before if before else math.nan
-            return replace(row, verdict="wrong", why=f"steps of {name} do {ratio:.3g} of the base's")
+            return replace(
+                row, verdict="wrong", why=f"steps of {name} do {ratio:.3g} of the base's"
+            )
     if row.decay in ("", "none"):
         return replace(row, verdict="right")
     try:
@@ -366,10 +371,8 @@ def apart(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Ro
         why="it ended without an answer",
     )  # fmt: skip
     if receive.poll(SECONDS):
-        try:
+        with suppress(EOFError):
             row = receive.recv()
-        except EOFError:
-            pass
     process.kill()
     process.join()
     return row
@@ -383,12 +386,15 @@ def main() -> None:
         try:
             found = list(classes(package))
         except Exception as error:
-            print(f"{package}: {type(error).__name__}: {error}; install {' '.join(PINS)}")
+            print(f"{package}: {type(error).__name__}: {error}; install {PINS}")
             continue
         for name, cls, settings in found:
             rows.append(apart(package, name, cls, settings))
             row = rows[-1]
-            print(f"{package} {name} {row.settings}: {row.family} {row.verdict} {row.why[:150]}", flush=True)
+            print(
+                f"{package} {name} {row.settings}: {row.family} {row.verdict} {row.why[:150]}",
+                flush=True,
+            )
     path = Path(os.environ.get("ATLAS", Path(depthmup.__file__).parent / "rules" / "atlas.csv"))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")

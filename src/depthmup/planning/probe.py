@@ -93,9 +93,7 @@ class Probe:
     def ignored(self) -> str:
         """What of a group the optimizer does not follow, or does beside its updates; in words."""
         if not abs(self.rate - 1) <= NEAR:
-            return (
-                f"its updates follow its group's learning rate as lr^{self.rate:.2f}, and not as lr"
-            )
+            return f"its updates follow its group's learning rate as lr^{two_digits(self.rate)}, and not as lr"
         if not self.later > _FOLLOWS:
             return "a learning rate that changes while training does nothing to its updates"
         if not self.still <= _STILL:
@@ -226,8 +224,8 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
     }
     flat = [_flatness(moved[lane].late) for lane in ("random", "large random") if lane in moved]
     family, why = _matching(dimensions, exponents, flat)
-    first = [_along(moved[lane].early, moved[lane].direction) for lane in ("usual", "gradient")]
-    early = _slope(*first, _SMALLER)
+    first = {lane: _along(m.early, m.direction) for lane, m in moved.items()}
+    early = _slope(first["usual"], first["gradient"], _SMALLER)
     if family is not None and abs(early - exponents["gradient"]) > NEAR:
         why += f"; but the first steps follow gradient^{early:.2f}"
     found = Probe(
@@ -245,17 +243,15 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
 
 def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
     """What decay removes of weights, per step."""
-    removed = {
-        lane: -float((m.whole * m.start).sum() / m.start.square().sum()) / STEPS
-        for lane, m in moved.items()
-        if lane.startswith("decays") and lane != "decays beside"
-    }
     usual, beside = moved["usual"], moved["decays beside"]
-    share = float(((usual.whole - beside.whole) * usual.start).sum() / usual.start.square().sum())
+    removed = {
+        lane: _per_step(-m.whole, m.start) for lane, m in moved.items() if lane.startswith("decays")
+    }
+    share = _per_step(usual.whole - beside.whole, usual.start)
     whole = removed["decays"]
     still = float(moved["still"].whole.norm() / usual.whole.norm())
     if whole == 0:
-        return {"still": still, "decay": 0.0, "decay_beside": share / STEPS / (RATE * DECAY)}
+        return {"still": still, "decay": 0.0, "decay_beside": share / (RATE * DECAY)}
     return {
         # Normalizing a gradient of zeros is no number in some classes: that is no movement.
         "still": still if math.isfinite(still) else 0.0,
@@ -263,8 +259,14 @@ def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
         "decay_in_rate": _slope(whole, removed["decays, rate"], _PART),
         "decay_in_decay": _slope(whole, removed["decays, decay"], _PART),
         "decay_in_size": _slope(whole, removed["decays, size"], _WIDER),
-        "decay_beside": share / STEPS / whole,
+        "decay_beside": share / whole,
     }
+
+
+def _per_step(removed: Tensor, start: Tensor) -> float:
+    """The part of what is left that each step removes of a weight."""
+    part = float((removed * start).sum() / start.square().sum())
+    return -math.log1p(-part) / STEPS if part < 1 else part / STEPS
 
 
 def _along(update: Tensor, direction: Tensor) -> float:
@@ -288,6 +290,11 @@ def _slope(before: float, after: float, ratio: float) -> float:
     return math.log(after / before) / math.log(ratio)
 
 
+def two_digits(value: float) -> str:
+    """A measured number, without the sign of a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
 _HALF = Fraction(1, 2)
 # Exponents of the norm of an update in fan-in, in fan-out and in both together, from a square
 # matrix on, for gradients that are outer products of signs, of norm sqrt(fan_in * fan_out); and
@@ -300,7 +307,7 @@ _GROWTH: Mapping[Family, tuple[Fraction, Fraction, Fraction, bool]] = {
     Family.SPECTRAL_RMS: (_HALF, _HALF, _HALF, True),
     Family.SPECTRAL_RATIO: (-_HALF, _HALF, Fraction(0), True),
     Family.SPECTRAL_UNIT: (Fraction(0), Fraction(0), Fraction(0), True),
-    Family.SPHERE: (_HALF, _HALF, Fraction(1), True),
+    Family.SPHERE: (_HALF, _HALF, _HALF, True),
 }
 
 

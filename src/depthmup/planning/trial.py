@@ -8,7 +8,7 @@ from typing import Any
 from depthmup.planning.content import PlanContent
 from depthmup.planning.layout import Place
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.probe import NEAR, Probe, probe
+from depthmup.planning.probe import NEAR, Probe, probe, two_digits
 from depthmup.planning.probe import expected as exponents_of
 from depthmup.planning.twins import Unmeasured
 from depthmup.rules import Family, no_rule
@@ -77,7 +77,7 @@ def _contradiction(
         if not abs(getattr(measured, key) - value) <= NEAR:
             return (
                 f"{_MEASURED[key]} {key if key != 'both' else 'both sides'}^"
-                f"{getattr(measured, key):.2f}, and the plan assumes {value:g}. Plan with that "
+                f"{two_digits(getattr(measured, key))}, and the plan assumes {value:g}. Plan with that "
                 "optimizer, or put the parameter into the other one. depthmup.family_of(optimizer) "
                 "measures which family it is of."
             )
@@ -110,8 +110,8 @@ def _of_decay(measured: Probe, independent: bool) -> str:
     if not abs(measured.decay_in_decay - 1) <= NEAR or not abs(measured.decay_beside - 1) <= NEAR:
         return (
             "its weight decay is not decoupled: what it removes follows weight_decay^"
-            f"{measured.decay_in_decay:.2f} without a gradient, and beside one it removes "
-            f"{measured.decay_beside:.2f} of that, where the plan assumes 1 and 1. Decay that a "
+            f"{two_digits(measured.decay_in_decay)} without a gradient, and beside one it removes "
+            f"{two_digits(measured.decay_beside)} of that, where the plan assumes 1 and 1. Decay that a "
             "gradient's size is divided by cannot be made to transfer (Tensor Programs V, Appendix "
             "B.3). Use an optimizer with decoupled decay, such as AdamW, or weight_decay=0."
         )
@@ -119,7 +119,7 @@ def _of_decay(measured: Probe, independent: bool) -> str:
     if not abs(measured.decay_in_rate - wanted) <= NEAR:
         other = abs(measured.decay_in_rate - (1.0 - wanted)) <= NEAR
         return (
-            f"what its weight decay removes follows lr^{measured.decay_in_rate:.2f}, and the plan "
+            f"what its weight decay removes follows lr^{two_digits(measured.decay_in_rate)}, and the plan "
             f"assumes lr^{wanted:g}. "
             + (
                 f"Pass independent_decay={not independent}."
@@ -129,7 +129,7 @@ def _of_decay(measured: Probe, independent: bool) -> str:
         )
     if not abs(measured.decay_in_size) <= NEAR:
         return (
-            f"what its weight decay removes follows fan_in^{measured.decay_in_size:.2f}, and the "
+            f"what its weight decay removes follows fan_in^{two_digits(measured.decay_in_size)}, and the "
             "plan assumes 0. Use another optimizer, or weight_decay=0."
         )
     return ""

@@ -104,7 +104,9 @@ def _apart(device: Any) -> Iterator[None]:
 def _run(
     make: MakeOptimizer, lanes: Mapping[str, Lane], way: "_Way", device: Any
 ) -> dict[str, Moved]:
-    starts, gradients, directions = zip(*(_tensors(lane, device) for lane in lanes.values()), strict=True)
+    starts, gradients, directions = zip(
+        *(_tensors(lane, device) for lane in lanes.values()), strict=True
+    )
     twins = [nn.Parameter(start.clone()) for start in starts]
     optimizer = make(list(twins))
     lane_of = {id(twin): lane for twin, lane in zip(twins, lanes.values(), strict=True)}
