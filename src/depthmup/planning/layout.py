@@ -4,7 +4,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 from torch import nn
@@ -239,15 +238,27 @@ def _unmarked(rows: Sequence[Setting]) -> str:
 
 
 def _one_value(rows: Sequence[Setting]) -> str:
-    """Groups whose planned values differ, and which have come to one value."""
-    ordered = sorted((row for row in rows if row.base is not None), key=lambda row: row.value)
-    for one, two in pairwise(ordered):
-        same = math.isclose(one.value, two.value, rel_tol=_EXACT)
-        if same and not math.isclose(one.planned, two.planned, rel_tol=TOLERANCE):
+    """Groups whose planned values differ, and which have come to one value.
+
+    Groups of one origin that keep their ratios show that the plan is intact there: a value that is
+    also another group's is chance. Two of many groups may meet by chance as well.
+    """
+    factors: defaultdict[Hashable, set[float]] = defaultdict(set)
+    for row in rows:
+        factors[row.alike].add(row.factor)
+    alone = [row for row in rows if row.base is not None and len(factors[row.alike]) == 1]
+    same: defaultdict[float, list[Setting]] = defaultdict(list)
+    for row in alone:
+        same[float(f"{row.value:.6g}")].append(row)
+    for meeting in same.values():
+        first, last = (of(meeting, key=lambda row: row.planned) for of in (min, max))
+        differ = not math.isclose(first.planned, last.planned, rel_tol=TOLERANCE)
+        if differ and (len(meeting) > 2 or len(meeting) == len(alone)):
             return (
-                f"the {_WORDS[one.key]} of {one.name} and {two.name} have come to one value, "
-                f"{one.value:.4g}; the plan has {one.planned:.4g} and {two.planned:.4g}, times "
-                "whatever a schedule multiplies them by."
+                f"the {_WORDS[first.key]} of {first.name} and {last.name} have come to one value, "
+                f"{first.value:.4g}; the plan has {first.planned:.4g} and {last.planned:.4g}, "
+                "times whatever a schedule multiplies them by. If that is meant, say so in the "
+                f"groups: {base_key(first.key)} is the value at the base."
             )
     return ""
 

@@ -93,7 +93,10 @@ class Probe:
     def ignored(self) -> str:
         """What of a group the optimizer does not follow, or does beside its updates; in words."""
         if not abs(self.rate - 1) <= NEAR:
-            return f"its updates follow its group's learning rate as lr^{two_digits(self.rate)}, and not as lr"
+            return (
+                f"its updates follow its group's learning rate as lr^{two_digits(self.rate)}, and "
+                "not as lr"
+            )
         if not self.later > _FOLLOWS:
             return "a learning rate that changes while training does nothing to its updates"
         if not self.still <= _STILL:

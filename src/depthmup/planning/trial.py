@@ -77,9 +77,9 @@ def _contradiction(
         if not abs(getattr(measured, key) - value) <= NEAR:
             return (
                 f"{_MEASURED[key]} {key if key != 'both' else 'both sides'}^"
-                f"{two_digits(getattr(measured, key))}, and the plan assumes {value:g}. Plan with that "
-                "optimizer, or put the parameter into the other one. depthmup.family_of(optimizer) "
-                "measures which family it is of."
+                f"{two_digits(getattr(measured, key))}, and the plan assumes {value:g}. Plan with "
+                "that optimizer, or put the parameter into the other one. "
+                "depthmup.family_of(optimizer) measures which family it is of."
             )
     if flat is not None and flat != measured.orthogonal:
         are = "not " if flat else ""
@@ -111,16 +111,16 @@ def _of_decay(measured: Probe, independent: bool) -> str:
         return (
             "its weight decay is not decoupled: what it removes follows weight_decay^"
             f"{two_digits(measured.decay_in_decay)} without a gradient, and beside one it removes "
-            f"{two_digits(measured.decay_beside)} of that, where the plan assumes 1 and 1. Decay that a "
-            "gradient's size is divided by cannot be made to transfer (Tensor Programs V, Appendix "
-            "B.3). Use an optimizer with decoupled decay, such as AdamW, or weight_decay=0."
+            f"{two_digits(measured.decay_beside)} of that, where the plan assumes 1 and 1. Decay "
+            "that a gradient's size is divided by cannot be made to transfer (Tensor Programs V, "
+            "Appendix B.3). Use AdamW, another optimizer with decoupled decay, or weight_decay=0."
         )
     wanted = 0.0 if independent else 1.0
     if not abs(measured.decay_in_rate - wanted) <= NEAR:
         other = abs(measured.decay_in_rate - (1.0 - wanted)) <= NEAR
         return (
-            f"what its weight decay removes follows lr^{two_digits(measured.decay_in_rate)}, and the plan "
-            f"assumes lr^{wanted:g}. "
+            f"what its weight decay removes follows lr^{two_digits(measured.decay_in_rate)}, and "
+            f"the plan assumes lr^{wanted:g}. "
             + (
                 f"Pass independent_decay={not independent}."
                 if other
@@ -129,7 +129,8 @@ def _of_decay(measured: Probe, independent: bool) -> str:
         )
     if not abs(measured.decay_in_size) <= NEAR:
         return (
-            f"what its weight decay removes follows fan_in^{two_digits(measured.decay_in_size)}, and the "
-            "plan assumes 0. Use another optimizer, or weight_decay=0."
+            "what its weight decay removes follows "
+            f"fan_in^{two_digits(measured.decay_in_size)}, and the plan assumes 0. Use another "
+            "optimizer, or weight_decay=0."
         )
     return ""
