@@ -32,7 +32,7 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import Plan, family_of
-from depthmup.rules import Family, Kind
+from depthmup.rules import Family, Kind, no_rule
 
 PINS = """
     torch==2.13.0 timm==1.0.31 torchao==0.18.0 torch-optimi==0.3.3 schedulefree==1.4.1
@@ -62,10 +62,24 @@ MODULES: Mapping[str, str] = {
     "muon": "muon",
     "pytorch_optimizer": "pytorch_optimizer",
     "heavyball": "heavyball",
-    "emerging_optimizers": "emerging_optimizers",
+    "emerging_optimizers": (
+        "emerging_optimizers.orthogonalized_optimizers emerging_optimizers.scalar_optimizers "
+        "emerging_optimizers.soap emerging_optimizers.psgd "
+        "emerging_optimizers.riemannian_optimizers"
+    ),
     "dion": "dion",
 }
 """Packages by the name that their classes' modules begin with, and where their classes are."""
+
+REQUIRED: Mapping[str, Mapping[str, Any]] = {
+    "Ranger21": {"num_iterations": 100},
+    "BSAM": {"num_data": 100},
+    "SAM": {"base_optimizer": torch.optim.AdamW},
+    "WSAM": {"base_optimizer": torch.optim.AdamW},
+    "LookSAM": {"base_optimizer": torch.optim.AdamW},
+    "FriendlySAM": {"base_optimizer": torch.optim.AdamW},
+}
+"""Arguments without which a class is not built."""
 
 SETTINGS: Mapping[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
     ("torch", "Muon"): ({}, {"adjust_lr_fn": "match_rms_adamw"}),
@@ -103,7 +117,7 @@ SECONDS = 120.0
 BASE, TARGET, STEPS = 32, 128, 30
 TOLERANCE = 0.15
 """Of the ratio of what steps do in the target and in the base: Muon's iterations leave singular
-values between 0.7 and 1.2."""
+values between 0.7 and 1.2. Of tensors of four entries, which a projection changes by half: 0.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +158,15 @@ def network(width: int) -> nn.Module:
 
 def classes(package: str) -> Iterator[tuple[str, type, Mapping[str, Any]]]:
     """The optimizer classes of a package, with each of their settings."""
-    module = importlib.import_module(MODULES[package])
-    for name, cls in sorted(vars(module).items()):
+    held: dict[str, Any] = {}
+    for module in MODULES[package].split():
+        held |= vars(importlib.import_module(module))
+    for name, cls in sorted(held.items()):
         if not (inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)):
             continue
         if cls is torch.optim.Optimizer or inspect.isabstract(cls):
             continue
-        if not cls.__module__.startswith(package) or (
-            name != cls.__name__ and package != "heavyball"
-        ):
+        if not cls.__module__.startswith(package) or (name != cls.__name__ and package != "dion"):
             continue
         for settings in SETTINGS.get((package, cls.__name__), ({},)):
             yield name, cls, settings
@@ -162,7 +176,7 @@ def built(cls: type, parameters: list[Any], settings: Mapping[str, Any], decay: 
     """The class on these parameters, with the usual rate."""
     known = inspect.signature(cls).parameters
     anything = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    given = dict(settings)
+    given = {**REQUIRED.get(cls.__name__, {}), **settings}
     if "lr" in known or anything:
         given["lr"] = 1e-3
     if "weight_decay" in known or (anything and decay):
@@ -209,14 +223,15 @@ def measured(row: Row, cls: type, settings: Mapping[str, Any]) -> tuple[Row, Fam
 
 def decay_of(found: Any) -> str:
     """How a class decays, in a word."""
-    if found.decay == 0:
+    if abs(found.decay) < 0.1:
         return "none" if found.decay_beside < 0.1 else "beside a gradient"
     if math.isnan(found.decay):
         return "not measured"
     if abs(found.decay_in_decay - 1) > 0.1 or abs(found.decay_beside - 1) > 0.1:
         return "coupled"
-    if abs(found.decay_in_size) > 0.1:
-        return f"by size^{found.decay_in_size:.1f}"
+    for name, power in (("size", found.decay_in_size), ("weight", found.decay_in_weight)):
+        if abs(power) > 0.1:
+            return f"by {name}^{power:.1f}"
     powers = {0: "independent", 1: "decoupled"}
     power = round(found.decay_in_rate)
     near = abs(found.decay_in_rate - power) <= 0.1
@@ -229,8 +244,8 @@ def planned(cls: type, family: Family | None) -> Plan:
     inputs = torch.randn(4, 8)
     try:
         plan = depthmup.plan(model, base, scheme="mup", optimizer=cls, example_inputs=inputs)
-    except ValueError as error:
-        if family is None or "easure" not in str(error):
+    except ValueError:
+        if family is None or no_rule(cls):  # whatever its settings
             raise
         plan = None
     if plan is None or (family is not None and plan.family is not family):  # as the errors say
@@ -316,7 +331,8 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
         # Gains and biases start at zero, of which plans have a note, or at a few random numbers.
         if relative and name.endswith("bias"):
             continue
-        if not (before > 0 and abs(after / before - 1) <= TOLERANCE):
+        tolerance = 0.5 if name == "3.bias" else TOLERANCE
+        if not (before > 0 and abs(after / before - 1) <= tolerance):
             ratio = after / before if before else math.nan
             return replace(
                 row, verdict="wrong", why=f"steps of {name} do {ratio:.3g} of the base's"

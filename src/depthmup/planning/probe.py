@@ -61,9 +61,11 @@ class Probe:
         decay: what a step without gradient removes of a weight, over lr * weight_decay: 1 if decay
             is decoupled; nan where there is none.
         decay_in_rate, decay_in_decay: the exponents of what is removed in the rate and in
-            weight_decay; ``decay_in_size`` in the fan-in.
+            weight_decay; ``decay_in_size`` and ``decay_in_weight`` in the fan-in and in the size of
+            the weight.
         decay_beside: what decay removes beside a gradient, over what it removes without one.
         still: how far a weight moves without gradient and decay, over how far it usually moves.
+        alone: the size of updates where no other parameter is trained, over that beside others.
     """
 
     gradient: float
@@ -81,8 +83,10 @@ class Probe:
     decay_in_rate: float = math.nan
     decay_in_decay: float = math.nan
     decay_in_size: float = math.nan
+    decay_in_weight: float = math.nan
     decay_beside: float = math.nan
     still: float = 0.0
+    alone: float = 1.0
 
     @property
     def orthogonal(self) -> bool:
@@ -99,6 +103,11 @@ class Probe:
             )
         if not self.later > _FOLLOWS:
             return "a learning rate that changes while training does nothing to its updates"
+        if not abs(self.alone - 1) <= NEAR:
+            return (
+                "updates of a parameter that is trained alone have "
+                f"{self.alone:.2f} of the size that they have beside others"
+            )
         if not self.still <= _STILL:
             return (
                 "it moves weights that have no gradient and no decay, by "
@@ -188,9 +197,11 @@ def _lanes(dimensions: int) -> dict[str, Lane]:
         "later": Lane(shape=square, later=_PART),
         "still": Lane(shape=square, gradient=0.0, decay=0.0),
         "decays": Lane(shape=square, gradient=0.0, decay=1.0),
-        "decays, rate": Lane(shape=square, gradient=0.0, decay=1.0, rate=_PART),
+        # With epsilon as plans scale it beside a rate: in some classes decay is divided by it.
+        "decays, rate": Lane(shape=square, gradient=0.0, decay=1.0, rate=_PART, eps=_PART),
         "decays, decay": Lane(shape=square, gradient=0.0, decay=_PART),
         "decays, size": Lane(shape=wide, gradient=0.0, decay=1.0),
+        "decays, weight": Lane(shape=square, gradient=0.0, decay=1.0, weight=1 / _LARGER),
         "decays beside": Lane(shape=square, decay=1.0),
     }
     if dimensions > 1:
@@ -205,6 +216,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
     lanes = _lanes(dimensions)
     try:
         moved = run(make, lanes, device=device)
+        alone = run(make, {"usual": lanes["usual"]}, device=device)["usual"]
     except Exception as error:
         raise Unmeasured(
             f"{name} could not be tried on small parameters of {dimensions} dimensions: "
@@ -237,11 +249,21 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
         family=family,
         why=why,
         early=early,
-        rate=_slope(base, steps["rate"], _PART),
+        rate=max(_rates(moved), key=lambda rate: abs(rate - 1)),
         later=_slope(base, steps["later"], _PART),
+        alone=_along(alone.late, alone.direction) / base,
         **_decays(moved),
     )
     return replace(found, family=None, why=found.ignored) if found.ignored else found
+
+
+def _rates(moved: Mapping[str, Moved]) -> list[float]:
+    """The exponent in the rate of late steps, and of the way from the start: some add to it."""
+    usual, rate = moved["usual"], moved["rate"]
+    return [
+        _slope(_along(before, usual.direction), _along(after, rate.direction), _PART)
+        for before, after in ((usual.late, rate.late), (usual.whole, rate.whole))
+    ]
 
 
 def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
@@ -262,6 +284,7 @@ def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
         "decay_in_rate": _slope(whole, removed["decays, rate"], _PART),
         "decay_in_decay": _slope(whole, removed["decays, decay"], _PART),
         "decay_in_size": _slope(whole, removed["decays, size"], _WIDER),
+        "decay_in_weight": _slope(whole, removed["decays, weight"], 1 / _LARGER),
         "decay_beside": share / whole,
     }
 

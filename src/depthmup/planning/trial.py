@@ -99,7 +99,7 @@ _MEASURED = {
 
 
 def _of_decay(measured: Probe, independent: bool) -> str:
-    if measured.decay == 0 and measured.decay_beside <= NEAR:
+    if abs(measured.decay) <= NEAR and measured.decay_beside <= NEAR:
         return ""  # none, at the base neither
     if math.isnan(measured.decay):
         return (
@@ -127,10 +127,10 @@ def _of_decay(measured: Probe, independent: bool) -> str:
                 else "Use an optimizer that subtracts lr * weight_decay * w, or weight_decay=0."
             )
         )
-    if not abs(measured.decay_in_size) <= NEAR:
-        return (
-            "what its weight decay removes follows "
-            f"fan_in^{two_digits(measured.decay_in_size)}, and the plan assumes 0. Use another "
-            "optimizer, or weight_decay=0."
-        )
+    for of, name in (("decay_in_size", "fan_in"), ("decay_in_weight", "weight")):
+        if not abs(value := getattr(measured, of)) <= NEAR:
+            return (
+                f"the part that its weight decay removes follows {name}^{two_digits(value)}, and "
+                "the plan assumes 0. Use another optimizer, or weight_decay=0."
+            )
     return ""
