@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import truediv
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import PlanMismatch
-from depthmup.planning.layout import Setting, of_parameters, of_ratios, places, settings
+from depthmup.planning.layout import TOLERANCE, Setting, of_parameters, of_ratios, places, settings
 from depthmup.planning.settings import SETTINGS
 from depthmup.planning.several import stepping
 
@@ -32,6 +34,7 @@ class WatchedGroups:
     groups: list[dict[str, Any]] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    parts: list[tuple[slice, list[float]]] = field(default_factory=list)
     elsewhere: bool = False
 
     def look(self, step: int) -> None:
@@ -47,7 +50,7 @@ class WatchedGroups:
         )
         if not changed:
             values = [setting.group[setting.key] for setting in self.found]
-            if not self.elsewhere and values == self.values:
+            if not self.elsewhere and (values == self.values or self._one_schedule(values)):
                 self.as_planned = step
                 return
         problems = self._of_layout(groups, sizes) if changed else []
@@ -56,6 +59,15 @@ class WatchedGroups:
             raise PlanMismatch(refusal([f"before step {step}{since}: {p}" for p in problems]))
         self.values = [setting.group[setting.key] for setting in self.found]
         self.as_planned = step
+
+    def _one_schedule(self, values: list[float]) -> bool:
+        """Whether all values are the planned ones times one number for each setting."""
+        for part, planned in self.parts:
+            shares = list(map(truediv, values[part], planned))
+            low, high = min(shares), max(shares)
+            if not high - low <= TOLERANCE * high:
+                return False
+        return bool(self.parts) and not any(values[self.parts[-1][0].stop :])
 
     def _of_layout(self, groups: list[dict[str, Any]], sizes: list[int]) -> list[str]:
         """Look at groups that are new: at first, after a checkpoint, after one was added."""
@@ -66,7 +78,8 @@ class WatchedGroups:
             for key in SETTINGS
         )
         placed = places(self.plan, self.model, self.optimizers)
-        self.found = settings(self.plan, placed, independent_decay=self.independent_decay)
+        found = settings(self.plan, placed, independent_decay=self.independent_decay)
+        self._arrange(found)
         return [
             *of_parameters(
                 self.plan,
@@ -75,6 +88,18 @@ class WatchedGroups:
                 independent_decay=self.independent_decay,
                 strict=self.strict,
             )
+        ]
+
+    def _arrange(self, found: list[Setting]) -> None:
+        """By setting, zeros at the end; in no parts if the base of some value is not known."""
+        by_key = [[s for s in found if s.key == key and s.planned] for key in SETTINGS]
+        self.found = [*(s for part in by_key for s in part), *(s for s in found if not s.planned)]
+        ends = list(accumulate(map(len, by_key)))
+        known = all(setting.base is not None for setting in found)
+        self.parts = [
+            (slice(end - len(part), end), [setting.planned for setting in part])
+            for part, end in zip(by_key, ends, strict=True)
+            if part and known
         ]
 
 
