@@ -204,7 +204,7 @@ def measured(row: Row, cls: type, settings: Mapping[str, Any]) -> tuple[Row, Fam
         usual = family_of(lambda parameters: built(cls, parameters, settings, 0.0))
     except Exception as error:
         cause = error.__cause__ or error
-        return replace(row, why=f"{type(cause).__name__}: {str(cause)[:120]}"), None
+        return replace(row, why=_short(cause)), None
     row = replace(
         row,
         family=str(usual.family or "none"),
@@ -307,7 +307,7 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
     try:
         plan = planned(cls, family)
     except ValueError as error:
-        return replace(row, verdict="refused", why=row.why or str(error)[:160])
+        return replace(row, verdict="refused", why=row.why or _short(error))
     matrices = plan.family.matrices_only
 
     def both(decay: float, gradient: float, steps: int) -> dict[str, tuple[float, float]]:
@@ -326,7 +326,7 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
     try:
         steps = both(0.0, 1e-2, STEPS)
     except Exception as error:
-        return replace(row, verdict="refused", why=f"{type(error).__name__}: {str(error)[:300]}")
+        return replace(row, verdict="refused", why=_short(error))
     for name, (before, after) in steps.items():
         # Gains and biases start at zero, of which plans have a note, or at a few random numbers.
         if relative and name.endswith("bias"):
@@ -352,8 +352,10 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
 
 
 def _short(error: Exception) -> str:
+    """What was measured, of an error; or its beginning."""
     text = " ".join(str(error).split())
-    return text[text.find("its weight decay") :][:160] if "its weight decay" in text else text[:160]
+    measured = text.partition("it is in a group of ")[2].partition(": ")[2] or text
+    return measured if len(measured) <= 160 else measured[:160].rpartition(" ")[0] + " ..."
 
 
 def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
@@ -394,28 +396,63 @@ def apart(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Ro
     return row
 
 
+def text_of(row: Row) -> str:
+    """One row of the page's table."""
+    settings = f" `{row.settings}`" if row.settings else ""
+    why = row.why.replace("|", "/").replace("<", "&lt;")
+    verdict = row.verdict + (f": {why}" if why and row.verdict != "right" else "")
+    powers = [row.gradient, row.weight, row.fan_in, row.fan_out]
+    known = [f"{round(power, 2) + 0.0:g}" for power in powers if not math.isnan(power)]
+    cells = [
+        f"{row.package} {row.version}",
+        f"{row.name}{settings}",
+        row.family,
+        " ".join(known),
+        row.decay,
+        verdict,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def page(rows: list[Row]) -> None:
+    """The table of docs/reference/atlas.md."""
+    path = Path(__file__).parents[1] / "docs" / "reference" / "atlas.md"
+    text = path.read_text(encoding="utf-8").partition("<!-- table -->")[0]
+    verdicts = [row.verdict for row in rows]
+    counts = ", ".join(
+        f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)
+    )
+    head = [
+        f"{len(rows)} classes and settings: {counts}. Exponents are those of the update in",
+        "gradient, weight, fan-in and fan-out.",
+        "",
+        "| package | class | family | exponents | decay | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines = [*head, *map(text_of, rows), "", "Next: [sweeps](transfer.md).", ""]
+    path.write_text(text + "<!-- table -->\n\n" + "\n".join(lines), encoding="utf-8")
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    asked = sys.argv[1:] or list(MODULES)
     rows: list[Row] = []
-    for package in asked:
+    for package in sys.argv[1:] or list(MODULES):
         try:
             found = list(classes(package))
         except Exception as error:
             print(f"{package}: {type(error).__name__}: {error}; install {PINS}")
             continue
         for name, cls, settings in found:
-            rows.append(apart(package, name, cls, settings))
-            row = rows[-1]
+            rows.append(row := apart(package, name, cls, settings))
             print(
-                f"{package} {name} {row.settings}: {row.family} {row.verdict} {row.why[:150]}",
-                flush=True,
+                f"{package} {name} {row.settings}: {row.family} {row.verdict} {row.why}", flush=True
             )
     path = Path(os.environ.get("ATLAS", Path(depthmup.__file__).parent / "rules" / "atlas.csv"))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
         writer.writeheader()
         writer.writerows({k: "" if v != v else v for k, v in asdict(row).items()} for row in rows)
+    page(rows)
     verdicts = [row.verdict for row in rows]
     print(", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)))
 

@@ -492,3 +492,57 @@ def test_each_adjustment_of_muons_rate_is_a_family_of_its_own(adjusted, planned_
     else:
         plan.rescale(model, muon)
         assert {g["lr"] for g in muon.param_groups} == {g["lr"] for g in made.muon}
+
+
+class NeedsMore(torch.optim.AdamW):
+    """As optimizers that need second derivatives."""
+
+    def step(self, closure=None):
+        raise RuntimeError("no graph to differentiate twice")
+
+
+def test_one_that_cannot_be_tried_is_refused_unless_it_is_trusted():
+    model, plan = planned()
+    optimizer = NeedsMore(model.parameters(), lr=LR)
+    with pytest.raises(ValueError, match=r"no graph .* pass trust=True") as caught:
+        plan.rescale(model, optimizer)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    plan.rescale(model, optimizer, trust=True)
+    with pytest.raises(PlanMismatch, match="no graph") as caught:
+        plan.verify(model, optimizer)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    plan.verify(model, optimizer, trust=True)
+
+
+def test_the_first_that_holds_the_optimizer_measures_it():
+    """Groups are made before there is an optimizer: verify sees which one took them."""
+    model, plan = planned()
+    optimizer = torch.optim.SGD(plan.param_groups(model, lr=LR), lr=LR)
+    with pytest.raises(PlanMismatch, match=r"in a group of sgd, raw: .* assumes 0"):
+        plan.verify(model, optimizer)
+
+
+def test_wrappers_with_copies_of_the_groups_are_refused():
+    class Copies(torch.optim.SGD):
+        def __init__(self, params, **settings):
+            params = list(params)
+            super().__init__(params, **settings)
+            self.inner = torch.optim.SGD(params, **settings)
+
+    model, plan = planned(optimizer="sgd")
+    with pytest.raises(ValueError, match="share its groups with the SGD that it holds"):
+        plan.rescale(model, Copies(model.parameters(), lr=LR))
+
+
+def test_one_tensor_for_all_rates_is_split():
+    """A scheduler writes into it in place."""
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(LR))
+    plan.rescale(model, optimizer)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    assert len({id(rate) for rate in rates}) == len(rates)
+    plan.watch(model, optimizer)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
