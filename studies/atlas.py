@@ -32,7 +32,8 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import Plan, family_of
-from depthmup.rules import Family, Kind, no_rule
+from depthmup.rules import Family, Kind
+from depthmup.rules.optimizers import no_rule
 
 PINS = """
     torch==2.13.0 timm==1.0.31 torchao==0.18.0 torch-optimi==0.3.3 schedulefree==1.4.1

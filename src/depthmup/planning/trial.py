@@ -11,7 +11,8 @@ from depthmup.planning.prescribe import Prescription
 from depthmup.planning.probe import NEAR, Probe, probe, two_digits
 from depthmup.planning.probe import expected as exponents_of
 from depthmup.planning.twins import Unmeasured
-from depthmup.rules import Family, no_rule
+from depthmup.rules import Family
+from depthmup.rules.optimizers import no_rule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,6 @@ from depthmup.rules.optimizers import (
     Decay,
     family,
     named,
-    no_rule,
 )
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import ExpectedExponents, Observable, effect, predict
@@ -124,7 +123,6 @@ __all__ = [
     "listing",
     "moe",
     "named",
-    "no_rule",
     "predict",
     "regime",
     "region",
