@@ -3,7 +3,7 @@
     python -m studies.atlas [PACKAGE ...]    # in an environment with the packages of PINS
 
 Writes ``src/depthmup/rules/atlas.csv``, one row per class and settings, and the table of
-docs/reference/atlas.md. Each class is measured as ``depthmup.family_of`` does it, and then judged
+docs/studies/atlas.md. Each class is measured as ``depthmup.family_of`` does it, and then judged
 by something else: a base and a network of four times its width take 30 steps by the plan's groups,
 with gradients of the sizes that the theory has for them. What their steps do to aligned inputs must
 be the same, and decay must remove the same part of every matrix.
@@ -15,6 +15,7 @@ import inspect
 import math
 import multiprocessing
 import os
+import re
 import sys
 import time
 import warnings
@@ -416,21 +417,22 @@ def text_of(row: Row) -> str:
 
 
 def page(rows: list[Row]) -> None:
-    """The table of docs/reference/atlas.md."""
-    path = Path(__file__).parents[1] / "docs" / "reference" / "atlas.md"
+    """The table of docs/studies/atlas.md."""
+    path = Path(__file__).parents[1] / "docs" / "studies" / "atlas.md"
     text = path.read_text(encoding="utf-8").partition("<!-- table -->")[0]
     verdicts = [row.verdict for row in rows]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)
     )
+    answer = f"> **Answer.** Of {len(rows)} classes and settings: {counts}."
+    text = re.sub(r"^> \*\*Answer\.\*\* .*$", answer, text, flags=re.M)
     head = [
-        f"{len(rows)} classes and settings: {counts}. Exponents are those of the update in",
-        "gradient, weight, fan-in and fan-out.",
+        "Exponents are those of the update in gradient, weight, fan-in and fan-out.",
         "",
         "| package | class | family | exponents | decay | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    lines = [*head, *map(text_of, rows), "", "Next: [sweeps](transfer.md).", ""]
+    lines = [*head, *map(text_of, rows), ""]
     path.write_text(text + "<!-- table -->\n\n" + "\n".join(lines), encoding="utf-8")
 
 
