@@ -48,8 +48,8 @@ class Probe:
     ``gradient`` and ``weight`` are the exponents of the update's size in the size of the gradient
     and of the weight; ``fan_in`` and ``fan_out`` those of its norm when one side of a square matrix
     grows, along aligned gradients with entries of one size; ``flatness`` is the ratio
-    of the smallest to the largest singular value of an update, near 1 if it is orthogonalized. All
-    are of late steps: the first ones may be of a warm-up.
+    of a small to the largest singular value of an update (nine in ten are larger), near 1 if it is
+    orthogonalized. All are of late steps: the first ones may be of a warm-up.
 
     Attributes:
         family: that agrees with all of these, or None.
@@ -61,8 +61,8 @@ class Probe:
         decay: what a step without gradient removes of a weight, over lr * weight_decay: 1 if decay
             is decoupled; nan where there is none.
         decay_in_rate, decay_in_decay: the exponents of what is removed in the rate and in
-            weight_decay; ``decay_in_size`` and ``decay_in_weight`` in the fan-in and in the size of
-            the weight.
+            weight_decay; ``decay_in_size``, ``decay_in_weight`` and ``decay_in_gradient`` in the
+            fan-in, and in the sizes of the weight and of the gradient.
         decay_beside: what decay removes beside a gradient, over what it removes without one.
         still: how far a weight moves without gradient and decay, over how far it usually moves.
         alone: the size of updates where no other parameter is trained, over that beside others.
@@ -84,6 +84,7 @@ class Probe:
     decay_in_decay: float = math.nan
     decay_in_size: float = math.nan
     decay_in_weight: float = math.nan
+    decay_in_gradient: float = math.nan
     decay_beside: float = math.nan
     still: float = 0.0
     alone: float = 1.0
@@ -215,8 +216,9 @@ def _lanes(dimensions: int) -> dict[str, Lane]:
 def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = "cpu") -> Probe:
     lanes = _lanes(dimensions)
     try:
-        moved = run(make, lanes, device=device)
+        moved = _moved(make, lanes, device)
         alone = run(make, {"usual": lanes["usual"]}, device=device)["usual"]
+        shares = _shares_alone(make, lanes, device) if "decays" in moved else {}
     except Exception as error:
         raise Unmeasured(
             f"{name} could not be tried on small parameters of {dimensions} dimensions: "
@@ -253,8 +255,37 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
         later=_slope(base, steps["later"], _PART),
         alone=_along(alone.late, alone.direction) / base,
         **_decays(moved),
+        **shares,
     )
     return replace(found, family=None, why=found.ignored) if found.ignored else found
+
+
+def _moved(make: MakeOptimizer, lanes: Mapping[str, Lane], device: Any) -> dict[str, Moved]:
+    """What all twins do; of classes that raise an error where a gradient is zero, the others."""
+    try:
+        return run(make, lanes, device=device)
+    except Exception:
+        with_gradient = {name: lane for name, lane in lanes.items() if lane.gradient}
+        return run(make, with_gradient, device=device)
+
+
+def _shares_alone(make: MakeOptimizer, lanes: Mapping[str, Lane], device: Any) -> dict[str, float]:
+    """How what decay removes follows the gradient of a parameter that is trained alone.
+
+    Some classes divide by what the gradients of all parameters are.
+    """
+    shares = []
+    for size in (1.0, _SMALLER):
+        usual, beside = (
+            run(
+                make,
+                {"": replace(lanes[name], gradient=1e-2 * size, eps=size)},
+                device=device,
+            )[""]
+            for name in ("usual", "decays beside")
+        )
+        shares.append(_per_step(usual.whole - beside.whole, usual.start))
+    return {"decay_in_gradient": _slope(shares[0], shares[1], _SMALLER)}
 
 
 def _rates(moved: Mapping[str, Moved]) -> list[float]:
@@ -267,7 +298,9 @@ def _rates(moved: Mapping[str, Moved]) -> list[float]:
 
 
 def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
-    """What decay removes of weights, per step."""
+    """What decay removes of weights, per step; nothing is known where zero gradients fail."""
+    if "decays" not in moved:
+        return {"decay": math.nan}
     usual, beside = moved["usual"], moved["decays beside"]
     removed = {
         lane: _per_step(-m.whole, m.start) for lane, m in moved.items() if lane.startswith("decays")
@@ -307,7 +340,8 @@ def _flatness(update: Tensor) -> float:
     if not bool(update.isfinite().all()):
         return math.nan
     values = torch.linalg.svdvals(update)
-    return float(values[-1] / values[0])
+    # Not the very smallest one, which an iteration of few steps may leave where it was.
+    return float(values[int(0.9 * (len(values) - 1))] / values[0])
 
 
 def _slope(before: float, after: float, ratio: float) -> float:

@@ -99,6 +99,10 @@ _MEASURED = {
 }
 
 
+# What the part that decay removes of a weight must not depend on.
+_STAYS = {"decay_in_size": "fan_in", "decay_in_weight": "weight", "decay_in_gradient": "gradient"}
+
+
 def _of_decay(measured: Probe, independent: bool) -> str:
     if abs(measured.decay) <= NEAR and measured.decay_beside <= NEAR:
         return ""  # none, at the base neither
@@ -128,7 +132,7 @@ def _of_decay(measured: Probe, independent: bool) -> str:
                 else "Use an optimizer that subtracts lr * weight_decay * w, or weight_decay=0."
             )
         )
-    for of, name in (("decay_in_size", "fan_in"), ("decay_in_weight", "weight")):
+    for of, name in _STAYS.items():
         if not abs(value := getattr(measured, of)) <= NEAR:
             return (
                 f"the part that its weight decay removes follows {name}^{two_digits(value)}, and "

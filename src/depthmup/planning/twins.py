@@ -302,10 +302,11 @@ def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
     held = holders(optimizer)
     codes = tuple(code for h in held for code in _codes(type(h)))
     read = {text for code in codes for text in _texts(code)}
+    defaults = {key: None for one in held for key in getattr(one, "defaults", ())}
     settings = {
         key: bool(value) if key == "weight_decay" else repr(value)
         for key, value in _at_base(group).items()
-        if key not in RATES and (key in read or isinstance(value, bool))
+        if key not in RATES and (key in read or key in defaults or isinstance(value, bool))
     }
     attributes = [
         (name, repr(value))
@@ -313,9 +314,7 @@ def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
         for name, value in vars(holder).items()
         if isinstance(value, bool | int | float | str) and not name.startswith("_")
     ]
-    defaults = getattr(optimizer, "defaults", {})
-    usual = [(k, repr(v)) for k, v in defaults.items() if k not in (*RATES, *SETTINGS)]
-    return codes, *(tuple(sorted(part)) for part in (settings.items(), attributes, usual))
+    return codes, tuple(sorted(settings.items())), tuple(sorted(attributes))
 
 
 def _codes(cls: type) -> Sequence[CodeType]:
