@@ -182,6 +182,6 @@ def table(quick: bool) -> list[str]:
         plan_671b(),
         "",
         step_ratio(3 if quick else 15),
-        watched_steps("a transformer of 12 layers", 3 if quick else 30, 3),
-        watched_steps("an MLP of two layers", 5 if quick else 60, 100),
+        watched_steps("a transformer of 12 layers", 3 if quick else 60, 1),
+        watched_steps("an MLP of two layers", 5 if quick else 300, 20),
     ]

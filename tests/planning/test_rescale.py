@@ -546,3 +546,8 @@ def test_one_tensor_for_all_rates_is_split():
     for _ in range(3):
         optimizer.step()
         scheduler.step()
+    optimizer.step()
+    for rate in rates:
+        rate.fill_(LR)
+    with pytest.raises(PlanMismatch, match=r"before step 5 \(as planned until step 4\)"):
+        optimizer.step()

@@ -34,7 +34,6 @@ def of_optimizers(
     seen = set()
     for p, group, number in placed:
         one = optimizers[number]
-        # Frozen from the start, or no optimizer of ours to copy.
         dimensions = max(len(p.shape), 1)
         key = (id(group), dimensions, p.family, p.role.kind)
         if key in seen:

@@ -35,29 +35,29 @@ class WatchedGroups:
     sizes: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     parts: list[tuple[slice, list[float]]] = field(default_factory=list)
+    tensors: bool = False
     elsewhere: bool = False
 
     def look(self, step: int) -> None:
         """Raise if the groups contradict the plan, at the price of a few comparisons per group."""
         if self.at is not None and step not in self.at:
             return
-        if self.elsewhere and step not in SELDOM:
-            return
         groups = [group for one in self.optimizers for group in one.param_groups]
         sizes = [len(group["params"]) for group in groups]
         changed = sizes != self.sizes or any(
             a is not b for a, b in zip(groups, self.groups, strict=True)
         )
-        if not changed:
-            values = [setting.group[setting.key] for setting in self.found]
-            if not self.elsewhere and (values == self.values or self._one_schedule(values)):
-                self.as_planned = step
-                return
+        if self.elsewhere and not changed and step not in SELDOM:
+            return
         problems = self._of_layout(groups, sizes) if changed else []
-        if problems := problems or [*of_ratios(self.found)]:
+        values = [setting.group[setting.key] for setting in self.found]
+        if self.tensors:  # which schedules change in place
+            values = list(map(float, values))
+        followed = not changed and (values == self.values or self._one_schedule(values))
+        if problems := problems or ([] if followed else [*of_ratios(self.found)]):
             since = f" (as planned until step {self.as_planned})" if self.as_planned else ""
             raise PlanMismatch(refusal([f"before step {step}{since}: {p}" for p in problems]))
-        self.values = [setting.group[setting.key] for setting in self.found]
+        self.values = values
         self.as_planned = step
 
     def _one_schedule(self, values: list[float]) -> bool:
@@ -72,11 +72,9 @@ class WatchedGroups:
     def _of_layout(self, groups: list[dict[str, Any]], sizes: list[int]) -> list[str]:
         """Look at groups that are new: at first, after a checkpoint, after one was added."""
         self.groups, self.sizes = groups, sizes
-        self.elsewhere = any(
-            isinstance(value := group.get(key), torch.Tensor) and value.device.type != "cpu"
-            for group in groups
-            for key in SETTINGS
-        )
+        held = [group.get(key) for group in groups for key in SETTINGS]
+        devices = {value.device.type for value in held if isinstance(value, torch.Tensor)}
+        self.tensors, self.elsewhere = bool(devices), bool(devices - {"cpu"})
         placed = places(self.plan, self.model, self.optimizers)
         found = settings(self.plan, placed, independent_decay=self.independent_decay)
         self._arrange(found)
