@@ -283,6 +283,36 @@ def test_a_joined_optimizer_is_one_layout_more():
         joined.step()
 
 
+@pytest.mark.parametrize("name", ["two by decay", "Muon and AdamW"])
+def test_groups_of_an_earlier_release_are_compared_by_their_ratios(name):
+    """Their checkpoints hold factors and origins, and no values at the base."""
+    plan, model, optimizers = built(name)
+    for group in groups_of(optimizers):
+        for key in [key for key in group if key.endswith("_base")]:
+            del group[key]
+    plan.watch(model, optimizers)
+    step(optimizers)
+    for group in groups_of(optimizers):
+        group["lr"] *= 0.5
+    step(optimizers)
+    absolute(optimizers, 0)
+    with pytest.raises(PlanMismatch, match="do not have the plan's ratios"):
+        step(optimizers)
+
+
+def test_verify_after_a_resume_agrees_with_watch():
+    """A loop that sets rates itself leaves no trace of the first one but the base's value."""
+    plan, model, _ = built("one group")
+    optimizer = adamw(plan.param_groups(model, lr=LR, weight_decay=0.1))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.3 * LR * group["lr_factor"]
+    again = adamw(plan.param_groups(model, lr=LR, weight_decay=0.1))
+    again.load_state_dict(optimizer.state_dict())
+    plan.watch(model, again)
+    again.step()
+    plan.verify(model, again)
+
+
 class TestLateGroups:
     def unfrozen(self, *, matrices=False, steps=3):
         plan, model = plan_for("adamw"), make(64, 3)

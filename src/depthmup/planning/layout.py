@@ -185,10 +185,11 @@ def of_ratios(found: Sequence[Setting]) -> Iterator[str]:
     for key in SETTINGS:
         # A rate of zero freezes a group, or warms it up from there.
         rows = [s for s in found if s.key == key and s.value != 0.0]
-        if not _proportional(rows):
-            problem = _ratio_lost(rows) or _unmarked(rows) or _one_value(rows) or _reordered(rows)
-            if problem or (problem := _floor(rows)):
-                yield f"{problem} {_ADVICE[key]}"
+        if _proportional(rows):
+            continue
+        looks = (_ratio_lost, _unmarked, _one_value, _reordered, _floor)
+        if problem := next((problem for look in looks if (problem := look(rows))), ""):
+            yield f"{problem} {_ADVICE[key]}"
 
 
 def _proportional(rows: Sequence[Setting]) -> bool:
