@@ -114,7 +114,7 @@ SETTINGS: Mapping[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
 }
 """Settings that make another optimizer of a class, beside its defaults."""
 
-SECONDS = 60.0
+SECONDS = 120.0
 """Of one class, after which it is stopped and counts as not run."""
 
 BASE, TARGET, STEPS = 32, 128, 30

@@ -262,3 +262,24 @@ def test_closures_and_two_steps():
     for cls in (Closure, TwoSteps):
         optimizer = cls([nn.Parameter(torch.randn(4, 4))], lr=1e-2)
         assert family_of(optimizer).family is Family.RAW
+
+
+def test_a_model_that_an_optimizer_holds_is_not_copied():
+    """Nor is it touched: one that needs it in its step cannot be tried."""
+
+    class Holds(torch.optim.SGD):
+        def __init__(self, params, lr, needed, model):
+            super().__init__(params, lr=lr)
+            self.needed, self.model = needed, model
+
+        def step(self):
+            if self.needed:
+                next(self.model.parameters()).data.zero_()
+            super().step()
+
+    model = nn.Linear(4, 4)
+    before = model.weight.detach().clone()
+    assert family_of(Holds(model.parameters(), 1e-2, False, model)).family is Family.RAW
+    with pytest.raises(ValueError, match="could not be tried"):
+        family_of(Holds(model.parameters(), 1e-2, True, model))
+    assert torch.equal(model.weight, before)

@@ -55,7 +55,7 @@ def holders(optimizer: object) -> list[object]:
             continue
         found.append(holder)
         if depth < _DEPTH and hasattr(holder, "__dict__"):
-            held = (part for value in vars(holder).values() for part in _parts(value))
+            held = (part for value in vars(holder).values() for part in parts_of(value))
             waiting += [(part, depth + 1) for part in held if hasattr(part, "param_groups")]
     return found
 
@@ -64,7 +64,8 @@ _DEPTH = 4
 """Wrappers of wrappers that are looked into."""
 
 
-def _parts(value: object) -> Iterator[object]:
+def parts_of(value: object) -> Iterator[object]:
+    """What a list, a tuple or a dictionary holds; of anything else itself."""
     if isinstance(value, list | tuple):
         yield from value
     elif isinstance(value, dict):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from depthmup.planning.settings import LR_FACTOR, LR_ORIGIN, RATES, SETTINGS, base_key
-from depthmup.planning.several import holders
+from depthmup.planning.several import holders, parts_of
 from depthmup.planning.uncompiled import uncompiled
 
 MakeOptimizer: TypeAlias = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -233,7 +233,11 @@ def rebuilt(optimizer: Any, group: Mapping[str, Any]) -> MakeOptimizer:
     cls: Any = type(optimizer)
     known = inspect.signature(cls).parameters
     shown = {**vars(optimizer), **getattr(optimizer, "defaults", {}), **_at_base(group)}
-    settings = {key: value for key, value in shown.items() if key in list(known)[1:]}
+    settings = {
+        key: value
+        for key, value in shown.items()
+        if key in list(known)[1:] and not any(map(_of_the_person, parts_of(value)))
+    }
     return lambda parameters: cls(parameters, **settings)
 
 
@@ -269,6 +273,8 @@ def _copy(optimizer: Any, group: dict[str, Any]) -> Any:
         for name, value in vars(holder).items():
             if callable(value) and hasattr(type(holder), name):  # a method that was wrapped
                 continue
+            if any(_of_the_model(part, memo) for part in parts_of(value)):
+                continue
             if name.startswith("_optimizer_") and name.endswith("_hooks"):
                 vars(twin)[name] = OrderedDict()
                 continue
@@ -277,6 +283,23 @@ def _copy(optimizer: Any, group: dict[str, Any]) -> Any:
             except Exception:  # a process group, a lock: as it is
                 vars(twin)[name] = value
     return memo[id(optimizer)]
+
+
+def _of_the_person(value: object) -> bool:
+    """Whether something trains or is trained, so that a twin which got it would touch it."""
+    trains = isinstance(value, nn.Module) or hasattr(value, "param_groups")
+    return trains or (isinstance(value, Tensor) and value.numel() > 1)
+
+
+def _of_the_model(value: object, memo: Mapping[int, Any]) -> bool:
+    """Whether something is a model, or as large as one: neither copied nor shared with a twin."""
+    if isinstance(value, Tensor):
+        return value.numel() > _LARGE and id(value) not in memo
+    return isinstance(value, nn.Module)
+
+
+_LARGE = 2**20
+"""Numbers of a tensor that an optimizer may hold beside its state, and that are copied."""
 
 
 def _class_of(holder: object) -> Any:
