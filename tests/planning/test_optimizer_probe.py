@@ -1,5 +1,8 @@
 """Unknown optimizers are told by what their updates follow."""
 
+import copy
+import re
+
 import pytest
 import torch
 from pytest import approx
@@ -79,7 +82,9 @@ TORCH = {
     "Adamax": Family.ENTRYWISE,
     "RMSprop": Family.ENTRYWISE,
     "Adagrad": Family.ENTRYWISE,
-    "Rprop": Family.ENTRYWISE,
+    "RAdam": Family.ENTRYWISE,  # whose first steps are those of SGD
+    "Rprop": None,  # whose rate is read once
+    "Adadelta": None,  # whose steps are sized by earlier ones
     "Muon": Family.SPECTRAL,
     "Adafactor": Family.RELATIVE,
 }
@@ -121,4 +126,160 @@ def test_an_optimizer_is_measured_with_its_class_and_settings():
 
 def test_one_that_moves_nothing():
     with pytest.raises(ValueError, match="by nothing"):
-        family_of(lambda parameters: torch.optim.SGD(parameters, lr=0.0))
+        family_of(lambda parameters: Rule(parameters, lambda w, g: 0 * g))
+
+
+class Other(torch.optim.Optimizer):
+    """A change of the weight that is a function of the weight, the gradient and the group."""
+
+    def __init__(self, params, change, lr=1e-3, weight_decay=0.0, eps=1e-8):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "eps": eps})
+        self._change = change
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(self._change(p, p.grad, group))
+
+
+# Optimizers whose updates have a family, and that do something else beside them.
+BESIDE = {
+    "reads a rate of its own": (lambda w, g, o: -1e-3 * g.sign(), r"learning rate as lr\^-?0\.00"),
+    "draws weights anew": (lambda w, g, o: torch.randn_like(w) - w, "learning rate as lr"),
+    "moves weights without a gradient": (
+        lambda w, g, o: -o["lr"] * (g.sign() + w.sign() * (g == 0)),
+        "no gradient",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_what_a_family_does_not_say_leaves_none(case):
+    change, why = BESIDE[case]
+    probe = family_of(lambda parameters: Other(parameters, change))
+    assert probe.family is None
+    assert re.search(why, probe.why), probe.why
+
+
+def test_another_law_of_large_matrices_is_no_family():
+    """As of blocks of 64, or of states of eight bits from 4096 entries on."""
+
+    def change(w, g, group):
+        return -group["lr"] * (g.sign() if w.numel() <= 4096 else g / g.norm())
+
+    assert family_of(lambda parameters: Other(parameters, change)).family is None
+
+
+# By the exponents of what is removed in the rate and in weight_decay, and what beside a gradient.
+DECAYS = {
+    "decoupled": (lambda w, g, o: -o["lr"] * (g.sign() + o["weight_decay"] * w), 1, 1, 1),
+    "independent": (lambda w, g, o: -o["lr"] * g.sign() - o["weight_decay"] * w, 0, 1, 1),
+    "coupled": (lambda w, g, o: -o["lr"] * (g + o["weight_decay"] * w).sign(), None, 0, None),
+    "less beside gradients": (
+        lambda w, g, o: -o["lr"] * (g.sign() + (1 - 0.9 * g.any().float()) * o["weight_decay"] * w),
+        1,
+        1,
+        0.1,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DECAYS)
+def test_decay_is_measured(case):
+    change, in_rate, in_decay, beside = DECAYS[case]
+    probe = family_of(lambda parameters: Other(parameters, change, weight_decay=1e-2))
+    assert probe.family is Family.ENTRYWISE
+    measured = (probe.decay_in_rate, probe.decay_in_decay, probe.decay_beside)
+    for value, expected in zip(measured, (in_rate, in_decay, beside), strict=True):
+        assert expected is None or value == approx(expected, abs=0.05)
+
+
+def test_the_error_of_an_optimizer_is_the_cause():
+    def change(w, g, group):
+        raise KeyError("mine")
+
+    with pytest.raises(ValueError, match="KeyError: 'mine'") as caught:
+        family_of(lambda parameters: Other(parameters, change))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_nothing_of_the_persons_optimizer_is_touched():
+    """Neither state, weights, hooks nor random numbers."""
+    parameters = [nn.Parameter(torch.randn(8, 8)), nn.Parameter(torch.randn(8))]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)  # wraps optimizer.step
+    for p in parameters:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    scheduler.step()
+    called = []
+    optimizer.register_step_pre_hook(lambda *_: called.append(1))
+    before = copy.deepcopy((optimizer.state_dict(), parameters))
+    states = torch.get_rng_state()
+    assert family_of(optimizer).family is Family.ENTRYWISE
+    assert torch.equal(torch.get_rng_state(), states)
+    assert not called
+    assert str(optimizer.state_dict()) == str(before[0])
+    assert all(torch.equal(a, b) for a, b in zip(parameters, before[1], strict=True))
+    assert optimizer.param_groups[0]["params"][0] is parameters[0]
+
+
+def test_a_class_that_is_edited_is_measured_again():
+    class Mine(torch.optim.SGD):
+        pass
+
+    optimizer = Mine([nn.Parameter(torch.randn(4, 4))], lr=1e-2)
+    assert family_of(optimizer).family is Family.RAW
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p -= group["lr"] * p.grad.sign()
+
+    Mine.step = step
+    assert family_of(optimizer).family is Family.ENTRYWISE
+
+
+def test_closures_and_two_steps():
+    class Closure(torch.optim.SGD):
+        def step(self, closure):
+            closure()
+            return super().step()
+
+    class TwoSteps(torch.optim.SGD):
+        def step(self):
+            raise RuntimeError("call first_step and second_step")
+
+        def first_step(self):
+            pass
+
+        def second_step(self):
+            super().step()
+
+    for cls in (Closure, TwoSteps):
+        optimizer = cls([nn.Parameter(torch.randn(4, 4))], lr=1e-2)
+        assert family_of(optimizer).family is Family.RAW
+
+
+def test_a_model_that_an_optimizer_holds_is_not_copied():
+    """Nor is it touched: one that needs it in its step cannot be tried."""
+
+    class Holds(torch.optim.SGD):
+        def __init__(self, params, lr, needed, model):
+            super().__init__(params, lr=lr)
+            self.needed, self.model = needed, model
+
+        def step(self):
+            if self.needed:
+                next(self.model.parameters()).data.zero_()
+            super().step()
+
+    model = nn.Linear(4, 4)
+    before = model.weight.detach().clone()
+    assert family_of(Holds(model.parameters(), 1e-2, False, model)).family is Family.RAW
+    with pytest.raises(ValueError, match="could not be tried"):
+        family_of(Holds(model.parameters(), 1e-2, True, model))
+    assert torch.equal(model.weight, before)

@@ -185,15 +185,31 @@ def test_a_schedule_that_follows_the_loss_is_tried_where_that_stays(floor, kept)
     assert plateau.num_bad_epochs == 0
 
 
+class Independent(torch.optim.AdamW):
+    """AdamW that subtracts weight_decay * w, and not lr * weight_decay * w."""
+
+    @torch.no_grad()
+    def step(self):
+        decays = [group["weight_decay"] for group in self.param_groups]
+        for group in self.param_groups:
+            torch._foreach_mul_(group["params"], 1 - group["weight_decay"])
+            group["weight_decay"] = 0.0
+        super().step()
+        for group, decay in zip(self.param_groups, decays, strict=True):
+            group["weight_decay"] = decay
+
+
 @pytest.mark.parametrize("how", ["groups", "rescaled"])
 def test_decay_that_is_independent_of_the_rate_is_verified_as_such(how):
     model, plan = planned()
-    options = {"lr": LR, "weight_decay": DECAY}
+    options = {"lr": LR, "weight_decay": 1e-4}
     if how == "groups":
         groups = plan.param_groups(model, **options, independent_decay=True)
-        optimizer = torch.optim.AdamW(groups, lr=LR)
+        optimizer = Independent(groups, lr=LR)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), **options)
+        optimizer = Independent(model.parameters(), **options)
+        with pytest.raises(ValueError, match=r"follows lr\^0\.00.*Pass independent_decay=True"):
+            plan.rescale(model, optimizer)
         plan.rescale(model, optimizer, independent_decay=True)
     plan.watch(model, optimizer, independent_decay=True)
     plan.verify(model, optimizer, independent_decay=True)
@@ -281,33 +297,30 @@ class TestMuon:
             plan.rescale(model, [{**groups[1], "use_muon": True}])
 
 
-def form_of_muon(name, **keys):
-    """An optimizer of another package: a class of this name whose groups have these keys."""
+def form_of_muon(size, **keys):
+    """An optimizer of another package: U V^T times a function of a matrix's shape."""
 
-    class Form(torch.optim.SGD):
+    class Form(torch.optim.Optimizer):
         def __init__(self, params, lr):
-            super().__init__(params, lr=lr)
-            for group in self.param_groups:
-                group.update(keys)
+            super().__init__(params, {"lr": lr, **keys})
 
-    Form.__name__ = name
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    u, s, v = torch.linalg.svd(p.grad, full_matrices=False)
+                    p.sub_(group["lr"] * size(*p.shape) * (u * (s > 0)) @ v)
+
     return Form
 
 
-# Optimizers of matrices by class and keys of their groups, and the plans they go with.
+# Optimizers of matrices by their updates, whatever they are called, and the plans they go with.
 FORMS_OF_MUON = {
-    "torch's with the unclamped ratio": ("Muon", {"adjust_lr_fn": "spectral_unclamped"}, ["dion"]),
-    "timm's": ("Muon", {"adjust_lr_fn": "rms_to_rms", "use_fallback": False}, ["dion"]),
-    "timm's fallback": ("Muon", {"adjust_lr_fn": "original", "use_fallback": True}, []),
-    "dion's": ("Muon", {"adjust_lr": "spectral_norm", "algorithm": "muon"}, ["dion"]),
-    "dion's, as Adam": ("Muon", {"adjust_lr": "rms_norm", "algorithm": "muon"}, ["muon-rms"]),
-    "dion's NorMuon": ("NorMuon", {"adjust_lr": "rms_norm", "algorithm": "normuon"}, []),
-    "pytorch-optimizer's": ("Muon", {"use_adjusted_lr": False, "use_muon": True}, ["muon"]),
-    "the same, adjusted": ("Muon", {"use_adjusted_lr": True, "use_muon": True}, ["muon-rms"]),
-    "Jordan's": ("SingleDeviceMuonWithAuxAdam", {"use_muon": True}, ["muon"]),
-    "one that does not say": ("Muon", {}, []),
-    "one that was measured": ("Muon", {}, ["spectral-rms"]),
-    "one of another name": ("MuonClip", {"use_muon": True}, []),
+    "the original": (lambda r, c: max(1, r / c) ** 0.5, {"adjust_lr": "rms_norm"}, ["muon"]),
+    "as Adam": (lambda r, c: 0.2 * max(r, c) ** 0.5, {"adjust_lr_fn": "original"}, ["muon-rms"]),
+    "the unclamped ratio": (lambda r, c: (r / c) ** 0.5, {"algorithm": "dion"}, ["dion"]),
+    "no factor": (lambda r, c: 1.0, {"use_muon": True}, ["spectral-unit"]),
+    "one of its own": (lambda r, c: (r * c) ** 0.25, {}, []),
 }
 
 
@@ -315,17 +328,18 @@ of_muon = cache(lambda optimizer: planned(optimizer=optimizer))
 
 
 @pytest.mark.parametrize("case", FORMS_OF_MUON)
-def test_a_form_of_muon_is_known_by_its_keys_or_refused(case):
-    name, keys, fitting = FORMS_OF_MUON[case]
+def test_a_form_of_muon_is_known_by_what_it_does(case):
+    size, keys, fitting = FORMS_OF_MUON[case]
+    form = form_of_muon(size, **keys)
     for planned_for in ("muon", "muon-rms", "dion", *fitting):
         model, plan = of_muon(planned_for)
         made = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
         hidden = [p for group in made.muon for p in group["params"]]
-        optimizer = form_of_muon(name, **keys)(hidden, lr=0.02)
+        optimizer = form(hidden, lr=0.02)
         if planned_for in fitting:
             plan.rescale(model, optimizer)
         else:
-            with pytest.raises(ValueError, match=r"Plan with that optimizer|Measure it"):
+            with pytest.raises(ValueError, match=r"the norm of its updates follows .* assumes"):
                 plan.rescale(model, optimizer)
 
 
@@ -460,14 +474,12 @@ def test_warm_up_from_zero_is_no_mismatch():
         (None, "muon", ""),
         ("original", "muon", ""),
         ("match_rms_adamw", "muon-rms", ""),
-        ("spectral_unclamped", "spectral-ratio", ""),
-        ("match_rms_adamw", "muon", "spectral; here it is in a group of Muon"),
-        ("spectral_unclamped", "muon", "group of Muon with adjust_lr_fn='spectral_unclamped'"),
-        ("none", "muon", "adjust_lr_fn to be one of .*spectral_unclamped.*; got 'none'"),
+        ("match_rms_adamw", "muon", "group of muon, spectral-rms: .* fan_in\\^0.50.* assumes 0"),
+        # A key that torch does not know leaves out every factor, in silence.
+        ("none", "muon", "group of muon, spectral-unit: .* fan_out\\^0.00.* assumes 0.5"),
     ],
 )
 def test_each_adjustment_of_muons_rate_is_a_family_of_its_own(adjusted, planned_for, message):
-    """A later torch may have adjustments of which nothing is known here."""
     model, plan = planned(optimizer=planned_for)
     made = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
     hidden = [p for group in made.muon for p in group["params"]]
@@ -480,3 +492,62 @@ def test_each_adjustment_of_muons_rate_is_a_family_of_its_own(adjusted, planned_
     else:
         plan.rescale(model, muon)
         assert {g["lr"] for g in muon.param_groups} == {g["lr"] for g in made.muon}
+
+
+class NeedsMore(torch.optim.AdamW):
+    """As optimizers that need second derivatives."""
+
+    def step(self, closure=None):
+        raise RuntimeError("no graph to differentiate twice")
+
+
+def test_one_that_cannot_be_tried_is_refused_unless_it_is_trusted():
+    model, plan = planned()
+    optimizer = NeedsMore(model.parameters(), lr=LR)
+    with pytest.raises(ValueError, match=r"no graph .* pass trust=True") as caught:
+        plan.rescale(model, optimizer)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    plan.rescale(model, optimizer, trust=True)
+    with pytest.raises(PlanMismatch, match="no graph") as caught:
+        plan.verify(model, optimizer)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    plan.verify(model, optimizer, trust=True)
+
+
+def test_the_first_that_holds_the_optimizer_measures_it():
+    """Groups are made before there is an optimizer: verify sees which one took them."""
+    model, plan = planned()
+    optimizer = torch.optim.SGD(plan.param_groups(model, lr=LR), lr=LR)
+    with pytest.raises(PlanMismatch, match=r"in a group of sgd, raw: .* assumes 0"):
+        plan.verify(model, optimizer)
+
+
+def test_wrappers_with_copies_of_the_groups_are_refused():
+    class Copies(torch.optim.SGD):
+        def __init__(self, params, **settings):
+            params = list(params)
+            super().__init__(params, **settings)
+            self.inner = torch.optim.SGD(params, **settings)
+
+    model, plan = planned(optimizer="sgd")
+    with pytest.raises(ValueError, match="share its groups with the SGD that it holds"):
+        plan.rescale(model, Copies(model.parameters(), lr=LR))
+
+
+def test_one_tensor_for_all_rates_is_split():
+    """A scheduler writes into it in place."""
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(LR))
+    plan.rescale(model, optimizer)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    assert len({id(rate) for rate in rates}) == len(rates)
+    plan.watch(model, optimizer)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+    optimizer.step()
+    for rate in rates:
+        rate.fill_(LR)
+    with pytest.raises(PlanMismatch, match=r"before step 5 \(as planned until step 4\)"):
+        optimizer.step()

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import depthmup
+from depthmup.planning.uncompiled import uncompiled
 from depthmup.training.optimizers import _CLASSES, optimizers
-from depthmup.training.uncompiled import uncompiled
 
 CHECK = """
 import sys

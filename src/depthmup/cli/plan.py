@@ -124,8 +124,14 @@ def run(options: Options) -> int:
     if options.json:
         print_json(prescribed.to_json())
     elif options.format:
-        values = {"lr": options.lr, "weight_decay": options.weight_decay, "eps": options.eps}
-        print(prescribed.overrides(options.format, leave_out=options.leave_out, **values), end="")
+        text = prescribed.overrides(
+            options.format,
+            lr=options.lr,
+            weight_decay=options.weight_decay,
+            eps=options.eps,
+            leave_out=options.leave_out,
+        )
+        print(text, end="")
     else:
         print(prescribed.explain(options.explain) if options.explain else prescribed)
     if files is not None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
+import torch
 from torch import nn
 
+from depthmup._meant import near
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import check
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import alike, betas_at, scaled
+from depthmup.planning.settings import alike, betas_at, marked, scaled
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
 from depthmup.rules import DECAYS, EPSILON, Decay, Family, Kind
 
@@ -46,6 +49,7 @@ def param_groups(
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Parameter groups for one optimizer: ``Plan.param_groups``."""
+    refuse_unknown(plan, options)
     if plan.family.matrices_only:
         raise ValueError(
             f"{plan.optimizer} trains matrices only, and AdamW must train the rest. Use "
@@ -86,6 +90,28 @@ def param_groups(
         independent=independent_decay,
         options=options,
     )
+
+
+def refuse_unknown(plan: PlanContent, keys: Iterable[str]) -> None:
+    """Refuse keys of groups that are no setting of the plan's optimizer, as torch has it.
+
+    Of an optimizer that torch does not have, any setting of torch's optimizers may be one.
+    """
+    classes = {c.__name__.lower(): c for c in vars(torch.optim).values() if isinstance(c, type)}
+    own = [classes[plan.optimizer]] if plan.optimizer in classes else list(classes.values())
+    settings = {name for c in own for name in signature(c).parameters}
+    known = sorted((settings | {*signature(param_groups).parameters}) - _NO_SETTINGS)
+    for key in keys:
+        if key not in known:
+            raise TypeError(
+                f"Expected settings of {plan.optimizer}'s groups; got {key}."
+                + near(key, known)
+                + " Give settings of an optimizer of your own to its constructor, or put them into "
+                "the groups."
+            )
+
+
+_NO_SETTINGS = frozenset({"plan", "model", "options", "params", "args", "kwargs", "self"})
 
 
 def _epsilon(
@@ -215,7 +241,7 @@ def _groups(
                 "params": [],
                 "param_names": [],
                 **scaled(settings, p, independent_decay=independent),
-                "lr_factor": p.lr,
+                **marked(settings, p),
                 **options,
             }
         group = groups[key]

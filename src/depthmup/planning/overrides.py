@@ -64,12 +64,12 @@ class Format:
 
 
 def overrides(
-    plan: PlanContent, format: str, *, leave_out: Iterable[str] = (), **settings: Any
+    plan: PlanContent, format: str, given: Settings, *, leave_out: str | Iterable[str] = ()
 ) -> str:
     """The text of a format; what it cannot hold is refused unless it is left out by name."""
     if format not in FORMATS:
         raise ValueError(f"Expected a format of {', '.join(FORMATS)}; got {format!r}.")
-    chosen, given = FORMATS[format], Settings(**settings)
+    chosen = FORMATS[format]
     left = {leave_out} if isinstance(leave_out, str) else {*leave_out}
     losses = _losses(plan)
     if unknown := left - {_MULTIPLIERS, _EPSILON, _DECAY, _BETAS}:

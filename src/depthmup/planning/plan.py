@@ -4,14 +4,14 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from depthmup._meant import Meant
+from depthmup._meant import Meant, keywords
 from depthmup.planning import (
     clip,
     document,
@@ -33,18 +33,19 @@ from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
+from depthmup.planning.several import HasGroups, Optimizers
 from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
-from depthmup.planning.verify import Optimizers
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, step_size
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
 if TYPE_CHECKING:
     import pandas as pd
-    import torch
     from rich.console import Console, ConsoleOptions, Group
     from rich.text import Text
+    from torch.distributed import ProcessGroup
+    from torch.optim.lr_scheduler import LRScheduler
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -213,7 +214,18 @@ class Plan(Meant, PlanContent):
         initialize.check(self, model)
         return export.export(self, model)
 
-    def overrides(self, format: str, **options: Any) -> str:
+    @keywords
+    def overrides(
+        self,
+        format: str,
+        *,
+        lr: float | None = None,
+        weight_decay: float = 0.0,
+        eps: float | None = None,
+        betas: tuple[float, float] | None = None,
+        min_lr: float = 0.0,
+        leave_out: str | Iterable[str] = (),
+    ) -> str:
         """The plan as a trainer's configuration: a pattern of names a group, and its factors.
 
         Patterns match exactly the plan's names. Numbers are read back to the last bit.
@@ -223,9 +235,10 @@ class Plan(Meant, PlanContent):
                 ``param_group_overrides``), ``"axolotl"`` (``lr_groups``), ``"megatron"``
                 (``config_overrides``), or ``"json"``, which has every factor, also of initial
                 scales and forward multipliers.
-            options: ``lr``, ``weight_decay``, ``eps``, ``betas`` and ``min_lr`` at the base, for
-                formats that hold values. ``leave_out``: ``multipliers``, ``epsilon``, ``decay`` or
-                ``betas``, to leave out where the format cannot hold them.
+            lr, weight_decay, eps, betas: at the base, for formats that hold values.
+            min_lr: Megatron's floor, at the base.
+            leave_out: ``multipliers``, ``epsilon``, ``decay`` or ``betas``, to leave out where the
+                format cannot hold them.
 
         Returns:
             Text in the format's own language.
@@ -244,42 +257,83 @@ class Plan(Meant, PlanContent):
             >>> print(text.splitlines()[-1].partition("$', ")[2])
             lr_mult: 0.25, wd_mult: 4.0}
         """
-        return overrides.overrides(self, format, **options)
+        values = overrides.Settings(
+            lr=lr, weight_decay=weight_decay, eps=eps, betas=betas, min_lr=min_lr
+        )
+        return overrides.overrides(self, format, values, leave_out=leave_out)
 
     def param_groups(
-        self, model: nn.Module, lr: float, *, weight_decay: float = 0.0, **options: Any
+        self,
+        model: nn.Module,
+        lr: float,
+        *,
+        adamw_lr: float | None = None,
+        weight_decay: float = 0.0,
+        vector_weight_decay: float | None = None,
+        eps: float | tuple[float | None, float] | None = None,
+        betas: tuple[float, float] | None = None,
+        decoupled: bool | None = None,
+        independent_decay: bool = False,
+        **settings: Any,
     ) -> list[dict[str, Any]]:
         """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
 
         Parameters with the same factors share a group. Each group has the settings (``lr``,
-        ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its
-        ``lr_factor``: a schedule that sets absolute rates multiplies by it. Frozen parameters are
-        left out.
+        ``weight_decay``, ``eps``), their values at the base (``lr_base``, ``weight_decay_base``,
+        ``eps_base``), the names of its parameters (``param_names``) and its ``lr_factor``: a
+        schedule that sets absolute rates multiplies by it. Frozen parameters are left out.
 
         Args:
             model: of the plan.
             lr: the learning rate at the base.
+            adamw_lr: at the base, of all but hidden matrices, if ``lr`` is that of an optimizer of
+                matrices (``PlanOptions.tuned_with``).
             weight_decay: at the base.
-            options: ``adamw_lr`` at the base, of all but hidden matrices, if ``lr`` is that of an
-                optimizer of matrices (``PlanOptions.tuned_with``). ``eps`` and ``betas`` at the
-                base. Adafactor's ``eps`` is a pair, as in torch. ``vector_weight_decay`` of gains
-                and biases (usually 0). ``independent_decay=True`` if the optimizer subtracts
-                ``weight_decay * w`` and not ``lr * weight_decay * w``. ``decoupled``, for an
-                optimizer that the library does not know by name: whether
-                ``lr * weight_decay * w`` is subtracted from the weight. All other keys are copied
-                into every group.
+            vector_weight_decay: of gains and biases (usually 0), if it is another one.
+            eps, betas: at the base. Adafactor's ``eps`` is a pair, as in torch.
+            decoupled: whether ``lr * weight_decay * w`` is subtracted from the weight, for an
+                optimizer that the library does not know by name.
+            independent_decay: the optimizer subtracts ``weight_decay * w`` and not
+                ``lr * weight_decay * w``.
+            settings: of torch's optimizer (``momentum``, ``nesterov``, ...), copied into every
+                group.
 
         Returns:
-            Groups, each with the names of its parameters and its ``lr_factor``.
+            Groups, each with the names of its parameters, its ``lr_factor`` and the base's values.
 
         Raises:
+            TypeError: a setting that the plan's optimizer does not have.
             ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
                 optimizer of matrices alone, which needs ``muon_groups``.
         """
-        return groups.param_groups(self, model, lr=lr, weight_decay=weight_decay, **options)
+        return groups.param_groups(
+            self,
+            model,
+            lr=lr,
+            adamw_lr=adamw_lr,
+            weight_decay=weight_decay,
+            vector_weight_decay=vector_weight_decay,
+            eps=eps,
+            betas=betas,
+            decoupled=decoupled,
+            independent_decay=independent_decay,
+            **settings,
+        )
 
+    @keywords
     def muon_groups(
-        self, model: nn.Module, *, lr: float, adamw_lr: float, **options: Any
+        self,
+        model: nn.Module,
+        *,
+        lr: float,
+        adamw_lr: float,
+        weight_decay: float = 0.0,
+        adamw_weight_decay: float | None = None,
+        vector_weight_decay: float | None = None,
+        eps: float = 1e-8,
+        matrix_eps: float | None = None,
+        betas: tuple[float, float] | None = None,
+        independent_decay: bool = False,
     ) -> groups.MuonGroups:
         """Parameter groups for Muon (hidden matrices) and for AdamW (all the rest).
 
@@ -291,10 +345,12 @@ class Plan(Meant, PlanContent):
             model: of the plan.
             lr: of the matrices' optimizer, at the base.
             adamw_lr: of AdamW, at the base.
-            options: ``weight_decay`` of Muon, ``adamw_weight_decay`` (the same unless given) and
-                ``vector_weight_decay`` of gains and biases; ``eps`` and ``betas`` of AdamW at the
-                base; ``matrix_eps``, the epsilon of an optimizer in the place of Muon, if it is to
-                be scaled; ``independent_decay`` as in ``param_groups``, for both.
+            weight_decay: of the matrices' optimizer, at the base.
+            adamw_weight_decay: of AdamW, at the base; the same unless given.
+            vector_weight_decay: of gains and biases, if it is another one.
+            eps, betas: of AdamW, at the base.
+            matrix_eps: of an optimizer in the place of Muon, if it is to be scaled.
+            independent_decay: as in ``param_groups``, for both.
 
         Returns:
             Groups for two optimizers; ``JoinedOptimizer`` makes them one.
@@ -302,13 +358,30 @@ class Plan(Meant, PlanContent):
         Raises:
             ValueError: the plan is for an optimizer of all parameters, or decay on a sphere.
         """
-        return groups.muon_groups(self, model, lr=lr, adamw_lr=adamw_lr, **options)
+        return groups.muon_groups(
+            self,
+            model,
+            lr=lr,
+            adamw_lr=adamw_lr,
+            weight_decay=weight_decay,
+            adamw_weight_decay=adamw_weight_decay,
+            vector_weight_decay=vector_weight_decay,
+            eps=eps,
+            matrix_eps=matrix_eps,
+            betas=betas,
+            independent_decay=independent_decay,
+        )
 
+    @keywords
     def rescale(
         self,
         model: nn.Module,
-        optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
-        **options: Any,
+        optimizer: HasGroups | Iterable[Mapping[str, Any]],
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        independent_decay: bool = False,
+        strict: bool = True,
+        trust: bool = False,
     ) -> list[dict[str, Any]]:
         """Multiply learning rates, epsilons and decays of groups that exist by the factors.
 
@@ -317,13 +390,17 @@ class Plan(Meant, PlanContent):
 
         Args:
             model: the planned one; the groups hold its parameters.
-            optimizer: one that was just built, changed in place: its groups get the keys
-                ``lr_factor`` and ``lr_origin``. Or groups that one will be built from: they are
-                copied, and get no new key, because some optimizers refuse keys unknown to them.
-            options: ``defaults``: ``lr``, ``weight_decay`` and ``eps`` of groups without their own.
-                ``independent_decay`` as in ``param_groups``. ``strict=False`` for a part of the
-                model, such as a pipeline stage, and for a model with adapters (PEFT), whose own
-                parameters keep their rates.
+            optimizer: one that was just built, or a wrapper of one, changed in place: its groups
+                get the keys ``lr_factor``, ``lr_origin`` and the base's values (``lr_base``,
+                ``weight_decay_base``, ``eps_base``). Call it again after adding a group: groups
+                that were rescaled stay as they are. Or groups that one will be built from: they
+                are copied, and get no new key, because some optimizers refuse keys unknown to them.
+            defaults: ``lr``, ``weight_decay`` and ``eps`` of groups without their own.
+            independent_decay: as in ``param_groups``.
+            strict: ``False`` for a part of the model, such as a pipeline stage, and for a model
+                with adapters (PEFT), whose own parameters keep their rates.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Returns:
             The groups, which an optimizer already has.
@@ -347,51 +424,153 @@ class Plan(Meant, PlanContent):
             >>> sorted({group["lr"] for group in optimizer.param_groups})
             [0.0025, 0.01]
         """
-        return rescale.rescale(self, model, optimizer, **options)
+        return rescale.rescale(
+            self,
+            model,
+            optimizer,
+            defaults=defaults,
+            independent_decay=independent_decay,
+            strict=strict,
+            trust=trust,
+        )
 
-    def verify(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> None:
+    def expand(self, optimizer: HasGroups, values: Sequence[Any]) -> list[Any]:
+        """One value for each group, from one for each group that there was before ``rescale``.
+
+        For schedules that take a list: ``LambdaLR(optimizer, plan.expand(optimizer, [f, g]))``,
+        ``OneCycleLR(optimizer, max_lr=plan.expand(optimizer, [1e-3, 1e-4]), ...)``.
+
+        Args:
+            optimizer: that ``rescale`` has split.
+            values: one for each of the groups that it had. Numbers are learning rates at the base,
+                which are multiplied by each group's ``lr_factor``; functions are repeated.
+
+        Returns:
+            One value for each group that the optimizer has now.
+
+        Raises:
+            ValueError: groups that ``rescale`` has not split, or another number of values.
+
+        Example:
+            >>> import torch, depthmup
+            >>> from depthmup.models import ResidualMLP
+            >>> def make(width, depth):
+            ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+            >>> model, x = make(64, 8), torch.zeros(4, 8)
+            >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
+            ...                      own_init="fan_in")
+            >>> optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            >>> groups = plan.rescale(model, optimizer)
+            >>> sorted(set(plan.expand(optimizer, [4.0])))
+            [1.0, 4.0]
+        """
+        return rescale.expand(optimizer, values)
+
+    @keywords
+    def verify(
+        self,
+        model: nn.Module,
+        optimizer: Optimizers,
+        *,
+        scheduler: "LRScheduler | None" = None,
+        steps: int | None = None,
+        initialized_by_plan: bool = True,
+        independent_decay: bool = False,
+        strict: bool = True,
+        trust: bool = False,
+    ) -> None:
         """Refuse an optimizer, a schedule or a model that does not follow this plan.
 
-        Checks that every trained parameter of the plan is in one group; that learning rates, decays
-        and epsilons of groups that came from one have the plan's ratios; that settings given to the
-        optimizer outside the groups are not ignored; that explicit multipliers are attached; and
-        that the plan initialized the model.
+        Checks that every trained parameter of the plan is in one group with the plan's factor; that
+        learning rates, decays and epsilons have the plan's ratios where groups came from one;
+        that no two groups have come to one value, or changed places, or follow an absolute floor;
+        that settings given to the optimizer outside the groups are not ignored; that explicit
+        multipliers are attached; and that the plan initialized the model. Groups that are frozen
+        (a rate of 0) or have a schedule of their own are as planned.
 
         Args:
             model: as it will be trained.
-            optimizer: one, or all that train the model.
-            options: ``scheduler`` of the optimizer: ``steps`` steps of it are tried on a copy.
-                ``initialized_by_plan=False`` where weights come from a checkpoint and
-                ``initialize`` was not called. ``independent_decay`` as in ``param_groups``.
-                ``strict=False`` for a part of the model, such as a pipeline stage, or one with
+            optimizer: one, or all that train the model, wrapped or not.
+            scheduler: of the optimizer: it is tried on a copy, step by step.
+            steps: of the scheduler to try; by default all that it has left.
+            initialized_by_plan: ``False`` where weights come from a checkpoint and ``initialize``
+                was not called.
+            independent_decay: as in ``param_groups``.
+            strict: ``False`` for a part of the model, such as a pipeline stage, or one with
                 adapters.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Raises:
             PlanMismatch: with every problem, and what to do about each.
+            ValueError: no optimizer, or a scheduler that does not say how long it is.
         """
-        verify.verify(self, model, optimizer, **options)
+        verify.verify(
+            self,
+            model,
+            optimizer,
+            scheduler=scheduler,
+            steps=steps,
+            initialized_by_plan=initialized_by_plan,
+            independent_decay=independent_decay,
+            strict=strict,
+            trust=trust,
+        )
 
-    def watch(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> list[Any]:
-        """Verify now, and the ratios again while the optimizer steps.
+    @keywords
+    def watch(
+        self,
+        model: nn.Module,
+        optimizer: Optimizers,
+        *,
+        at: Iterable[int] | None = None,
+        independent_decay: bool = False,
+        strict: bool = True,
+        trust: bool = False,
+    ) -> list[Any]:
+        """Verify now, and the groups again before every step of the optimizer.
 
         Hooks of ``optimizer.step`` verify, so this works in any trainer, without a callback of its
-        own; each takes microseconds per group.
+        own; each compares a few numbers per group. Groups that a checkpoint brings or that are
+        added are looked at as they come. Rates on a GPU are read before steps 1, 2, 10, 100, ...,
+        because reading one waits for the GPU.
 
         Args:
             model: as it will be trained.
-            optimizer: one, or all that train the model.
-            options: ``at``, numbers of the steps before which to verify, the first being 1;
-                ``strict`` and ``independent_decay`` as in ``verify``.
+            optimizer: one, or all that train the model, wrapped or not.
+            at: numbers of the steps before which to verify, the first being 1; all by default.
+            independent_decay: as in ``param_groups``.
+            strict: as in ``verify``.
+            trust: take the optimizer for what the plan is for, without trying it on small
+                parameters: one that needs a closure of its own, second derivatives, or processes.
 
         Returns:
             Handles; their ``remove()`` ends the watch.
 
         Raises:
-            PlanMismatch: now, or from ``optimizer.step()`` when a schedule has erased the ratios.
+            PlanMismatch: now, or from ``optimizer.step()``, before the step that would not be as
+                planned.
         """
-        return verify.watch(self, model, optimizer, **options)
+        return verify.watch(
+            self,
+            model,
+            optimizer,
+            at=at,
+            independent_decay=independent_decay,
+            strict=strict,
+            trust=trust,
+        )
 
-    def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
+    @keywords
+    def clip_grad_norm_(
+        self,
+        model: nn.Module,
+        max_norm: float,
+        *,
+        norm_type: float = 2.0,
+        strict: bool = True,
+        group: "ProcessGroup | None" = None,
+    ) -> Tensor:
         """Clip gradients: the norm of the *unfolded* gradients is then at most ``max_norm``.
 
         With the multiplier A_i that each parameter carries,
@@ -401,8 +580,10 @@ class Plan(Meant, PlanContent):
         Args:
             model: with gradients.
             max_norm: the largest norm.
-            options: ``norm_type``, which is p. ``strict`` as in ``verify``. ``group``, the
-                processes that hold the other stages of a pipeline; the norm is over all of them.
+            norm_type: p.
+            strict: as in ``verify``.
+            group: the processes that hold the other stages of a pipeline; the norm is over all of
+                them.
 
         Returns:
             The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
@@ -410,7 +591,9 @@ class Plan(Meant, PlanContent):
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        return clip.clip_grad_norm_(self, model, max_norm, **options)
+        return clip.clip_grad_norm_(
+            self, model, max_norm, norm_type=norm_type, strict=strict, group=group
+        )
 
 
 def plan(

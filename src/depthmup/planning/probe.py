@@ -1,28 +1,44 @@
-"""Which family an unknown optimizer belongs to: what its update does when something is scaled."""
+"""Which family an optimizer belongs to: what its update does when something is scaled.
 
-import inspect
+Twins (``twins``) take twenty steps with gradients that are given. One optimizer trains them all.
+"""
+
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from depthmup.rules import Family
+from depthmup.planning.twins import (
+    DECAY,
+    RATE,
+    STEPS,
+    Lane,
+    MakeOptimizer,
+    Moved,
+    Unmeasured,
+    rebuilt,
+    remembered,
+    run,
+    twin_of,
+)
+from depthmup.rules import Family, Kind
 
-MakeOptimizer: TypeAlias = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
-
-# The first steps show initial states and corrections of them; all that is compared has as many.
-_STEPS = 3
-_SIZES = (32, 128)
 # Exponents of published optimizers are multiples of 1/2: what lies between is another one.
-_NEAR = 0.1
-# By which gradient, weight or shape is scaled: a power of two, so that scaling rounds nothing.
-_FACTOR = 8.0
+NEAR = 0.1
+# By which weight or shape is scaled: powers of two, so that scaling rounds nothing.
+_WIDER, _BOTH, _LARGER = 4, 3, 8.0
+# Gradients of trained networks lie between these sizes; epsilon is scaled along, as plans do.
+_SMALLER = 2.0**-7
 # Newton-Schulz leaves singular values between 0.7 and 1.2; gradients and signs have 0.1 and less.
 _FLAT = 0.4
+# Rates may act a few steps late, and averages of weights move the weights a little.
+_FOLLOWS, _STILL = 0.25, 0.05
+# A part of its group's rate, and of its decay, by which the response to each is measured.
+_PART = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,13 +46,26 @@ class Probe:
     """What was measured of an optimizer, and the family that agrees with it; None if none does.
 
     ``gradient`` and ``weight`` are the exponents of the update's size in the size of the gradient
-    and of the weight; ``fan_in`` and ``fan_out`` those of its spectral norm when one side of a
-    square matrix grows, for aligned gradients with entries of one size; ``flatness`` is the ratio
-    of the smallest to the largest singular value of an update, near 1 if it is orthogonalized.
+    and of the weight; ``fan_in`` and ``fan_out`` those of its norm when one side of a square matrix
+    grows, along aligned gradients with entries of one size; ``flatness`` is the ratio
+    of a small to the largest singular value of an update (nine in ten are larger), near 1 if it is
+    orthogonalized. All are of late steps: the first ones may be of a warm-up.
 
     Attributes:
         family: that agrees with all of these, or None.
         why: in words.
+        both: the exponent of the norm when both sides grow alike.
+        early: the exponent in the gradient of the first three steps.
+        rate: the exponent of the update in its group's learning rate: 1 if the rate is honoured.
+        later: the same of a rate that changes while training.
+        decay: what a step without gradient removes of a weight, over lr * weight_decay: 1 if decay
+            is decoupled; nan where there is none.
+        decay_in_rate, decay_in_decay: the exponents of what is removed in the rate and in
+            weight_decay; ``decay_in_size``, ``decay_in_weight`` and ``decay_in_gradient`` in the
+            fan-in, and in the sizes of the weight and of the gradient.
+        decay_beside: what decay removes beside a gradient, over what it removes without one.
+        still: how far a weight moves without gradient and decay, over how far it usually moves.
+        alone: the size of updates where no other parameter is trained, over that beside others.
     """
 
     gradient: float
@@ -46,6 +75,46 @@ class Probe:
     flatness: float
     family: Family | None
     why: str
+    both: float = math.nan
+    early: float = math.nan
+    rate: float = 1.0
+    later: float = 1.0
+    decay: float = math.nan
+    decay_in_rate: float = math.nan
+    decay_in_decay: float = math.nan
+    decay_in_size: float = math.nan
+    decay_in_weight: float = math.nan
+    decay_in_gradient: float = math.nan
+    decay_beside: float = math.nan
+    still: float = 0.0
+    alone: float = 1.0
+
+    @property
+    def orthogonal(self) -> bool:
+        """Whether updates are orthogonalized."""
+        return self.flatness > _FLAT
+
+    @property
+    def ignored(self) -> str:
+        """What of a group the optimizer does not follow, or does beside its updates; in words."""
+        if not abs(self.rate - 1) <= NEAR:
+            return (
+                f"its updates follow its group's learning rate as lr^{two_digits(self.rate)}, and "
+                "not as lr"
+            )
+        if not self.later > _FOLLOWS:
+            return "a learning rate that changes while training does nothing to its updates"
+        if not abs(self.alone - 1) <= NEAR:
+            return (
+                "updates of a parameter that is trained alone have "
+                f"{self.alone:.2f} of the size that they have beside others"
+            )
+        if not self.still <= _STILL:
+            return (
+                "it moves weights that have no gradient and no decay, by "
+                f"{self.still:.2g} of what it moves others by"
+            )
+        return ""
 
     def __str__(self) -> str:
         name = "no family" if self.family is None else f"family {self.family}"
@@ -59,19 +128,21 @@ class Probe:
 def family_of(optimizer: MakeOptimizer | torch.optim.Optimizer) -> Probe:
     """Measure what the update of an optimizer is proportional to, and name its family.
 
-    Trains single matrices for three steps each, with gradients that are given: at other scales of
-    the gradient and of the weight, at other shapes, with aligned and with random gradients.
+    Trains single matrices for twenty steps, with gradients that are given: at other scales of the
+    gradient and of the weight, at other shapes, with aligned and with random gradients, at other
+    rates and decays.
 
     Args:
         optimizer: a function from a list of parameters to an optimizer, such as
             ``lambda parameters: Lion(parameters, lr=1e-3)``, or an optimizer, whose class and
-            settings are used. Weight decay is switched off.
+            settings are used.
 
     Returns:
         The measured exponents, and the family or None.
 
     Raises:
-        ValueError: the optimizer moves nothing, or its steps are not finite.
+        ValueError: the optimizer raises an error, which is the cause; it moves nothing, or its
+            steps are not finite.
 
     Example:
         >>> family_of(lambda parameters: torch.optim.NAdam(parameters, lr=1e-3)).family
@@ -80,114 +151,250 @@ def family_of(optimizer: MakeOptimizer | torch.optim.Optimizer) -> Probe:
     *Source:* the principle of TP6 (arXiv 2310.02244) Definition 6.1: whatever an update follows,
     its learning rate must undo.
     """
-    make = _factory(optimizer)
-    small, large = _SIZES
-    base = _update(make, small, small, aligned=True)
-    gradient = _slope(_norm(base), _norm(_update(make, small, small, aligned=True, g=_FACTOR)))
-    weight = _slope(_norm(base), _norm(_update(make, small, small, aligned=True, w=_FACTOR)))
-    into, out = _growth(make, (small, large)), _growth(make, (large, small))
-    values = torch.linalg.svdvals(_update(make, small, small, aligned=False))
-    flatness = float(values[-1] / values[0])
-    family, why = _matching(gradient, weight, into, out, flatness)
-    return Probe(
-        gradient=gradient,
-        weight=weight,
-        fan_in=into,
-        fan_out=out,
-        flatness=flatness,
+    if hasattr(optimizer, "param_groups"):
+        return probe(optimizer, optimizer.param_groups[0], dimensions=2)
+    return _measured(optimizer, 2, name=getattr(optimizer, "__name__", "the optimizer"))
+
+
+def probe(optimizer: Any, group: Mapping[str, Any], *, dimensions: int) -> Probe:
+    """What an optimizer does to tensors of one group that have so many dimensions.
+
+    Raises:
+        Unmeasured: it cannot be tried; its own error is the cause.
+    """
+    name, device = type(optimizer).__name__, _device(group)
+
+    def measure() -> Probe:
+        try:
+            return _measured(twin_of(optimizer, group), dimensions, name=name, device=device)
+        except Unmeasured:
+            # Some classes know the parameters that they were built with.
+            return _measured(rebuilt(optimizer, group), dimensions, name=name, device=device)
+
+    found: Probe = remembered(optimizer, group, dimensions, measure)
+    return found
+
+
+def _device(group: Mapping[str, Any]) -> Any:
+    tensors = [p for p in group["params"] if isinstance(p, Tensor) and not p.is_meta]
+    return tensors[0].device if tensors else "cpu"
+
+
+def _lanes(dimensions: int) -> dict[str, Lane]:
+    small, rest = 32, (3,) * (dimensions - 2)
+    square = (small, small, *rest) if dimensions > 1 else (small,)
+    wide = (small, _WIDER * small, *rest) if dimensions > 1 else (_WIDER * small,)
+    tall = (_WIDER * small, small, *rest) if dimensions > 1 else wide
+    large = (_BOTH * small, _BOTH * small, *rest) if dimensions > 1 else (8192,)
+    lanes = {
+        "usual": Lane(shape=square),
+        "gradient": Lane(shape=square, gradient=1e-2 * _SMALLER, eps=_SMALLER),
+        "weight": Lane(shape=square, weight=_LARGER),
+        "wide": Lane(shape=wide),
+        # More than 4096 entries, from which on some classes keep their state in 8 bits, and more
+        # than one block of 64.
+        "large": Lane(shape=large),
+        "rate": Lane(shape=square, rate=_PART),
+        "later": Lane(shape=square, later=_PART),
+        "still": Lane(shape=square, gradient=0.0, decay=0.0),
+        "decays": Lane(shape=square, gradient=0.0, decay=1.0),
+        # With epsilon as plans scale it beside a rate: in some classes decay is divided by it.
+        "decays, rate": Lane(shape=square, gradient=0.0, decay=1.0, rate=_PART, eps=_PART),
+        "decays, decay": Lane(shape=square, gradient=0.0, decay=_PART),
+        "decays, size": Lane(shape=wide, gradient=0.0, decay=1.0),
+        "decays, weight": Lane(shape=square, gradient=0.0, decay=1.0, weight=1 / _LARGER),
+        "decays beside": Lane(shape=square, decay=1.0),
+    }
+    if dimensions > 1:
+        lanes["tall"] = Lane(shape=tall)
+    if dimensions == 2:
+        lanes["random"] = Lane(shape=square, aligned=False)
+        lanes["large random"] = Lane(shape=large, aligned=False)
+    return lanes
+
+
+def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = "cpu") -> Probe:
+    lanes = _lanes(dimensions)
+    try:
+        moved = _moved(make, lanes, device)
+        alone = run(make, {"usual": lanes["usual"]}, device=device)["usual"]
+        shares = _shares_alone(make, lanes, device) if "decays" in moved else {}
+    except Exception as error:
+        raise Unmeasured(
+            f"{name} could not be tried on small parameters of {dimensions} dimensions: "
+            f"{type(error).__name__}: {str(error)[:300]}"
+        ) from error
+    steps = {lane: _along(m.late, m.direction) for lane, m in moved.items()}
+    if not math.isfinite(steps["usual"]) or steps["usual"] == 0:
+        raise Unmeasured(
+            f"{name} moved a tensor of {list(lanes['usual'].shape)} by nothing or by something "
+            f"that is not finite in {STEPS} steps. Expected an optimizer that steps by p.grad, "
+            "with a learning rate for which training is stable and without warm-up."
+        )
+    base = steps["usual"]
+    exponents = {
+        "gradient": _slope(base, steps["gradient"], _SMALLER),
+        "weight": _slope(base, steps["weight"], _LARGER),
+        "fan_in": _slope(base, steps["wide"], _WIDER),
+        "fan_out": _slope(base, steps["tall"], _WIDER) if "tall" in steps else 0.0,
+        "both": _slope(base, steps["large"], _BOTH),
+    }
+    flat = [_flatness(moved[lane].late) for lane in ("random", "large random") if lane in moved]
+    family, why = _matching(dimensions, exponents, flat)
+    first = {lane: _along(m.early, m.direction) for lane, m in moved.items()}
+    early = _slope(first["usual"], first["gradient"], _SMALLER)
+    if family is not None and abs(early - exponents["gradient"]) > NEAR:
+        why += f"; but the first steps follow gradient^{early:.2f}"
+    found = Probe(
+        **exponents,
+        flatness=min(flat, default=0.0),
         family=family,
         why=why,
+        early=early,
+        rate=max(_rates(moved), key=lambda rate: abs(rate - 1)),
+        later=_slope(base, steps["later"], _PART),
+        alone=_along(alone.late, alone.direction) / base,
+        **_decays(moved),
+        **shares,
     )
+    return replace(found, family=None, why=found.ignored) if found.ignored else found
 
 
-def _factory(optimizer: MakeOptimizer | torch.optim.Optimizer) -> MakeOptimizer:
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        return optimizer
-    cls: Any = type(optimizer)
-    known = inspect.signature(cls).parameters
-    # torch's AdamW has settings that its constructor does not take.
-    settings = {k: v for k, v in optimizer.defaults.items() if k in known}
-    return lambda parameters: cls(parameters, **settings)
+def _moved(make: MakeOptimizer, lanes: Mapping[str, Lane], device: Any) -> dict[str, Moved]:
+    """What all twins do; of classes that raise an error where a gradient is zero, the others."""
+    try:
+        return run(make, lanes, device=device)
+    except Exception:
+        with_gradient = {name: lane for name, lane in lanes.items() if lane.gradient}
+        return run(make, with_gradient, device=device)
 
 
-def _update(
-    make: MakeOptimizer, rows: int, columns: int, *, aligned: bool, g: float = 1.0, w: float = 1.0
-) -> Tensor:
-    """What a few steps do to a matrix whose gradient stays the same.
+def _shares_alone(make: MakeOptimizer, lanes: Mapping[str, Lane], device: Any) -> dict[str, float]:
+    """How what decay removes follows the gradient of a parameter that is trained alone.
 
-    Entries of the weight and of the gradient have size one times ``w`` and ``g``. An aligned
-    gradient is an outer product of signs; one that is not has singular values from 1 to 10.
+    Some classes divide by what the gradients of all parameters are.
     """
-    generator = torch.Generator().manual_seed(rows + 1000 * columns)
-    left, right = (torch.randn(n, 1, generator=generator).sign() for n in (rows, columns))
-    if aligned:
-        gradient = left @ right.T
-    else:
-        left = torch.linalg.qr(torch.randn(rows, columns, generator=generator))[0]
-        right = torch.linalg.qr(torch.randn(columns, columns, generator=generator))[0]
-        gradient = rows**0.5 * (left * torch.linspace(0.2, 2.0, columns)) @ right
-    # Of exactly one size, so that sizes of different matrices compare.
-    start = torch.randn(rows, columns, generator=generator)
-    start = start / start.square().mean().sqrt() * w
-    p = nn.Parameter(start.clone())
-    optimizer = make([p])
-    for group in optimizer.param_groups:  # decay is no part of the update
-        group.update({"weight_decay": 0.0} if "weight_decay" in group else {})
-    for _ in range(_STEPS):
-        p.grad = gradient * g
-        optimizer.step()
-    moved = p.detach() - start
-    if not bool(moved.isfinite().all()) or float(moved.abs().max()) == 0:
-        raise ValueError(
-            f"{type(optimizer).__name__} moved a {rows} x {columns} matrix by nothing or by "
-            "something that is not finite in three steps. Expected an optimizer that steps by "
-            "p.grad, with a learning rate for which training is stable and without warm-up."
+    shares = []
+    for size in (1.0, _SMALLER):
+        usual, beside = (
+            run(
+                make,
+                {"": replace(lanes[name], gradient=1e-2 * size, eps=size)},
+                device=device,
+            )[""]
+            for name in ("usual", "decays beside")
         )
-    return moved.double()
+        shares.append(_per_step(usual.whole - beside.whole, usual.start))
+    return {"decay_in_gradient": _slope(shares[0], shares[1], _SMALLER)}
 
 
-def _norm(matrix: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(matrix, 2))
+def _rates(moved: Mapping[str, Moved]) -> list[float]:
+    """The exponent in the rate of late steps, and of the way from the start: some add to it."""
+    usual, rate = moved["usual"], moved["rate"]
+    return [
+        _slope(_along(before, usual.direction), _along(after, rate.direction), _PART)
+        for before, after in ((usual.late, rate.late), (usual.whole, rate.whole))
+    ]
 
 
-def _slope(before: float, after: float, ratio: float = _FACTOR) -> float:
+def _decays(moved: Mapping[str, Moved]) -> dict[str, float]:
+    """What decay removes of weights, per step; nothing is known where zero gradients fail."""
+    if "decays" not in moved:
+        return {"decay": math.nan}
+    usual, beside = moved["usual"], moved["decays beside"]
+    removed = {
+        lane: _per_step(-m.whole, m.start) for lane, m in moved.items() if lane.startswith("decays")
+    }
+    share = _per_step(usual.whole - beside.whole, usual.start)
+    whole = removed["decays"]
+    still = float(moved["still"].whole.norm() / usual.whole.norm())
+    if whole == 0:
+        return {"still": still, "decay": 0.0, "decay_beside": share / (RATE * DECAY)}
+    return {
+        # Normalizing a gradient of zeros is no number in some classes: that is no movement.
+        "still": still if math.isfinite(still) else 0.0,
+        "decay": whole / (RATE * DECAY),
+        "decay_in_rate": _slope(whole, removed["decays, rate"], _PART),
+        "decay_in_decay": _slope(whole, removed["decays, decay"], _PART),
+        "decay_in_size": _slope(whole, removed["decays, size"], _WIDER),
+        "decay_in_weight": _slope(whole, removed["decays, weight"], 1 / _LARGER),
+        "decay_beside": share / whole,
+    }
+
+
+def _per_step(removed: Tensor, start: Tensor) -> float:
+    """The part of what is left that each step removes of a weight."""
+    part = float((removed * start).sum() / start.square().sum())
+    return -math.log1p(-part) / STEPS if part < 1 else part / STEPS
+
+
+def _along(update: Tensor, direction: Tensor) -> float:
+    """How far an update goes along a direction; of a vector, how far one entry goes."""
+    if not bool(update.isfinite().all()):
+        return math.nan
+    size = float((update * direction).sum().abs() / direction.norm())
+    return size / len(update) ** 0.5 if update.ndim == 1 else size
+
+
+def _flatness(update: Tensor) -> float:
+    if not bool(update.isfinite().all()):
+        return math.nan
+    values = torch.linalg.svdvals(update)
+    # Not the very smallest one, which an iteration of few steps may leave where it was.
+    return float(values[int(0.9 * (len(values) - 1))] / values[0])
+
+
+def _slope(before: float, after: float, ratio: float) -> float:
+    if not (before > 0 and after > 0 and math.isfinite(after)):
+        return math.nan
     return math.log(after / before) / math.log(ratio)
 
 
-def _growth(make: MakeOptimizer, shape: tuple[int, int]) -> float:
-    """The exponent of the update's norm when one side of a square matrix grows to ``shape``."""
-    small, _ = _SIZES
-    before, after = (_norm(_update(make, *s, aligned=True)) for s in ((small, small), shape))
-    return _slope(before, after, math.prod(shape) / small**2)
+def two_digits(value: float) -> str:
+    """A measured number, without the sign of a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 _HALF = Fraction(1, 2)
-# Exponents of the norm of an update in fan-in and in fan-out, from a square matrix on, for
-# gradients that are outer products of signs, of norm sqrt(fan_in * fan_out); and whether it is
-# orthogonalized.
-_GROWTH: Mapping[Family, tuple[Fraction, Fraction, bool]] = {
-    Family.RAW: (_HALF, _HALF, False),
-    Family.ENTRYWISE: (_HALF, _HALF, False),
-    Family.RELATIVE: (_HALF, _HALF, False),
-    Family.SPECTRAL: (Fraction(0), _HALF, True),
-    Family.SPECTRAL_RMS: (_HALF, _HALF, True),
-    Family.SPECTRAL_RATIO: (-_HALF, _HALF, True),
-    Family.SPECTRAL_UNIT: (Fraction(0), Fraction(0), True),
-    Family.SPHERE: (_HALF, _HALF, True),
+# Exponents of the norm of an update in fan-in, in fan-out and in both together, from a square
+# matrix on, for gradients that are outer products of signs, of norm sqrt(fan_in * fan_out); and
+# whether it is orthogonalized.
+_GROWTH: Mapping[Family, tuple[Fraction, Fraction, Fraction, bool]] = {
+    Family.RAW: (_HALF, _HALF, Fraction(1), False),
+    Family.ENTRYWISE: (_HALF, _HALF, Fraction(1), False),
+    Family.RELATIVE: (_HALF, _HALF, Fraction(1), False),
+    Family.SPECTRAL: (Fraction(0), _HALF, Fraction(0), True),
+    Family.SPECTRAL_RMS: (_HALF, _HALF, _HALF, True),
+    Family.SPECTRAL_RATIO: (-_HALF, _HALF, Fraction(0), True),
+    Family.SPECTRAL_UNIT: (Fraction(0), Fraction(0), Fraction(0), True),
+    Family.SPHERE: (_HALF, _HALF, _HALF, True),
 }
 
 
+def expected(family: Family, kind: Kind, dimensions: int) -> tuple[dict[str, float], bool | None]:
+    """The exponents of a family, as they are measured; whether updates are orthogonalized.
+
+    None where a family does not decide that.
+    """
+    degrees = {"gradient": float(family.degree), "weight": float(family.weight_degree)}
+    if dimensions == 1:
+        return {**degrees, "fan_in": 0.0, "fan_out": 0.0, "both": 0.0}, None
+    if family in _GROWTH:
+        into, out, both, orthogonal = _GROWTH[family]
+        flat = orthogonal if dimensions == 2 else None
+    else:
+        size = family.response.size(kind)
+        into, out, flat = size.fan_in + _HALF, size.fan_out + _HALF, None
+        both = into + out
+    return {**degrees, "fan_in": float(into), "fan_out": float(out), "both": float(both)}, flat
+
+
 def _matching(
-    gradient: float, weight: float, into: float, out: float, flatness: float
+    dimensions: int, exponents: Mapping[str, float], flat: Sequence[float]
 ) -> tuple[Family | None, str]:
-    for family, (fan_in, fan_out, orthogonal) in _GROWTH.items():
-        pairs = (
-            (gradient, family.degree),
-            (weight, family.weight_degree),
-            (into, fan_in),
-            (out, fan_out),
-        )
-        near = all(abs(value - float(exponent)) <= _NEAR for value, exponent in pairs)
-        if near and (flatness > _FLAT) == orthogonal:
+    for family in _GROWTH:
+        wanted, orthogonal = expected(family, Kind.HIDDEN, dimensions)
+        near = all(abs(exponents[key] - value) <= NEAR for key, value in wanted.items())
+        if near and (orthogonal is None or {f > _FLAT for f in flat} == {orthogonal}):
             return family, "all that was measured agrees"
     return None, "what was measured is that of no family here, so no rule is known"

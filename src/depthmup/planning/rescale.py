@@ -4,7 +4,8 @@ Where ``param_groups`` makes groups from one learning rate, this takes those tha
 Trainer's own optimizers, with a base rate per group, with keys of their own, of one pipeline stage.
 """
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,15 +15,23 @@ from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.initialize import PlanMismatch, check
+from depthmup.planning.joined import JoinedOptimizer
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.settings import WITH_EPSILON, alike, betas_at, scaled
+from depthmup.planning.settings import (
+    LR_FACTOR,
+    LR_ORIGIN,
+    WITH_EPSILON,
+    alike,
+    betas_at,
+    marked,
+    scaled,
+)
+from depthmup.planning.several import HasGroups, stepping
+from depthmup.planning.trial import of_optimizers
 from depthmup.planning.tuned_with import rate_of_matrices, rates_apart
-from depthmup.rules import EPSILON, Family, named
+from depthmup.rules import EPSILON, Family
 
 Groups = list[dict[str, Any]]
-
-LR_FACTOR, LR_ORIGIN = "lr_factor", "lr_origin"
-"""Keys of a rescaled optimizer's groups: the factor, and the group that it was split from."""
 
 # Torch marks a scheduled optimizer's step by this, in 2.9 as in 2.13.
 _SCHEDULED = "_wrapped_by_lr_sched"
@@ -31,33 +40,44 @@ _SCHEDULED = "_wrapped_by_lr_sched"
 def rescale(
     plan: PlanContent,
     model: nn.Module,
-    optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
+    optimizer: HasGroups | Iterable[Mapping[str, Any]],
     *,
     defaults: Mapping[str, Any] | None = None,
     independent_decay: bool = False,
     strict: bool = True,
+    trust: bool = False,
 ) -> Groups:
     """Multiply rates of groups that exist by a plan's factors: ``Plan.rescale``."""
-    built = isinstance(optimizer, torch.optim.Optimizer)
+    built = hasattr(optimizer, "param_groups")
+    if built:
+        _refuse_copies(optimizer)
     given = list(optimizer.param_groups if built else optimizer)  # type: ignore[union-attr, arg-type]
-    _refuse_repetition(given, optimizer)
+    new = _not_rescaled(given, optimizer, built)
     names = {id(p): name for name, p in _parameters(plan, model, strict).items()}
     prescribed = {p.name: p for p in plan.prescriptions}
+    tested = built and not trust
+    if tested:
+        _refuse_another_law(plan, new, names, optimizer, independent_decay)
+    origins = itertools.count(1 + max((group.get(LR_ORIGIN, -1) for group in given), default=-1))
     groups: Groups = []
     matched = 0
-    for origin, whole in enumerate(given):
+    for whole in given:
+        if not any(whole is group for group in new):
+            groups.append(dict(whole))
+            continue
         group = {**(defaults or {}), **whole} if not built else dict(whole)
         group["params"] = _tensors(group)
+        origin = next(origins)
         parts = _parts(group, names, prescribed)
         _refuse_two_rates(plan, [p for p, _ in parts if p is not None])
         matched += sum(len(part["params"]) for p, part in parts if p is not None)
         for p, part in parts:
+            marks = {**marked(part, p), LR_ORIGIN: origin} if built else {}
             if p is not None:
-                _check_family(plan, p, part, optimizer)
-                _scale(part, plan, p, independent_decay)
-            if built:
-                part |= {LR_FACTOR: 1.0 if p is None else p.lr, LR_ORIGIN: origin}
-            groups.append(part)
+                if not built:
+                    _check_keys(plan, p, part)
+                _scale(part, plan, p, independent_decay, tested=tested)
+            groups.append(part | marks)
     if not matched:
         raise PlanMismatch(
             "None of the groups' parameters is one of the model's that the plan prescribes for. "
@@ -66,6 +86,27 @@ def rescale(
     if built:
         optimizer.param_groups[:] = groups  # type: ignore[union-attr]
     return groups
+
+
+def expand(optimizer: HasGroups, values: Sequence[Any]) -> list[Any]:
+    """One value per group, from one per group before ``rescale``: ``Plan.expand``."""
+    groups = optimizer.param_groups
+    if any(LR_ORIGIN not in group for group in groups):
+        raise ValueError(
+            "Expected groups that plan.rescale has split (they have lr_origin); got others. Give "
+            "one value for each group of the optimizer: numbers times group['lr_factor']."
+        )
+    numbers = {origin: i for i, origin in enumerate(dict.fromkeys(g[LR_ORIGIN] for g in groups))}
+    if len(values) != len(numbers):
+        raise ValueError(
+            f"Expected one value for each of the {len(numbers)} groups that the optimizer had "
+            f"before plan.rescale; got {len(values)}."
+        )
+    chosen = [(group, values[numbers[group[LR_ORIGIN]]]) for group in groups]
+    return [
+        value * group[LR_FACTOR] if isinstance(value, int | float | torch.Tensor) else value
+        for group, value in chosen
+    ]
 
 
 def _parameters(plan: PlanContent, model: nn.Module, strict: bool) -> dict[str, nn.Parameter]:
@@ -79,17 +120,33 @@ def _parameters(plan: PlanContent, model: nn.Module, strict: bool) -> dict[str, 
     }
 
 
-def _refuse_repetition(groups: Groups, optimizer: object) -> None:
-    if any(LR_FACTOR in group for group in groups):
+def _not_rescaled(given: Groups, optimizer: object, built: bool) -> Groups:
+    """The groups that hold no factor yet: all of a new optimizer's, or those added since."""
+    new = [group for group in given if LR_FACTOR not in group]
+    if not new or (len(new) < len(given) and not built):
         raise ValueError(
             "These groups hold a plan's factors already (they have lr_factor): rescaling them "
             "would multiply twice. Rescale an optimizer once, after building it."
         )
-    if hasattr(getattr(optimizer, "step", None), _SCHEDULED):
+    scheduled = hasattr(getattr(optimizer, "step", None), _SCHEDULED)
+    if scheduled and (len(new) == len(given) or any("initial_lr" in group for group in new)):
         raise ValueError(
             "This optimizer has a learning-rate scheduler already, which remembers the rates from "
             "before. Call plan.rescale between building the optimizer and building the scheduler."
         )
+    return new
+
+
+def _refuse_copies(optimizer: Any) -> None:
+    """Refuse a wrapper whose inner optimizer trains by copies of the groups."""
+    known = {id(group) for group in optimizer.param_groups}
+    for inner in () if isinstance(optimizer, JoinedOptimizer) else stepping(optimizer):
+        if any(id(group) not in known for group in inner.param_groups):
+            raise ValueError(
+                f"Expected {type(optimizer).__name__} to share its groups with the "
+                f"{type(inner).__name__} that it holds; got copies, which would not be rescaled. "
+                "Rescale that optimizer before wrapping it, or build from plan.param_groups."
+            )
 
 
 def _tensors(group: Mapping[str, Any]) -> list[Any]:
@@ -152,37 +209,36 @@ CONVENTIONS: Mapping[str, Mapping[object, Family]] = {
 """
 
 
-def _check_family(
-    plan: PlanContent, p: Prescription, group: Mapping[str, Any], optimizer: Any
+def _refuse_another_law(
+    plan: PlanContent,
+    groups: Groups,
+    names: Mapping[int, str],
+    optimizer: Any,
+    independent_decay: bool,
 ) -> None:
-    """Refuse an optimizer whose updates follow other sizes than those the plan's factors are for.
+    """Refuse an optimizer whose updates or decay are not what the plan's factors are for."""
+    prescribed = {p.name: p for p in plan.prescriptions}
+    placed = [
+        (prescribed[names[id(tensor)]], group, 0)
+        for group in groups
+        for tensor in group["params"]
+        if id(tensor) in names
+    ]
+    for objection in of_optimizers(plan, placed, [optimizer], independent_decay=independent_decay):
+        raise ValueError(objection.text) from objection.cause
 
-    Classes that are not known by name are taken for what the plan says, but for forms of Muon: one
-    of these is known by a key of its groups, or the plan is for a family that was measured.
-    """
+
+def _check_keys(plan: PlanContent, p: Prescription, group: Mapping[str, Any]) -> None:
+    """Refuse groups without an optimizer by their keys, where these say what will train them."""
     muon = _by_muon(group)
     convention = next((key for key in CONVENTIONS if key in group), None)
     if muon is not None and muon != p.family.matrices_only:
         trains = f"{'spectral' if muon else 'entrywise'} updates"
     elif muon is not False and convention is not None:
         known, value = CONVENTIONS[convention], group[convention]
-        if value not in known:
-            raise ValueError(
-                f"Expected Muon's {convention} to be one of {', '.join(map(str, known))}; "
-                f"got {value!r}, of which it is not known how updates grow. Use one of them."
-            )
-        if p.family is known[value]:
+        if known.get(value) is p.family:
             return
         trains = f"Muon with {convention}={value!r}"
-    elif isinstance(optimizer, torch.optim.Optimizer):
-        try:
-            trains, family = named(type(optimizer))
-        except ValueError:
-            _refuse_unknown_muon(plan, p, type(optimizer))
-            return
-        if family is p.family or (family.matrices_only and p.family.matrices_only):
-            return
-        trains = f"{trains}, {family}"
     else:
         return
     raise ValueError(
@@ -197,28 +253,14 @@ def _by_muon(group: Mapping[str, Any]) -> bool | None:
     if "use_fallback" in group:  # timm's
         return not group["use_fallback"]
     muon = group.get("use_muon")
-    if (algorithm := group.get("algorithm")) is not None:  # dion's
-        return bool(algorithm == "muon")
+    if (algorithm := group.get("algorithm")) is not None:  # dion's: adamw and lion beside it
+        return algorithm not in ("adamw", "lion", "sgd")
     return None if muon is None else bool(muon)
 
 
-_OF_JORDAN = frozenset({"SingleDeviceMuon", "MuonWithAuxAdam", "SingleDeviceMuonWithAuxAdam"})
-"""Classes of KellerJordan/Muon whose names nobody else has: sqrt(max(1, rows/columns)) U V^T."""
-
-
-def _refuse_unknown_muon(plan: PlanContent, p: Prescription, kind: type) -> None:
-    name = kind.__name__
-    known = name in _OF_JORDAN and p.family is Family.SPECTRAL
-    by_name = plan.optimizer not in {*Family} and (name == "Muon" or plan.optimizer != name.lower())
-    if p.family.matrices_only and "muon" in name.lower() and by_name and not known:
-        raise ValueError(
-            f"The plan is for {plan.optimizer}, and by which factor of their shape updates of "
-            f"{kind.__module__}.{name} are scaled is not known: forms of one name differ. Measure "
-            "it, depthmup.family_of(optimizer), and plan with the family that it names."
-        )
-
-
-def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independent: bool) -> None:
+def _scale(
+    group: dict[str, Any], plan: PlanContent, p: Prescription, independent: bool, *, tested: bool
+) -> None:
     if group.get("lr") is None and p.lr != 1.0:
         raise ValueError(
             f"The group of {p.name} has no learning rate to multiply. Give every group its lr, "
@@ -228,7 +270,10 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
     beside = plan.family.matrices_only and p.family is not Family.SPHERE
     decouples = True if independent else group.get("decoupled_weight_decay")
     decay = float(group.get("weight_decay", 0.0))
-    check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
+    if not tested:
+        check_decay("adamw" if beside else plan.optimizer, p.family, decay, decouples)
+    elif p.family is Family.SPHERE:
+        check_decay(plan.optimizer, p.family, decay, None)
     needs_eps = p.epsilon != 1.0 and p.family in WITH_EPSILON and plan.optimizer in EPSILON
     if needs_eps and group.get("eps") is None:
         raise ValueError(

@@ -6,13 +6,47 @@ Whoever makes groups, splits groups that exist, or verifies groups, asks here.
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+import torch
+
 from depthmup.planning.content import PlanContent
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Family
 from depthmup.rules.scheme import moved_betas
 
-RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr")
-"""Keys of a group that hold a learning rate, its limits or its start."""
+RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr", "max_lr_snapshot")
+"""Keys of a group that hold a learning rate, its limits, its start, or a copy of it (timm's)."""
+
+LR_FACTOR, LR_ORIGIN = "lr_factor", "lr_origin"
+"""Keys of a planned group: the rate's factor, and the group that it was split from by ``rescale``.
+Groups of one origin keep the plan's ratios under every schedule."""
+
+SETTINGS = ("lr", "weight_decay", "eps")
+"""Keys of a group that a plan scales."""
+
+
+def base_key(setting: str) -> str:
+    """The key of a planned group with a setting's value at the base.
+
+    Example:
+        >>> base_key("lr")
+        'lr_base'
+    """
+    return f"{setting}_base"
+
+
+def marked(settings: Mapping[str, Any], p: Prescription | None) -> dict[str, Any]:
+    """The keys that a planned group has beside its settings at the base: its factor, and these."""
+    bases = {
+        base_key(key): plain(settings[key]) for key in SETTINGS if settings.get(key) is not None
+    }
+    return {LR_FACTOR: 1.0 if p is None else p.lr, **bases}
+
+
+def plain(value: Any) -> Any:
+    """A number that may be a tensor, or a pair of them, as numbers that no schedule changes."""
+    if isinstance(value, tuple | list):
+        return tuple(plain(part) for part in value)
+    return value.item() if isinstance(value, torch.Tensor) else value
 
 
 WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)

@@ -53,7 +53,7 @@ def next_lines(
 _CLASSES = {
     "adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "asgd": "ASGD", "nadam": "NAdam",
     "radam": "RAdam", "adamax": "Adamax", "adagrad": "Adagrad", "rmsprop": "RMSprop",
-    "rprop": "Rprop", "raw": "SGD", "entrywise": "AdamW",
+    "raw": "SGD", "entrywise": "AdamW",
 }  # fmt: skip
 _USE = """\
 plan = depthmup.plan(model, base, scheme="{scheme}", optimizer="{name}", example_inputs=inputs)

@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from depthmup.rules.atlas import Entry, entries
 from depthmup.rules.family import Family
 
 
@@ -65,7 +66,6 @@ _KNOWN: Mapping[str, _Known] = {
     "adamax": replace(_ADAM, decay=Decay.COUPLED, step=None),
     "adagrad": _Known(family=Family.ENTRYWISE, epsilon=1e-10, decay=Decay.COUPLED),
     "rmsprop": _Known(family=Family.ENTRYWISE, epsilon=1e-8, decay=Decay.COUPLED),
-    "rprop": _Known(family=Family.ENTRYWISE, decay=Decay.COUPLED),
     "lion": replace(_SIGN, decay=Decay.DECOUPLED),
     "sign": _SIGN,
     "signum": _SIGN,
@@ -150,30 +150,46 @@ OPTIMIZERS: Mapping[str, Family] = MappingProxyType({n: k.family for n, k in _KN
 """
 
 
-def _told(name: str) -> Mapping[str, Any]:
-    """What is known of optimizers, by their names, where it is."""
-    every = {**_KNOWN, **_BY_CLASS}
-    return MappingProxyType({n: value for n, k in every.items() if (value := getattr(k, name))})
+class _Told(Mapping[str, Any]):
+    """What is known of optimizers, by their names, where it is.
+
+    "optimi.adam", a class of another package by a name of torch's, has what the name has; but for
+    its decay, in which packages differ.
+    """
+
+    def __init__(self, name: str) -> None:
+        every = {**_KNOWN, **_BY_CLASS}
+        self._known = {n: value for n, k in every.items() if (value := getattr(k, name))}
+        self._of_packages = name != "decay"
+
+    def __getitem__(self, name: str) -> Any:
+        return self._known[name.rpartition(".")[2] if self._of_packages else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
-EPSILON: Mapping[str, float] = _told("epsilon")
+EPSILON: Mapping[str, float] = _Told("epsilon")
 """The epsilon of torch.optim where none is given (of Muon, that of the AdamW beside it). Families
 named directly have none known."""
 
-BETAS: Mapping[str, tuple[float, float]] = _told("betas")
+BETAS: Mapping[str, tuple[float, float]] = _Told("betas")
 """The decay rates of both averages where none are given, likewise."""
 
-DECAYS: Mapping[str, Decay] = _told("decay")
+DECAYS: Mapping[str, Decay] = _Told("decay")
 """How optimizers apply weight_decay, where that is known."""
 
-STEPS: Mapping[str, float] = _told("step")
+STEPS: Mapping[str, float] = _Told("step")
 """Root mean square of a step's entries at learning rate 1, of optimizers that step entry by entry.
 
 *Source:* Liu et al. 2025 (arXiv 2502.16982, Section 2.2) for Adam's 0.2. Where the gradient is
 noise alone it is ((1 - beta1) / (1 + beta1))^1/2 = 0.23 at beta1 = 0.9.
 """
 
-CAVEATS: Mapping[str, str] = _told("caveat")
+CAVEATS: Mapping[str, str] = _Told("caveat")
 """What a person should know before trusting a rule, by optimizer; plans show it as a note."""
 
 _ONE_RATE = (
@@ -203,6 +219,11 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
         "adadelta": (
             "Adadelta sets the size of its steps from the size of earlier ones, and no scaling "
             "rule is known for that. Use AdamW, or transfer nothing."
+        ),
+        "rprop": (
+            "{name} reads its learning rate once, and then sizes its steps by the signs of earlier "
+            "gradients between absolute bounds: no factor on the rate stays in them. Use AdamW, or "
+            "a sign method such as Lion."
         ),
         "lbfgs": (
             "L-BFGS takes one step for all parameters together, so learning rates cannot differ "
@@ -308,17 +329,64 @@ def _of_class(cls: type) -> tuple[str, Family]:
     )
     if cls.__name__ in ("FusedAdam", "DeepSpeedCPUAdam", "CPUAdamBuilder"):
         plain = "adamw"  # their adam_w_mode is on unless switched off
+    if not in_torch and (rows := entries(cls)):
+        return _as_measured(cls, plain, rows)
     # Classes of one name differ in how they scale an orthogonalized update: of these torch's alone
     # is known.
     known = OPTIMIZERS.get(plain)
     if known is not None and (in_torch or not known.matrices_only):
-        return plain, known
+        of_torch_alone = not in_torch and DECAYS.get(plain) is Decay.EITHER
+        return (_of_package(cls, plain) if of_torch_alone else plain), known
     _refuse(plain, cls.__name__)
     raise ValueError(
         f"{cls.__module__}.{cls.__name__} is not an optimizer whose update is known here: classes "
-        "of one name differ in how they scale it. Measure it, depthmup.family_of(lambda "
-        f"parameters: {cls.__name__}(parameters, lr=...)), and plan with the family it names."
+        f"of one name differ in how they scale it. {_measure(cls)}"
     )
+
+
+def _as_measured(cls: type, plain: str, rows: Sequence[Entry]) -> tuple[str, Family]:
+    """The name and the family of a class that the atlas has."""
+    named_so = f"{cls.__module__.partition('.')[0]}.{cls.__name__} {rows[0].version}"
+    found = {row.family: row for row in rows}
+    if len(found) > 1:
+        of = [f"{family!r} ({row.settings or 'by default'})" for family, row in found.items()]
+        raise ValueError(
+            f"{named_so} is of another family by its settings: {', '.join(of)}. Name the family "
+            f"that yours is of: optimizer={rows[0].family!r}. {_measure(cls)}"
+        )
+    if not any(row.verdict == "right" for row in rows):
+        raise ValueError(f"{named_so} has no rule: {rows[0].why}. {_measure(cls)}")
+    family = Family(rows[0].family)
+    if family.matrices_only or OPTIMIZERS.get(plain) is not family:
+        return str(family), family
+    decouples = all(row.decay == "decoupled" for row in rows)
+    told = DECAYS.get(plain) in (Decay.DECOUPLED, Decay.EITHER)
+    as_named = DECAYS.get(plain) is Decay.DECOUPLED if decouples else not told
+    return plain if as_named else _of_package(cls, plain), family
+
+
+def _of_package(cls: type, plain: str) -> str:
+    return f"{cls.__module__.partition('.')[0]}.{plain}".lower()
+
+
+def _measure(cls: type) -> str:
+    return (
+        f"Measure yours, depthmup.family_of(lambda parameters: {cls.__name__}(parameters, lr=...)),"
+        " and plan with the family it names."
+    )
+
+
+def no_rule(cls: type) -> str | None:
+    """Why no optimizer of this name has a rule, whatever its settings; None if one may have."""
+    plain = _plain(cls.__name__)
+    reason = (
+        None if plain in _BY_SETTINGS else _REFUSED.get(plain) or _REFUSED.get(plain.split("-")[0])
+    )
+    return None if reason is None else reason.format(name=cls.__name__)
+
+
+_BY_SETTINGS = frozenset({"adafactor", "adalomo"})
+"""Names whose family is decided by settings: a name alone is refused, an optimizer measured."""
 
 
 def _grafted(size: Family, direction: Family) -> Family:

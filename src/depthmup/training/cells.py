@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from depthmup.planning.uncompiled import uncompiled
 from depthmup.records import Cell, Record
 from depthmup.training.backend import Progress, check_one_shape, check_precision, threads
 from depthmup.training.built_in.data_and_weights import batches, build, dataset
@@ -17,7 +18,6 @@ from depthmup.training.loop import Training, trained_alone
 from depthmup.training.precision import RoundedLinear, single_precision
 from depthmup.training.schedules import factors_of
 from depthmup.training.stack import trained_together
-from depthmup.training.uncompiled import uncompiled
 
 FLOATS_PER_REGISTER = 16  # of AVX-512, and a multiple of every narrower one
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from depthmup.planning import Plan
 from depthmup.planning.groups import muon_groups, param_groups
+from depthmup.planning.uncompiled import uncompiled
 from depthmup.rules import Family
-from depthmup.training.uncompiled import uncompiled
 
 BESIDE_MUON = 0.1
 """AdamW's learning rate beside Muon, as a multiple of Muon's: their usual proportion."""

@@ -1,0 +1,140 @@
+"""Trial: does an optimizer, as measured, do what a plan assumes of it?"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.planning.content import PlanContent
+from depthmup.planning.layout import Place
+from depthmup.planning.prescribe import Prescription
+from depthmup.planning.probe import NEAR, Probe, probe, two_digits
+from depthmup.planning.probe import expected as exponents_of
+from depthmup.planning.twins import Unmeasured
+from depthmup.rules import Family
+from depthmup.rules.optimizers import no_rule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objection:
+    """Why an optimizer does not follow a plan; the error of its own that is the cause, if any."""
+
+    text: str
+    cause: Exception | None = None
+
+
+def of_optimizers(
+    plan: PlanContent,
+    placed: Sequence[Place],
+    optimizers: Sequence[Any],
+    *,
+    independent_decay: bool,
+) -> Iterator[Objection]:
+    """What each optimizer does to small parameters, compared with the plan: the first objection."""
+    seen = set()
+    for p, group, number in placed:
+        one = optimizers[number]
+        dimensions = max(len(p.shape), 1)
+        key = (id(group), dimensions, p.family, p.role.kind)
+        if key in seen:
+            continue
+        seen.add(key)
+        if (reason := no_rule(type(one))) and plan.optimizer not in {*Family}:
+            yield Objection(text=reason)
+            return
+        try:
+            measured = probe(one, group, dimensions=dimensions)
+        except Unmeasured as error:
+            yield Objection(
+                text=f"{error} What it does is not known: use another optimizer, or pass "
+                f"trust=True to believe that it is what the plan is for ({plan.optimizer}).",
+                cause=error.__cause__ if isinstance(error.__cause__, Exception) else error,
+            )
+            return
+        if problem := _contradiction(p, measured, group, dimensions, independent_decay):
+            yield Objection(
+                text=f"The plan, for {plan.optimizer}, has {p.name} trained by an optimizer of the "
+                f"family {p.family}; here it is in a group of {_words(one, measured)}: {problem}"
+            )
+            return
+
+
+def _words(optimizer: Any, measured: Probe) -> str:
+    family = "no family" if measured.family is None else f"{measured.family}"
+    return f"{type(optimizer).__name__.lower()}, {family}"
+
+
+def _contradiction(
+    p: Prescription,
+    measured: Probe,
+    group: Mapping[str, Any],
+    dimensions: int,
+    independent_decay: bool,
+) -> str:
+    """What was measured and does not agree, with the number that was expected."""
+    wanted, flat = exponents_of(p.family, p.role.kind, dimensions)
+    for key, value in wanted.items():
+        if not abs(getattr(measured, key) - value) <= NEAR:
+            return (
+                f"{_MEASURED[key]} {key if key != 'both' else 'both sides'}^"
+                f"{two_digits(getattr(measured, key))}, and the plan assumes {value:g}. Plan with "
+                "that optimizer, or put the parameter into the other one. "
+                "depthmup.family_of(optimizer) measures which family it is of."
+            )
+    if flat is not None and flat != measured.orthogonal:
+        are = "not " if flat else ""
+        return f"its updates are {are}orthogonalized. Plan with that optimizer."
+    if measured.ignored:
+        return f"{measured.ignored}. Use another optimizer, or set it so that it does."
+    return _of_decay(measured, independent_decay) if group.get("weight_decay") else ""
+
+
+_MEASURED = {
+    "gradient": "its updates follow",
+    "weight": "its updates follow",
+    "fan_in": "the norm of its updates follows",
+    "fan_out": "the norm of its updates follows",
+    "both": "the norm of its updates follows",
+}
+
+
+# What the part that decay removes of a weight must not depend on.
+_STAYS = {"decay_in_size": "fan_in", "decay_in_weight": "weight", "decay_in_gradient": "gradient"}
+
+
+def _of_decay(measured: Probe, independent: bool) -> str:
+    if abs(measured.decay) <= NEAR and measured.decay_beside <= NEAR:
+        return ""  # none, at the base neither
+    if math.isnan(measured.decay):
+        return (
+            "without a gradient its steps are not finite, so what its weight decay removes could "
+            "not be measured. Use weight_decay=0, or pass trust=True if it subtracts "
+            "lr * weight_decay * w."
+        )
+    if not abs(measured.decay_in_decay - 1) <= NEAR or not abs(measured.decay_beside - 1) <= NEAR:
+        return (
+            "its weight decay is not decoupled: what it removes follows weight_decay^"
+            f"{two_digits(measured.decay_in_decay)} without a gradient, and beside one it removes "
+            f"{two_digits(measured.decay_beside)} of that, where the plan assumes 1 and 1. Decay "
+            "that a gradient's size is divided by cannot be made to transfer (Tensor Programs V, "
+            "Appendix B.3). Use AdamW, another optimizer with decoupled decay, or weight_decay=0."
+        )
+    wanted = 0.0 if independent else 1.0
+    if not abs(measured.decay_in_rate - wanted) <= NEAR:
+        other = abs(measured.decay_in_rate - (1.0 - wanted)) <= NEAR
+        return (
+            f"what its weight decay removes follows lr^{two_digits(measured.decay_in_rate)}, and "
+            f"the plan assumes lr^{wanted:g}. "
+            + (
+                f"Pass independent_decay={not independent}."
+                if other
+                else "Use an optimizer that subtracts lr * weight_decay * w, or weight_decay=0."
+            )
+        )
+    for of, name in _STAYS.items():
+        if not abs(value := getattr(measured, of)) <= NEAR:
+            return (
+                f"the part that its weight decay removes follows {name}^{two_digits(value)}, and "
+                "the plan assumes 0. Use another optimizer, or weight_decay=0."
+            )
+    return ""
