@@ -61,7 +61,7 @@ def test_what_all_minima_share_moves_no_difference():
 
 
 def test_the_optima_of_a_report_lie_on_its_drift():
-    """One valley gives both: the slope of the optima that are listed is the drift."""
+    """One posterior gives both: the slope of the listed medians is the drift's median, nearly."""
     rows = [
         {"lr": 2.0**k, "width": size["width"], "loss": float(loss[0])}
         for size, losses in zip(SIZES, lopsided(-0.4 * np.arange(5) + 0.7), strict=True)
@@ -70,10 +70,10 @@ def test_the_optima_of_a_report_lie_on_its_drift():
     report = fit(pd.DataFrame(rows), axes=["width"], lr="lr", loss="loss")
     transfer = report.finding(axis="width")
     listed = [optimum.log2_lr.value for optimum in transfer.optima]
-    assert np.polyfit(range(5), listed, 1)[0] == approx(transfer.drift.value, abs=1e-9)
+    assert np.polyfit(range(5), listed, 1)[0] == approx(transfer.drift.value, abs=2e-3)
 
 
-COVERED: dict[str, float] = {}
+COVERED: dict[str, float] = {"kink and parabola": 0.9}
 """Shapes that powers of two sides miss; of all others 95% intervals hold 90% or more."""
 
 

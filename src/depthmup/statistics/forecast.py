@@ -69,8 +69,7 @@ class Forecast:
         there = self.posterior.of_law(np.ones((1, 1)), place, scatter=True)
         best = there.quantiles(rng.permutation((np.arange(DRAWS) + 0.5) / DRAWS))
         mean, covariance = self.posterior.mode.shape[0], self.posterior.shape_covariance
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = np.linalg.cholesky(covariance + 1e-12 * np.eye(len(covariance)))
         shapes = mean + rng.standard_normal((DRAWS, len(mean))) @ root.T
         beyond = self._diverged
 

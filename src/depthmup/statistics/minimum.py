@@ -17,7 +17,10 @@ from depthmup.statistics.optimum import Optima
 LAW_SCATTER = 0.1
 """Octaves by which optima scatter about a law of sizes, for their weights in it."""
 
-MISSED = 0.1
+EVEN = 1.5
+"""Of the best known minimum's deviation, within which others count alike in a law."""
+
+MISSED = 0.2
 """Of what a valley rises to its neighbours, what a best loss between two rates may lie deeper."""
 
 
@@ -75,8 +78,8 @@ class Minima:
         Sizes known less well, as at an edge of their grid, count less.
         """
         known = self.posterior.deviation[list(sizes)]
-        # What all sizes share moves no slope.
-        own = np.sqrt(np.maximum(known**2 - known.min() ** 2, 0.0))
+        # What all sizes share moves no slope, and sizes known about as well count alike.
+        own = np.sqrt(np.maximum(known**2 - (EVEN * known.min()) ** 2, 0.0))
         root = 1 / np.hypot(own, LAW_SCATTER)
         return np.asarray(np.linalg.pinv(design * root[:, None]) * root, float)
 
