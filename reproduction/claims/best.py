@@ -44,9 +44,9 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
 
     *Source:* Miller (1974), Biometrika 61:1-15.
     """
-    seeds = np.arange(above[1].shape[1])
+    seeds = list(range(above[1].shape[1]))
 
-    def ratio(some: Array) -> float:
+    def ratio(some: list[int]) -> float:
         one, other = (best_log_loss(rates, losses[:, some]) for rates, losses in (above, below))
         return one - other
 
@@ -55,6 +55,6 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
         return UNKNOWN
     half = math.inf
     if len(seeds) > 1:
-        error, freedom = jackknife_error(np.array([ratio(np.delete(seeds, s)) for s in seeds]))
+        error, freedom = jackknife_error(np.array([ratio([s for s in seeds if s != out]) for out in seeds]))
         half = float(error) * float(student(freedom)) if np.isfinite(error) else math.inf
     return around(value, half, "nats")
