@@ -55,6 +55,7 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
         return UNKNOWN
     half = math.inf
     if len(seeds) > 1:
-        error, freedom = jackknife_error(np.array([ratio([s for s in seeds if s != out]) for out in seeds]))
+        without = [ratio([s for s in seeds if s != out]) for out in seeds]
+        error, freedom = jackknife_error(np.array(without))
         half = float(error) * float(student(freedom)) if np.isfinite(error) else math.inf
     return around(value, half, "nats")
