@@ -65,6 +65,7 @@ TOP = {
     "__init__": set(),
     "__main__": {"cli"},
     "_meant": set(),
+    "_uncompiled": set(),
     "_version": set(),
     "data": {"training"},
     "execution": {"records", "sweep"},

@@ -105,7 +105,7 @@ def test_the_page_is_the_same_every_time(study):
 
 
 def test_odd_studies_have_pages(study, odd_study):
-    assert "≤ 0.25" in Reader(page(odd_study)).text  # the value tried next to the edge, 0.125
+    assert "≤ 0.12" in Reader(page(odd_study)).text  # the value tried next to the edge, 0.125
     headline_ = study.headline
     bare = replace(study, windows=(replace(headline_, curves=()),), config={}, environment={})
     assert "How it was run" in Reader(page(bare)).text

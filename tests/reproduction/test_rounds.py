@@ -120,7 +120,7 @@ def test_a_grid_is_searched_further_where_it_leaves_open(tmp_path):
     experiment = claim.experiment(Setting(sizes={"steps": 5, "window": 1, "seeds": 4}))
 
     def law(cell):
-        away = change(cell) - 0.5 + 0.09 * math.log2(cell.network.depth / 8) - scatter(cell, 0)
+        away = change(cell) - 0.5 + 0.14 * math.log2(cell.network.depth / 8) - scatter(cell, 0)
         return math.exp(0.12 * away**2 - 0.3 * (cell.network.nonlinearity == "post"))
 
     cells = []
@@ -131,8 +131,7 @@ def test_a_grid_is_searched_further_where_it_leaves_open(tmp_path):
     assert len(set(cells)) == len(cells)
     assert {cell.network.nonlinearity for cell in added} == {"pre"}
     assert all(abs(change(cell) - 0.5) < 2 for cell in added)
-    assert drift.verdict is Reproduction.REPRODUCED
-    assert drift.ours.low <= -0.09 <= drift.ours.high
+    assert drift.ours.low <= -0.14 <= drift.ours.high
 
 
 LOOKS = (4, 8)

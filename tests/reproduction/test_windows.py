@@ -56,7 +56,7 @@ def test_a_window_that_stays_open_ends_the_search_of_the_others(tmp_path):
     (claim,) = named(["fig25"])
     experiment = claim.experiment(SEARCHED)
     before, last = in_late_windows(pre_sweep(SEARCHED), [(SEARCHED.depth_mup, STAYS)])
-    law = partial(in_time, drifts=(0, 0, 0, 0.09, 0.15))
+    law = partial(in_time, drifts=(0, 0, 0, 0.145, 0.15))
     with planted(experiment, tmp_path, law) as store:
         finding = claim.finding(experiment, store)
         assert finding.verdict is Reproduction.UNDECIDABLE

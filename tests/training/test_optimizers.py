@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import depthmup
-from depthmup.planning.uncompiled import uncompiled
+from depthmup._uncompiled import uncompiled
 from depthmup.training.optimizers import _CLASSES, optimizers
 
 CHECK = """

@@ -159,8 +159,7 @@ def family_of(optimizer: MakeOptimizer | torch.optim.Optimizer) -> Probe:
 def probe(optimizer: Any, group: Mapping[str, Any], *, dimensions: int) -> Probe:
     """What an optimizer does to tensors of one group that have so many dimensions.
 
-    Raises:
-        Unmeasured: it cannot be tried; its own error is the cause.
+    Of one that cannot be tried ``Unmeasured`` is raised, with its own error as the cause.
     """
     name, device = type(optimizer).__name__, _device(group)
 

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from depthmup._uncompiled import uncompiled
 from depthmup.planning.settings import LR_FACTOR, LR_ORIGIN, RATES, SETTINGS, base_key
 from depthmup.planning.several import holders, parts_of
-from depthmup.planning.uncompiled import uncompiled
 
 MakeOptimizer: TypeAlias = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 

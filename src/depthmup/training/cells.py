@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from depthmup.planning.uncompiled import uncompiled
+from depthmup._uncompiled import uncompiled
 from depthmup.records import Cell, Record
 from depthmup.training.backend import Progress, check_one_shape, check_precision, threads
 from depthmup.training.built_in.data_and_weights import batches, build, dataset

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from depthmup._uncompiled import uncompiled
 from depthmup.planning import Plan
 from depthmup.planning.groups import muon_groups, param_groups
-from depthmup.planning.uncompiled import uncompiled
 from depthmup.rules import Family
 
 BESIDE_MUON = 0.1

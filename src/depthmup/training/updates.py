@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from depthmup.planning.uncompiled import uncompiled
+from depthmup._uncompiled import uncompiled
 
 Group: TypeAlias = Mapping[str, Any]
 """The settings of a group of torch's optimizer."""
