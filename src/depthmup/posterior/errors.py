@@ -182,10 +182,8 @@ class CurvePoints:
         there = self.there
         return np.where(there[..., :, None] & there[..., None, :], covariance, 0.0)
 
-    def precision(
-        self, sigma: Array, rho: Array, turn: Array, steep: Array, weight: Array
-    ) -> Array:
-        """Inverse covariances with each size's level eliminated, (batch, sizes, rates, rates).
+    def inverse(self, sigma: Array, rho: Array, turn: Array, steep: Array, weight: Array) -> Array:
+        """Inverse covariances, (batch, sizes, rates, rates); zero where there is no point.
 
         Scales are (batch,), weights (batch, sizes, rates) multiply the seeds.
         """
@@ -196,12 +194,17 @@ class CurvePoints:
             self.x.shape[-1]
         )
         both = there[..., :, None] & there[..., None, :]
-        inverse = np.where(both, np.linalg.inv(covariance), 0.0)
+        return np.where(both, np.linalg.inv(covariance), 0.0)
+
+    def precision(
+        self, sigma: Array, rho: Array, turn: Array, steep: Array, weight: Array
+    ) -> Array:
+        """The same with each size's level eliminated."""
+        inverse = self.inverse(sigma, rho, turn, steep, weight)
         ones = inverse.sum(-1)
         total = np.maximum(ones.sum(-1), 1e-300)
-        return np.asarray(
-            inverse - ones[..., :, None] * ones[..., None, :] / total[..., None, None]
-        )
+        level = ones[..., :, None] * ones[..., None, :] / total[..., None, None]
+        return np.asarray(inverse - level)
 
     def spectrum(
         self, rho: Array, turn: Array, steep: Array, weight: Array

@@ -90,8 +90,8 @@ parabolas, and over the spacing of the grid.
 SAME, ALIKE = 0.02, 0.05
 """Octaves and nats within which two modes are one."""
 
-KEPT, MOST_NODES = 0.995, 24
-"""Share of the weight that the nodes kept have, and their largest number."""
+MOST_NODES = 24
+"""The nodes that are kept, the heaviest first."""
 
 DIVERGED, DIVERGED_WIDTH = 0.1, 0.07
 """A minimum lies below the first rate that diverges: by so many octaves, give or take."""
@@ -393,7 +393,7 @@ def _student(problem: _Problem, state: _State, sigma: Array, rho: Array, weight:
 def _prepared(
     curves: Curves, of_seeds: SeedAverages, origin: Array | None = None
 ) -> tuple[CurvePoints, Array, Array]:
-    """CurvePoints about their origin, the origin, and the first rates that diverge."""
+    """Points about their origin, the origin, and the first rates that diverge."""
     x = np.nan_to_num(curves.log2_lrs)
     there = np.isfinite(of_seeds.y) & ~np.isnan(curves.log2_lrs)
     points = CurvePoints(
@@ -526,7 +526,6 @@ def information(curves: Curves, doublings: Array) -> Information:
     begun = np.tile(first[:, None], (1, beliefs, 1)).reshape(-1)
     problem = problem_of(of, belief)
     prior_of_turns = np.log([row[-1] for row in TURNS])[belief]
-    noises = NOISES
     state, nodes, log, sigma, rho = solved(
         problem,
         _State(k=state.k[begun], shape=state.shape[begun]),
@@ -534,7 +533,7 @@ def information(curves: Curves, doublings: Array) -> Information:
         rho[begun],
         weight[of],
         SECOND,
-        noises,
+        NOISES,
         (of_seeds.square[of], of_seeds.freedom[of]),
         prior_of_turns,
     )
@@ -580,11 +579,7 @@ def _levels(
     """Log losses at the minima and their covariance, that of the shape, and the valleys' slopes."""
     points, sizes = problem.points, problem.s.shape[0]
     there = points.there
-    noise = sigma[:, None, None] ** 2 / np.maximum(points.count * weight, 1e-9)
-    covariance = points.structured(rho, *problem.own)
-    covariance = covariance + np.where(there, noise, 1.0)[..., :, None] * np.eye(points.x.shape[-1])
-    both = there[..., :, None] & there[..., None, :]
-    inverse = np.where(both, np.linalg.inv(covariance), 0.0)
+    inverse = points.inverse(sigma, rho, *problem.own, weight)
     high = rise(points.x - state.k[..., None], state.shape, problem.s)
     residual = np.where(there, points.y - high.height, 0.0)
     columns = np.concatenate(
