@@ -10,6 +10,7 @@ from pytest import approx
 from valleys import NAMES, SHAPES, World, intervals, least
 
 from depthmup.posterior import drifts
+from depthmup.posterior.law import SLOPES
 from depthmup.records import Estimate, Optimum, Place, Verdict
 from depthmup.statistics import TOLERANCE, Curves, drift, judge, measured, minima, optima
 
@@ -246,13 +247,15 @@ class TestInvariances:
     def test_a_drift_that_is_added_is_added(self, seed, added):
         """Curves moved by ``added`` octaves per doubling, on grids that move along.
 
-        Laws make small slopes likelier: a tenth of the half-width.
+        Laws make small slopes likelier: one of deviation s is drawn back by (s / b)^2 of itself, b
+        the least belief of a slope that moves, beside a tenth of the half-width for all others.
         """
         losses = simulated(0.0, np.random.default_rng(seed), seeds=3, rates=HALF)
         one = drift(DEPTHS, HALF, losses)
         other = drift(DEPTHS, [HALF + added * i for i in range(5)], losses)
         half = (one.high - one.low) / 2
-        assert other.value == approx(one.value + added, abs=half / 10)
+        drawn_back = abs(added) * (half / 1.96 / SLOPES[1][0]) ** 2
+        assert other.value == approx(one.value + added, abs=half / 10 + drawn_back)
         assert other.high - other.low == approx(2 * half, rel=0.2)
 
     @few
