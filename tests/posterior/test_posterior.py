@@ -10,7 +10,16 @@ from pytest import approx
 from scipy import stats
 from valleys import SHAPES, World, least
 
-from depthmup.posterior import Curves, NormalMixture, drifts, errors, fit, posterior, seeds
+from depthmup.posterior import (
+    Curves,
+    NormalMixture,
+    drifts,
+    errors,
+    likelihood,
+    nodes,
+    posterior,
+    seeds,
+)
 from depthmup.posterior.law import Covariances, LawNode, Prior
 from depthmup.posterior.posterior import posteriors
 from depthmup.posterior.valley import PLACE, POWERS, ROUND, WALL, parameters
@@ -51,11 +60,14 @@ class TestLinear:
     def known(self, monkeypatch):
         """All priors on one point."""
 
-        def shape_prior(points, spacing, s):
-            mean = np.zeros((len(points.x), parameters(s.shape[1])))
-            mean[:, :2], mean[:, POWERS] = np.log(self.C), np.log(2)
-            mean[:, ROUND], mean[:, WALL], mean[:, PLACE] = np.log(0.2), -60, 1.5
-            return mean, [np.full(mean.shape[1], 1e-7)] * len(fit.TURNS)
+        def mean(runs):
+            values = np.zeros((len(runs.origin), parameters(runs.s.shape[1])))
+            values[:, :2], values[:, POWERS] = np.log(self.C), np.log(2)
+            values[:, ROUND], values[:, WALL], values[:, PLACE] = np.log(0.2), -60, 1.5
+            return values
+
+        def scales(runs):
+            return np.full((2, parameters(runs.s.shape[1])), 1e-7)
 
         def prior_of(s):
             whole = Covariances(s=s).whole(self.LAW)[None]
@@ -64,13 +76,15 @@ class TestLinear:
                 root=np.linalg.cholesky(whole),
             )  # fmt: skip
 
-        monkeypatch.setattr(fit, "_shape_prior", shape_prior)
-        monkeypatch.setattr(fit, "TURNS", ((0.0, 0.0, 0.0, 0.0, 1.0),) * 2)
-        monkeypatch.setattr(fit, "MISFITS", ((1e-9, 1.0),) * 3)
-        monkeypatch.setattr(fit, "NOISES", np.array([self.SIGMA]))
-        monkeypatch.setattr(fit, "TAILS", 1e12)
-        monkeypatch.setattr(fit, "LOPSIDED", 0.0)
-        monkeypatch.setattr(fit, "PHASE", 0.0)
+        monkeypatch.setattr(likelihood.Experiments, "mean", property(mean))
+        monkeypatch.setattr(likelihood.Experiments, "_scales", property(scales))
+        monkeypatch.setattr(likelihood, "TURNS", ((0.0, 0.0, 0.0, 0.0, 1.0),) * 2)
+        monkeypatch.setattr(likelihood, "MISFITS", ((1e-9, 1.0),) * 3)
+        monkeypatch.setattr(nodes, "MISFITS", ((1e-9, 1.0),) * 3)
+        monkeypatch.setattr(likelihood, "NOISES", np.array([self.SIGMA]))
+        monkeypatch.setattr(likelihood, "TAILS", 1e12)
+        monkeypatch.setattr(likelihood, "LOPSIDED", 0.0)
+        monkeypatch.setattr(likelihood, "PHASE", 0.0)
         monkeypatch.setattr(errors, "UNKNOWN", 0.0)
         monkeypatch.setattr(errors, "BEYOND", np.inf)
         monkeypatch.setattr(seeds, "NODES", ((1e-9, 1e-9, 1e-9, 1.0),))

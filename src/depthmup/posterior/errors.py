@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior.intervals import Array, Flags
+from depthmup.posterior.intervals import Array, Flags, Index
 
 TAILS = 4.0
 """Degrees of freedom of the noise."""
@@ -149,6 +149,14 @@ class CurvePoints:
         unknown = UNKNOWN * self.height * ratio / (1 + ratio)
         same = self.side[..., :, None] == self.side[..., None, :]
         return np.asarray(unknown[..., :, None] * unknown[..., None, :] * same)
+
+    def part(self, index: Index) -> "CurvePoints":
+        """Those of some experiments."""
+        return CurvePoints(x=self.x[index], y=self.y[index], count=self.count[index])
+
+    def moved(self, origin: Array) -> "CurvePoints":
+        """Rates counted from an origin of each experiment."""
+        return CurvePoints(x=self.x - origin[:, None, None], y=self.y, count=self.count)
 
     def inner(self) -> "CurvePoints":
         """Without what lies beyond the first point of a wall, on either side."""

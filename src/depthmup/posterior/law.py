@@ -27,34 +27,10 @@ from typing import TypeAlias
 import numpy as np
 
 from depthmup.posterior.intervals import Array
+from depthmup.posterior.priors import ALIKE, BENDS, PLACE, PRODUCTS, SCATTERS, SLOPES, WALKS
 
 Size: TypeAlias = Mapping[str, float]
 """Values by axis, such as ``{"width": 64, "depth": 8}``."""
-
-PLACE = 4.0
-"""Octaves by which nobody knows where the best rate lies."""
-
-ALIKE = 0.6
-"""Correlation of two sizes' scatter a doubling apart."""
-
-SCATTERS = ((0.0, 0.35), (0.06, 0.2), (0.12, 0.23), (0.22, 0.14), (0.5, 0.06), (1.2, 0.02))
-"""Octaves by which sizes scatter, with weights.
-
-*Source:* 178 laws of four public tables and of networks trained here.
-"""
-
-PRODUCTS = ((0.0, 0.4), (0.07, 0.5), (0.15, 0.1))
-"""Octaves per doubling squared: widths and depths, batches and steps, were measured from -0.10 to
-0.06."""
-
-SLOPES = ((0.04, 0.2), (0.15, 0.4), (0.5, 0.4))
-"""Octaves per doubling of a slope that stays. The first is a law that stands still."""
-
-BENDS = ((0.0, 0.5), (0.1, 0.3), (0.3, 0.2))
-"""The same of a slope forgotten over 4 doublings: a slow bend."""
-
-WALKS = ((0.0, 0.75), (0.08, 0.1), (0.2, 0.1), (0.5, 0.05))
-"""The same over 1 doubling: on real tables optima mostly walk."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,21 @@
 """One posterior of the minima of all sizes: a mixture of normal ones, of which answers are rows.
 
-Every node of the likelihood (``posterior.fit``), every belief about seeds (``posterior.seeds``) and
-every law of sizes (``posterior.law``) gives the minima a normal posterior and a weight. An answer
-is a row of weights of minima: at sizes that were trained (*these sizes*), or of the law elsewhere
-(*the law*). Its interval holds quantiles of the mixture.
+Every node of the likelihood (``posterior.likelihood``), every belief about seeds
+(``posterior.seeds``) and every law of sizes (``posterior.law``) gives the minima a normal posterior
+and a weight. An answer is a row of weights of minima: at sizes that were trained (*these sizes*),
+or of the law elsewhere (*the law*). Its interval holds quantiles of the mixture.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.fit import Information, Mode, expected, information
 from depthmup.posterior.intervals import CONFIDENCE, Array, Index, Numbers
 from depthmup.posterior.law import Covariances, Prior, prior_of
+from depthmup.posterior.likelihood import Information, Mode, expected, information
 from depthmup.posterior.seeds import shared_errors
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import Estimate
@@ -90,7 +90,7 @@ class Posterior:
     Attributes:
         s: doublings of the sizes from the base, (sizes, axes).
         origin: log2 rate from which the nodes count.
-        constant, linear, precision: of every node, as in ``posterior.fit``, seeds' own included.
+        constant, linear, precision: of every node, as in ``posterior.nodes``, seeds' own included.
         seeds: log weights of what seeds may have of their own.
         mode: the heaviest node, of a batch of one; its shape has ``shape_covariance``.
         level, level_covariance: log losses at the minima, (sizes,).
@@ -160,12 +160,12 @@ class Posterior:
     def rise(self, size: int, octaves: Array) -> Array:
         """Log loss above the minimum of a size, so far from it."""
         u = np.asarray(octaves, float).reshape(1, 1, -1)
-        high = rise(u, self.mode.shape, self.s[[size]]).height
+        high = rise(u, self.mode.fit.shape, self.s[[size]]).height
         return np.asarray(high.reshape(np.shape(octaves)))
 
     def bend(self, size: int, octaves: Array) -> tuple[float, float]:
         """The mean rise at some distances, and its standard error."""
-        high = rise(octaves.reshape(1, 1, -1), self.mode.shape, self.s[[size]])
+        high = rise(octaves.reshape(1, 1, -1), self.mode.fit.shape, self.s[[size]])
         gradient = high.by_shape[0, 0].mean(0)
         return float(high.height.mean()), float(
             np.sqrt(gradient @ self.shape_covariance @ gradient)
@@ -173,22 +173,20 @@ class Posterior:
 
     def foretold(self, size: int, log2_rate: Array) -> Array:
         """Log losses of runs that are planned at a size."""
-        away = np.asarray(log2_rate, float) - self.origin - self.mode.k[0, size]
+        away = np.asarray(log2_rate, float) - self.origin - self.mode.fit.k[0, size]
         return np.asarray(self.level[size] + self.rise(size, away))
 
     def turn(self, axis: int) -> Estimate:
         """T along an axis: by what log steepness right over left grows per doubling, halved."""
         at = SHARED + self.s.shape[1] + axis
-        value = float(self.mode.shape[0, at])
+        value = float(self.mode.fit.shape[0, at])
         half = 1.96 * float(np.sqrt(self.shape_covariance[at, at]))
         return Estimate(value=value, low=value - half, high=value + half)
 
     def planned(self, curves: Curves, *, quieter: float = 1.0) -> "Posterior":
         """The posterior that is expected of curves with planned runs, at the heaviest node."""
         batch = Curves(log2_lrs=curves.log2_lrs[None], losses=curves.losses[None])
-        linear, precision = expected(
-            self.mode, np.array([self.origin]), batch, self.s, self.mode.sigma * quieter
-        )
+        linear, precision = expected(self.mode, np.array([self.origin]), batch, self.s, quieter)
         errors = shared_errors(curves.seeds.astype(float), self.s.sum(-1))
         constant, linear, precision = _blurred(np.zeros(1), linear, precision, self.seeds, errors)
         return replace(self, constant=constant, linear=linear, precision=precision)
@@ -274,16 +272,15 @@ def _blurred(
 
 def _one(seen: Information, curves: Curves, s: Array, i: int) -> Posterior:
     """That of one experiment of a batch."""
-    alive = np.isfinite(seen.constant[i])
+    alive = np.isfinite(seen.nodes.constant[i])
     errors = shared_errors(curves.seeds[i].astype(float), s.sum(-1))
     constant, linear, precision = _blurred(
-        seen.constant[i][alive],
-        seen.linear[i][alive],
-        seen.precision[i][alive],
+        seen.nodes.constant[i][alive],
+        seen.nodes.linear[i][alive],
+        seen.nodes.precision[i][alive],
         seen.seeds[i],
         errors,
     )
-    mode = Mode(**{f.name: getattr(seen.mode, f.name)[[i]] for f in fields(Mode)})
     return Posterior(
         s=s,
         origin=float(seen.origin[i]),
@@ -291,10 +288,10 @@ def _one(seen: Information, curves: Curves, s: Array, i: int) -> Posterior:
         linear=linear,
         precision=precision,
         seeds=seen.seeds[i],
-        mode=mode,
-        shape_covariance=seen.shape_covariance[i],
-        level=seen.level[i],
-        level_covariance=seen.level_covariance[i],
+        mode=seen.mode.part(np.array([i])),
+        shape_covariance=seen.levels.shape_covariance[i],
+        level=seen.levels.level[i],
+        level_covariance=seen.levels.covariance[i],
         place=float(seen.place[i]),
     )
 
@@ -338,7 +335,7 @@ def _kept(asked: _Asked) -> Posterior:
         s=s,
         linear=found.linear[:, back],
         precision=found.precision[:, back][:, :, back],
-        mode=replace(found.mode, k=found.mode.k[:, back]),
+        mode=found.mode.reordered(back),
         level=found.level[back],
         level_covariance=found.level_covariance[back][:, back],
     )

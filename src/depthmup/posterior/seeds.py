@@ -17,17 +17,7 @@ import numpy as np
 from depthmup.posterior.curve import Curves
 from depthmup.posterior.errors import TAILS
 from depthmup.posterior.intervals import Array, Flags, Index
-
-SHIFTS = ((0.02, 0.5), (0.07, 0.35), (0.2, 0.15))
-"""Octaves by which a seed's minima lie aside at all sizes, with weights: a."""
-
-OWN = ((0.01, 0.85), (0.05, 0.1), (0.15, 0.05))
-"""The same at each size by itself: w.
-
-*Source:* tables with seeds show 0.01; transformers trained here 0.15."""
-
-LEAST_SLOPE, OF_OWN, STEEP, STEEP_SHARE = 0.005, 0.25, 0.05, 0.1
-"""Octaves per doubling: d is ``LEAST_SLOPE`` and a quarter of w, or 0.05 in one table of ten."""
+from depthmup.posterior.priors import LEAST_SLOPE, OF_OWN, OWN, SHIFTS, STEEP_SHARE, STEEP_SLOPE
 
 PASSES = 4
 
@@ -135,7 +125,7 @@ NODES = tuple(
     (a, w, d, wa * ww * wd)
     for a, wa in SHIFTS
     for w, ww in OWN
-    for d, wd in ((LEAST_SLOPE + OF_OWN * w, 1 - STEEP_SHARE), (STEEP, STEEP_SHARE))
+    for d, wd in ((LEAST_SLOPE + OF_OWN * w, 1 - STEEP_SHARE), (STEEP_SLOPE, STEEP_SHARE))
 )
 """What a, w and d may be, with weights."""
 

@@ -68,7 +68,7 @@ class Forecast:
         rng = np.random.default_rng(0)
         there = self.posterior.of_law(np.ones((1, 1)), place, scatter=True)
         best = there.quantiles(rng.permutation((np.arange(DRAWS) + 0.5) / DRAWS))
-        mean, covariance = self.posterior.mode.shape[0], self.posterior.shape_covariance
+        mean, covariance = self.posterior.mode.fit.shape[0], self.posterior.shape_covariance
         root = np.linalg.cholesky(covariance + 1e-12 * np.eye(len(covariance)))
         shapes = mean + rng.standard_normal((DRAWS, len(mean))) @ root.T
         beyond = self._diverged
@@ -165,7 +165,7 @@ class Forecast:
         rows = []
         for number, axis in enumerate(self.where.axes):
             at = SHARED + number
-            value = float(self.posterior.mode.shape[0, at]) / math.log(2)
+            value = float(self.posterior.mode.fit.shape[0, at]) / math.log(2)
             error = math.sqrt(float(self.posterior.shape_covariance[at, at])) / math.log(2)
             estimate = around(value, float(student(math.inf, CONFIDENCE)) * error)
             rows.append(AxisSlope(axis=axis, estimate=estimate))

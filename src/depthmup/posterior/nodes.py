@@ -1,0 +1,126 @@
+"""Every scale of noise and misfit at a fit: how likely it is, and what it says of the minima.
+
+Around a fit the problem is linear, and the shape is integrated out:
+
+    log p(runs | k) = constant + b'k - k' Lambda k / 2.
+
+*Source:* Laplace's method: MacKay (1992), Neural Computation 4:415-447.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.posterior.intervals import Array
+from depthmup.posterior.newton import Fit, Regression
+from depthmup.posterior.priors import DIVERGED_WIDTH, MISFITS, NOISE, NOISE_SPREAD
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scales:
+    """Noise sigma and misfit rho of the nodes, with the logarithm of their prior, (nodes,)."""
+
+    sigma: Array
+    rho: Array
+    prior: Array
+
+    @staticmethod
+    def grid(noises: Array) -> "Scales":
+        sigma = np.repeat(noises, len(MISFITS))
+        rho, weight = np.tile(np.array(MISFITS).T, len(noises))
+        prior = np.log(weight) - 0.5 * ((np.log(sigma) - NOISE) / NOISE_SPREAD) ** 2
+        return Scales(sigma=sigma, rho=rho, prior=prior)
+
+    @staticmethod
+    def known(sigma: Array, rho: Array) -> "Scales":
+        """Of one fit whose scales are what they are."""
+        return Scales(sigma=sigma, rho=rho, prior=np.zeros(1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nodes:
+    """Constants, b and Lambda, (fits, nodes, ...)."""
+
+    constant: Array
+    linear: Array
+    precision: Array
+
+    def evidence(self, covariance: Array) -> Array:
+        """log p(runs), where minima have a covariance about the origin, (fits, nodes)."""
+        root = np.linalg.cholesky(covariance)
+        inner = np.swapaxes(root, -1, -2) @ self.precision @ root + np.eye(root.shape[-1])
+        right = self.linear @ root
+        solved = np.linalg.solve(inner, right[..., None])[..., 0]
+        _, logs = np.linalg.slogdet(inner)
+        return np.asarray(self.constant - 0.5 * logs + 0.5 * (right * solved).sum(-1))
+
+
+def nodes_of(
+    problem: Regression,
+    fit: Fit,
+    weight: Array,
+    scales: Scales,
+    replicates: tuple[Array, Array] | None = None,
+) -> Nodes:
+    """Evidence and information of every scale, linear about the fits.
+
+    ``weight`` is that of points; ``replicates`` are squares of the noise and their freedom.
+    """
+    points = problem.points
+    residual, slope, by_shape = problem.at(fit)
+    ones = points.there[..., None].astype(float)
+    jacobian = np.concatenate([slope[..., None], by_shape, residual[..., None], ones], -1)
+    off = problem.off(fit)
+    push, felt = problem.pushed(fit.k)
+    diagonal = np.arange(len(problem.s))
+    missing = (~points.there).sum(-1)
+    found: dict[int, tuple[Array, Array, Array]] = {}
+    for rho in np.unique(scales.rho):
+        values, turned, logs = points.spectrum(np.full(len(points.x), rho), *problem.own, weight)
+        columns = turned @ jacobian
+        for number in np.flatnonzero(scales.rho == rho):
+            s = float(scales.sigma[number])
+            gram = np.swapaxes(columns, -1, -2) @ (columns / (s**2 + values)[..., None])
+            level = np.maximum(gram[..., -1, -1], 1e-300)
+            determinant = np.log(s**2 + values).sum(-1) - 2 * missing * math.log(s) + logs
+            determinant = np.where(points.there.any(-1), determinant + np.log(level), 0.0)
+            # Every size's level is integrated out, ...
+            by_level = gram[..., :-1, -1]
+            gram = (
+                gram[..., :-1, :-1]
+                - by_level[..., :, None] * by_level[..., None, :] / level[..., None, None]
+            )
+            # ... and the shape that all of them share.
+            shape_part = gram[..., 1:-1, 1:-1].sum(1)
+            index = np.arange(shape_part.shape[-1])
+            shape_part[:, index, index] += problem.scale**-2.0
+            cross = gram[..., 0, 1:-1]
+            gradient = gram[..., 1:-1, -1].sum(1) - off / problem.scale
+            root = np.linalg.cholesky(shape_part)
+            both = np.concatenate([cross, gradient[:, None]], 1)
+            halves = np.linalg.solve(root, np.swapaxes(both, -1, -2))
+            product = np.swapaxes(halves, -1, -2) @ halves
+            precision = -product[:, :-1, :-1]
+            precision[:, diagonal, diagonal] += gram[..., 0, 0] + felt
+            pull = gram[..., 0, -1] - push - product[:, :-1, -1]
+            at_fit = scales.prior[number] - 0.5 * (
+                gram[..., -1, -1].sum(-1)
+                + determinant.sum(-1)
+                + (off**2).sum(-1)
+                + (push**2).sum(-1) * DIVERGED_WIDTH**2
+                - product[:, -1, -1]
+                + 2 * np.log(np.einsum("bpp->bp", root)).sum(-1)
+                + 2 * np.log(problem.scale).sum(-1)
+            )
+            if replicates is not None:
+                square, freedom = replicates
+                at_fit = at_fit - freedom * math.log(s) - square / (2 * s**2)
+            # Moved from the fit to the origin of k.
+            linear = pull + np.einsum("bij,bj->bi", precision, fit.k)
+            quadratic = np.einsum("bi,bij,bj->b", fit.k, precision, fit.k)
+            constant = at_fit - (pull * fit.k).sum(-1) - 0.5 * quadratic
+            found[int(number)] = constant, linear, precision
+    ordered = [found[number] for number in range(len(scales.sigma))]
+    constant, linear, precision = (np.stack(part, 1) for part in zip(*ordered, strict=True))
+    return Nodes(constant=constant, linear=linear, precision=precision)

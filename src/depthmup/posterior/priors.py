@@ -1,0 +1,89 @@
+"""What is believed of curves, seeds and laws before any run: every prior of the posterior, once.
+
+Rates are in octaves (log2), losses in nats; pairs are values with their weights.
+"""
+
+import math
+
+import numpy as np
+
+from depthmup.posterior.intervals import Array
+
+POWER, POWER_SPREAD = math.log(1.8), 0.22
+"""Mean and deviation of log p: a kink has 1, a parabola 2."""
+
+ROUNDING, ROUNDING_SPREAD = math.log(0.2), 0.8
+"""Of log e, octaves."""
+
+WALL_SLOPE, WALL_SLOPE_SPREAD = math.log(0.3 * 1.5**1.8), 2.5
+WALL_PLACE, WALL_PLACE_SPREAD = 1.5, 0.7
+"""Of b, a wall's slope over the side's, and of w, octaves above the minimum."""
+
+STEEPNESS_SPREAD, BEND_SPREAD, GROWTH_SPREAD = 1.5, 0.3, 0.2
+"""Of l about what the curves rise, of c, and of C per doubling."""
+
+TURNS = (
+    (0.005, 0.003, 0.003, 0.02, 0.30),
+    (0.04, 0.02, 0.015, 0.06, 0.35),
+    (0.15, 0.08, 0.05, 0.12, 0.35),
+)
+"""Deviations of T and D per doubling, of a size's own turn and steepness, and the weight.
+
+*Source:* evidence on 136 arms of public tables.
+"""
+
+WALKING = 2.0
+"""Octaves per doubling by which a wall comes nearer where valleys turn by one: W over T."""
+
+MISFITS = ((0.005, 0.1), (0.02, 0.3), (0.05, 0.4), (0.15, 0.2))
+"""rho: the misfit of a shape over its height; from the same arms."""
+
+NOISES: Array = np.asarray(0.001 * 1.7 ** np.arange(10.0), float)
+NOISE, NOISE_SPREAD = math.log(0.01), 1.3
+"""sigma's nodes, and its prior's mean and deviation in the logarithm."""
+
+DIVERGED, DIVERGED_WIDTH = 0.1, 0.07
+"""A minimum lies below the first rate that diverges: by so many octaves, give or take."""
+
+LOPSIDED, PHASE = 0.3, 0.05
+"""Standard error of the place of all minima alike: over their mean distance from the centres of
+parabolas, and over the spacing of the grid.
+
+*Source:* seven shapes of valley at every phase (docs/studies/statistics.md).
+"""
+
+SHIFTS = ((0.02, 0.5), (0.07, 0.35), (0.2, 0.15))
+"""Octaves by which a seed's minima lie aside at all sizes: a."""
+
+OWN = ((0.01, 0.85), (0.05, 0.1), (0.15, 0.05))
+"""The same at each size by itself: w.
+
+*Source:* tables with seeds show 0.01; transformers trained here 0.15."""
+
+LEAST_SLOPE, OF_OWN, STEEP_SLOPE, STEEP_SHARE = 0.005, 0.25, 0.05, 0.1
+"""Octaves per doubling: d is ``LEAST_SLOPE`` and a quarter of w, or 0.05 in one table of ten."""
+
+PLACE = 4.0
+"""Octaves by which nobody knows where the best rate lies."""
+
+SLOPES = ((0.04, 0.2), (0.15, 0.4), (0.5, 0.4))
+"""Octaves per doubling of a slope that stays. The first is a law that stands still."""
+
+BENDS = ((0.0, 0.5), (0.1, 0.3), (0.3, 0.2))
+"""The same of a slope forgotten over 4 doublings: a slow bend."""
+
+WALKS = ((0.0, 0.75), (0.08, 0.1), (0.2, 0.1), (0.5, 0.05))
+"""The same over 1 doubling: on real tables optima mostly walk."""
+
+PRODUCTS = ((0.0, 0.4), (0.07, 0.5), (0.15, 0.1))
+"""Octaves per doubling squared: widths and depths, batches and steps, were measured from -0.10 to
+0.06."""
+
+SCATTERS = ((0.0, 0.35), (0.06, 0.2), (0.12, 0.23), (0.22, 0.14), (0.5, 0.06), (1.2, 0.02))
+"""Octaves by which sizes scatter.
+
+*Source:* 178 laws of four public tables and of networks trained here.
+"""
+
+ALIKE = 0.6
+"""Correlation of two sizes' scatter a doubling apart."""
