@@ -194,15 +194,15 @@ KINDS: tuple[tuple[str, str], ...] = (
 )
 """Every shape and noise that is simulated; what is rare with the noise of real runs alone."""
 
-EVERY = tuple(product(range(1, 7), (4, 5, 6), (0.0, 0.1, 0.2)))
-"""Seeds, sizes and drift of a world's sweeps, in equal parts."""
+EVERY = tuple(product(range(1, 7), (4, 5, 6)))
+DRIFTS = (0.0, 0.1, 0.2)
+"""Seeds and sizes of a world's sweeps, and octaves per doubling, in equal parts."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Told:
     """What drifts of simulated sweeps say beside the truth, one entry a sweep."""
 
-    drift: Array
     truth: Array
     value: Array
     low: Array
@@ -211,7 +211,7 @@ class Told:
     @staticmethod
     def all(parts: Iterable["Told"]) -> "Told":
         rows = list(parts)
-        names = ("drift", "truth", "value", "low", "high")
+        names = ("truth", "value", "low", "high")
         return Told(**{n: np.concatenate([getattr(row, n) for row in rows]) for n in names})
 
     @property
@@ -264,16 +264,16 @@ def tail(flags: Flags, share: float, *, below: bool) -> float:
 def drifts_of(shape: str, noise: str, spacing: float, experiments: int) -> Told:
     """Drifts of one world's sweeps, of every number of seeds, sizes and drift."""
     parts = []
-    each = max(1, math.ceil(experiments / len(EVERY)))
-    for seeds, sizes, drift in EVERY:
+    each = math.ceil(experiments / len(EVERY) / len(DRIFTS))
+    drift = np.repeat(DRIFTS, each)
+    for seeds, sizes in EVERY:
         world = World(shape=shape, noise=noise, spacing=spacing, seeds=seeds)
-        rng = np.random.default_rng(zlib.crc32(f"{world} {sizes} {drift}".encode()))
-        optimum = np.broadcast_to(drift * np.arange(sizes), (each, sizes))
-        curves, realized = world.sweeps(rng, optimum)
+        rng = np.random.default_rng(zlib.crc32(f"{world} {sizes}".encode()))
+        curves, realized = world.sweeps(rng, drift[:, None] * np.arange(sizes))
         # These sizes: how the optimum moved between them, whatever the law says of others.
         truth = np.polyfit(np.arange(sizes), realized.T, 1)[0]
         value, low, high = drifts(np.arange(sizes), curves)
-        parts.append(Told(drift=np.full(each, drift), truth=truth, value=value, low=low, high=high))
+        parts.append(Told(truth=truth, value=value, low=low, high=high))
     return Told.all(parts)
 
 

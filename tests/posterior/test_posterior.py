@@ -77,7 +77,7 @@ class TestLinear:
             )  # fmt: skip
 
         monkeypatch.setattr(likelihood.Experiments, "mean", property(mean))
-        monkeypatch.setattr(likelihood.Experiments, "_scales", property(scales))
+        monkeypatch.setattr(likelihood.Experiments, "scales", property(scales))
         monkeypatch.setattr(likelihood, "TURNS", ((0.0, 0.0, 0.0, 0.0, 1.0),) * 2)
         monkeypatch.setattr(likelihood, "MISFITS", ((1e-9, 1.0),) * 3)
         monkeypatch.setattr(nodes, "MISFITS", ((1e-9, 1.0),) * 3)

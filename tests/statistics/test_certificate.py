@@ -279,9 +279,15 @@ class TestPrediction:
             certificate = of(losses, target=size(64, 128))
             regret = math.expm1(0.15 * (4 * slope) ** 2)
             assert certificate.base_regret.low <= regret <= certificate.base_regret.high
-            # The law expects less than the straight line does, and the cost is that of its move.
-            move = certificate.predicted.value - START
-            assert abs(4 * slope) / 2 < abs(move) < abs(4 * slope)
+            # The law expects no more than the straight line does, but for the optima's errors, and
+            # the cost is that of its move.
+            predicted = certificate.predicted
+            move = predicted.value - START
+            assert (
+                abs(4 * slope) / 2
+                < abs(move)
+                < abs(4 * slope) + (predicted.high - predicted.low) / 8
+            )
             expected = math.expm1(0.15 * move**2)
             assert certificate.base_regret.value == approx(expected, rel=0.1, abs=0.003)
             # 0.15 times the square of 0.6 octaves, which are the law's and the asymmetry's.
@@ -493,20 +499,25 @@ class TestRefusals:
             refused += not of(late, early=early).issued
         assert refused <= 1
 
-    def test_two_sizes(self):
+    def test_one_size(self):
         losses = simulated(np.random.default_rng(0), line())
-        self.refused(of(losses[:2], sizes=SIZES[:2]), Lack.SIZES)
+        self.refused(of(losses[:1], sizes=SIZES[:1]), Lack.SIZES)
 
-    def test_three_sizes_for_two_dimensions(self):
-        sizes = [size(32, 8), size(64, 16), size(128, 8)]
-        losses = simulated(np.random.default_rng(0), line(sizes=sizes))
-        assert Lack.SIZES in lacks(of(losses, sizes=sizes, target=size(128, 16)))
+    def test_two_sizes_are_enough_and_a_third_narrows(self):
+        """k sizes that are answered imply that k + 1 are."""
+        losses = simulated(np.random.default_rng(0), line())
+        halves = []
+        for count in range(2, len(SIZES) + 1):
+            certificate = of(losses[:count], sizes=SIZES[:count], target=size(64, 32))
+            assert certificate.issued
+            halves.append(certificate.predicted.high - certificate.predicted.low)
+        assert (np.diff(halves) < 0).all()
 
-    def test_as_many_sizes_as_unknowns(self):
-        """Three coefficients of two axes and their interaction leave a star and corner no error."""
+    def test_two_sizes_along_each_of_two_axes(self):
+        """A star and its corner fix a law and an interaction, with an interval each."""
         sizes = [size(16, 4), size(16, 8), size(32, 4), size(32, 8)]
         losses = simulated(np.random.default_rng(0), line(sizes=sizes))
-        assert Lack.SIZES in lacks(of(losses, sizes=sizes, target=size(64, 16)))
+        assert of(losses, sizes=sizes, target=size(64, 16)).issued
 
     def test_one_seed_is_enough(self):
         """How seeds differ is then assumed."""
@@ -617,7 +628,8 @@ class TestRefusals:
         sizes = [*SIZES, size(128, 8)]
         losses = simulated(np.random.default_rng(0), line(sizes=sizes, across=-1.5), falling=0.0)
         assert of(losses, sizes=sizes).issued
-        assert lacks(of(losses, sizes=sizes, target=size(256, 8))) == {Lack.SIZES}
+        farther = of(losses, sizes=sizes, target=size(256, 8))
+        assert farther.issued
 
     def test_larger_sizes_that_train_worse(self):
         losses = simulated(np.random.default_rng(0), line())

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import depthmup
-from depthmup.records.certificate import Lack
 
 
 def table(runs=400, slope=-0.5, seed=0, noise=0.01):
@@ -39,14 +38,11 @@ def test_says_that_it_was_gathered_and_keeps_the_page(tmp_path):
     assert depthmup.load(tmp_path).exponent("width") == report.exponent("width")
 
 
-def test_a_prediction_says_how_many_runs_it_needs():
-    """400 runs along two axes have two cells along each; 540 have three."""
-    report = fit(table(), target={"width": 8192, "depth": 512})
-    [few] = [r for r in report.certificates[0].refusals if r.lack is Lack.SIZES]
-    assert few.reason.startswith("This random search is read in 4 cells")
-    assert few.advice.startswith("Use 540 runs or more")
-    enough = fit(table(runs=540), target={"width": 8192, "depth": 512}).certificates[0]
-    assert not any(r.lack is Lack.SIZES for r in enough.refusals)
+def test_a_prediction_rests_on_cells():
+    """400 runs along two axes have two cells along each, and a forecast with its interval."""
+    target = {"width": 8192, "depth": 512}
+    few, many = (fit(table(runs), target=target).certificates[0] for runs in (400, 1200))
+    assert few.predicted.high - few.predicted.low > many.predicted.high - many.predicted.low
 
 
 def test_a_certificate_counts_runs_and_no_seeds():

@@ -5,11 +5,14 @@ The seed-averaged log losses of one size have the covariance
     sigma^2 / q + rho^2 H H' exp(-|x - x'|) on one side + (zeta_T^2 +- + zeta_C^2) h h',
 
 q the weight of a point (Student's t with 4 degrees of freedom, times its seeds), h its rise above
-the lowest point as measured, and H = h sqrt(1 + (h/g)^2) (1 + (d/D)^2), d the distance from the
-middle, D 2.5 spacings of the grid, g how far the other side rises at the same distance: what lies
-far out or rises far above the other side, as a wall does, says little. A misfit of the shape
-persists between neighbouring rates; a size may turn and steepen by itself. Heights come from the
-data, so that no fit can choose its own errors.
+the lowest point as measured, and
+
+    H = h sqrt(1 + (h/g)^2) (1 + (h/0.3)^2) (1 + (d/2)^2),
+
+d the octaves from the middle, g how far the other side rises at the same distance: what lies far
+out, or high, or far above the other side, as a wall or a plateau of guessing does, says little of
+the minimum. A misfit of the shape persists between neighbouring rates; a size may turn and steepen
+by itself. Heights come from the data, so that no fit can choose its own errors.
 """
 
 from dataclasses import dataclass
@@ -22,12 +25,16 @@ from depthmup.posterior.intervals import Array, Flags, Index
 TAILS = 4.0
 """Degrees of freedom of the noise."""
 
-NEAR = 2.5
-"""Spacings of the grid, of an octave at least, beyond which no family of valleys holds."""
+NEAR, LOW = 2.0, 0.3
+"""Octaves from the middle, and nats above the minimum, within which valleys are as the family has
+them.
 
-STEEP, UNKNOWN, BEYOND = 6.0, 1.5, 6.0
-"""How many times higher than the other side a wall rises; what is not known of its height, over the
-height; and from where on what follows is none of the valley."""
+*Source:* half of 25 public tables: beyond, plateaus of guessing and flat floors between walls put
+minima octaves off on grids of 1.8 octaves.
+"""
+
+BEYOND = 6.0
+"""How many times higher than the other side a wall rises: what lies behind is no valley."""
 
 FLAT = 0.05
 """Of how far the gentler side rises in all: no side counts as flatter than that."""
@@ -131,24 +138,12 @@ class CurvePoints:
     @cached_property
     def misfit(self) -> Array:
         """Correlated heights H H' exp(-|x - x'|) of one side, (batch, sizes, rates, rates)."""
-        away = np.abs(self.x - self.centre[..., None]) / (
-            NEAR * np.maximum(self.spacing, 1.0)[..., None]
-        )
-        high = self.height * np.sqrt(1 + (self.height / self.mirrored) ** 2) * (1 + away**2)
+        away = np.abs(self.x - self.centre[..., None]) / NEAR
+        high = self.height * np.sqrt(1 + (self.height / self.mirrored) ** 2)
+        high = high * (1 + (self.height / LOW) ** 2) * (1 + away**2)
         apart = np.abs(self.x[..., :, None] - self.x[..., None, :])
         alike = (self.side[..., :, None] == self.side[..., None, :]) * np.exp(-apart)
         return np.asarray(high[..., :, None] * high[..., None, :] * alike)
-
-    @cached_property
-    def walls(self) -> Array:
-        """What a side that rises as a wall does says of the minimum: that it lies below.
-
-        How high its first point is depends on where the wall stands at that size.
-        """
-        ratio = (self.height / self.mirrored / STEEP) ** 8
-        unknown = UNKNOWN * self.height * ratio / (1 + ratio)
-        same = self.side[..., :, None] == self.side[..., None, :]
-        return np.asarray(unknown[..., :, None] * unknown[..., None, :] * same)
 
     def part(self, index: Index) -> "CurvePoints":
         """Those of some experiments."""
@@ -186,7 +181,6 @@ class CurvePoints:
 
         turned, steeper = self.own_shape
         covariance = wide(rho) * self.misfit + wide(turn) * turned + wide(steep) * steeper
-        covariance = covariance + self.walls
         there = self.there
         return np.where(there[..., :, None] & there[..., None, :], covariance, 0.0)
 

@@ -18,7 +18,7 @@ with their weights before any run.
 Physical Review 36:823-841.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
@@ -27,10 +27,28 @@ from typing import TypeAlias
 import numpy as np
 
 from depthmup.posterior.intervals import Array
-from depthmup.posterior.priors import ALIKE, BENDS, PLACE, PRODUCTS, SCATTERS, SLOPES, WALKS
+from depthmup.posterior.priors import (
+    ALIKE,
+    BENDS,
+    FORGETS,
+    GOES_ON,
+    LOST,
+    MEMORIES,
+    PLACE,
+    PRODUCTS,
+    SCATTERS,
+    SLOPES,
+    STANDS,
+    STILL,
+    WALKS,
+)
 
 Size: TypeAlias = Mapping[str, float]
 """Values by axis, such as ``{"width": 64, "depth": 8}``."""
+
+
+SLOW, FAST = 4.0, 1.0
+"""Doublings over which bends and walks are forgotten."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +69,26 @@ class LawNode:
     weight: float
 
 
+def _slopes() -> Iterator[tuple[float, tuple[tuple[float, float], ...], float]]:
+    """How slopes may stay or be forgotten, with weights."""
+    yield STILL, (), STANDS
+    for (stays, wb), (bend, wn), (walk, wf) in product(SLOPES, BENDS, WALKS):
+        yield stays, _some((bend, SLOW), (walk, FAST)), GOES_ON * wb * wn * wf
+    for (lost, wl), (memory, walk) in product(LOST, MEMORIES):
+        yield STILL, _some((lost, memory), (walk, FAST)), FORGETS * wl / len(MEMORIES)
+
+
+def _some(*forgotten: tuple[float, float]) -> tuple[tuple[float, float], ...]:
+    return tuple(pair for pair in forgotten if pair[0])
+
+
 @lru_cache(maxsize=2)
 def laws(several: bool) -> tuple[LawNode, ...]:
     """Every law, of one axis or of several."""
     crossed = PRODUCTS if several else ((0.0, 1.0),)
     return tuple(
-        LawNode(
-            slope=b,
-            forgotten=tuple(pair for pair in ((n, 4.0), (f, 1.0)) if pair[0]),
-            scatter=tau,
-            products=j,
-            weight=wb * wn * wf * wt * wj,
-        )
-        for (b, wb), (n, wn), (f, wf), (tau, wt), (j, wj) in product(
-            SLOPES, BENDS, WALKS, SCATTERS, crossed
-        )
+        LawNode(slope=b, forgotten=lost, scatter=tau, products=j, weight=weight * wt * wj)
+        for (b, lost, weight), (tau, wt), (j, wj) in product(_slopes(), SCATTERS, crossed)
     )
 
 

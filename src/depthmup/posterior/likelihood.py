@@ -175,7 +175,7 @@ class Experiments:
         return mean
 
     @cached_property
-    def _scales(self) -> Array:
+    def scales(self) -> Array:
         """The shape's deviations under each belief about turns, (beliefs, parameters)."""
         axes = self.s.shape[1]
         scale = np.ones((len(TURNS), parameters(axes)))
@@ -208,7 +208,7 @@ class Experiments:
             points=self.points.part(of),
             s=self.s,
             mean=self.mean[of],
-            scale=self._scales[belief],
+            scale=self.scales[belief],
             own=(own[:, 2], own[:, 3]),
             law=self._law,
             wall=self.wall[of],
@@ -266,7 +266,7 @@ def _solved(
     return _Solved(fit=fit, nodes=nodes, log=log, sigma=scales.sigma[best], rho=scales.rho[best])
 
 
-def _first(runs: Experiments) -> tuple[_Solved, Index]:
+def first_modes(runs: Experiments) -> tuple[_Solved, Index]:
     """Every start under the middle belief, and the two best modes of each experiment."""
     count, sizes = runs.wall.shape
     of = np.repeat(np.arange(count), len(STARTS))
@@ -296,7 +296,7 @@ def _first(runs: Experiments) -> tuple[_Solved, Index]:
     return found, np.stack([best, other], -1) + len(STARTS) * rows[:, None]
 
 
-def _student(runs: Experiments, fit: Fit, sigma: Array, rho: Array) -> Array:
+def robust_weights(runs: Experiments, fit: Fit, sigma: Array, rho: Array) -> Array:
     """Weights of points under Student's t: small for what neither valley nor misfit explains.
 
     All fits of an experiment weigh its points alike, so that their evidence compares.
@@ -337,9 +337,9 @@ def information(curves: Curves, doublings: Array) -> Information:
     """What the runs of some sizes say of their minima, of a batch of experiments."""
     runs = Experiments.of(curves, np.asarray(doublings, float))
     count, sizes = runs.wall.shape
-    first, two = _first(runs)
+    first, two = first_modes(runs)
     best = two[:, 0]
-    weight = _student(runs, first.fit.part(best), first.sigma[best], first.rho[best])
+    weight = robust_weights(runs, first.fit.part(best), first.sigma[best], first.rho[best])
     # Two modes under every belief.
     fits = 2 * len(TURNS)
     of = np.repeat(np.arange(count), fits)

@@ -78,7 +78,7 @@ def calibrate(
     lacks = [*refuse_measurements(best, tuned=tuned)]
     where = Directions(base=base, sizes=[sizes[i] for i in runs.trains])
     lacks += refuse_design(where, sizes, target, known=not lacks, tuned=tuned)
-    if not lacks and where.freedom > 0:
+    if not lacks:
         if early is not None:
             before = replace(runs, curves=early[order]).at(runs.trains)
             lacks += refuse_windows(runs.minima, before, where)

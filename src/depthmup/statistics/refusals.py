@@ -73,7 +73,7 @@ def refuse_design(
     ``known`` is whether all sizes have an optimum.
     """
     refusals = [
-        *_too_few(where, sizes, target, known),
+        *_too_few(sizes),
         *_too_far(sizes, where.base, target),
         *_no_corner(sizes, where.base, target),
     ]
@@ -104,7 +104,7 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
                     f"The target has {axis} {size_number(target[axis])}, and every size measured "
                     f"has {axis} {size_number(next(iter(values)))}."
                 ),
-                advice=f"Measure at three {sizes_along(axis)} or more.",
+                advice=f"Measure at two {sizes_along(axis)} or more.",
             )
         elif target[axis] > FARTHEST * max(values):
             yield Refusal(
@@ -117,26 +117,14 @@ def _too_far(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusa
             )
 
 
-def _too_few(
-    where: Directions, sizes: Sequence[Size], target: Size, known: bool
-) -> Iterator[Refusal]:
-    varied = [axis for axis in where.base if len({size[axis] for size in sizes}) > 1]
-
-    def values(axis: str) -> set[float]:
-        return {size[axis] for size in sizes}
-
-    # Along an axis whose measured range holds the target no law is continued.
-    grown = [a for a in varied if not min(values(a)) <= target[a] <= max(values(a))]
-    counts = {axis: len(values(axis)) for axis in grown or varied}
-    enough = len(sizes) >= 3 and (not grown or min(counts.values()) >= 3)
-    if enough and (not known or where.freedom >= 1):
-        return
-    numbers = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"
-    yield Refusal(
-        lack=Lack.SIZES,
-        reason=f"A law and its error need three sizes or more; there are {numbers}.",
-        advice="Measure at three sizes or more along each axis that is to grow.",
-    )
+def _too_few(sizes: Sequence[Size]) -> Iterator[Refusal]:
+    """One size has no law; of two it is as wide as what is believed of slopes."""
+    if len(sizes) < 2:
+        yield Refusal(
+            lack=Lack.SIZES,
+            reason="A law needs two sizes or more that train; there is one.",
+            advice="Measure at two sizes or more along each axis that is to grow.",
+        )
 
 
 def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> Iterator[Refusal]:

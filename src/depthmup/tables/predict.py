@@ -15,7 +15,6 @@ from depthmup.rules import Scheme
 from depthmup.rules.claims import prescribed
 from depthmup.statistics import calibrate
 from depthmup.statistics.runs import Runs
-from depthmup.statistics.scattered import RUNS
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.groups import scheme_of
 from depthmup.tables.question import Question
@@ -29,7 +28,7 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
     if question.target is None or group.runs.problem:
         return None
     scheme, title = scheme_of(group, question), question.reading.title
-    certificate = predict(
+    return predict(
         group.runs,
         question.target,
         tolerance=question.tolerance,
@@ -40,26 +39,6 @@ def prediction(group: Cleaned, question: Question) -> Certificate | None:
             "measure": question.loss,
             "tuned": question.tuned,
         },
-    )
-    if group.law is None:
-        return certificate
-    few = _few_cells(group)
-    refusals = tuple(few if r.lack is Lack.SIZES else r for r in certificate.refusals)
-    return replace(certificate, refusals=refusals)
-
-
-def _few_cells(group: Cleaned) -> Refusal:
-    """Of a random design the sizes are cells, of which many runs make few."""
-    axes = len(group.runs.varied())
-    return Refusal(
-        lack=Lack.SIZES,
-        reason=(
-            f"This random search is read in {len(group.runs.sizes)} cells of neighbouring sizes; a "
-            "prediction needs three along each axis that is to grow."
-        ),
-        advice=(
-            f"Use {RUNS * 3**axes:,} runs or more, or train several rates at each of three sizes."
-        ),
     )
 
 
