@@ -85,7 +85,6 @@ class TestLinear:
         monkeypatch.setattr(likelihood, "TAILS", 1e12)
         monkeypatch.setattr(likelihood, "LOPSIDED", 0.0)
         monkeypatch.setattr(likelihood, "PHASE", 0.0)
-        monkeypatch.setattr(errors, "UNKNOWN", 0.0)
         monkeypatch.setattr(errors, "BEYOND", np.inf)
         monkeypatch.setattr(seeds, "NODES", ((1e-9, 1e-9, 1e-9, 1.0),))
         monkeypatch.setattr(sys.modules["depthmup.posterior.posterior"], "prior_of", prior_of)
@@ -350,4 +349,4 @@ def test_drifts_of_realized_minima_are_held(tau, spacing, seeds_):
     assert ((low <= truth) & (truth <= high)).mean() >= least(0.95, 20)
     # And not by being wide: a parabola's slope is known to a twentieth of an octave or so. Where
     # sizes scatter, one seed may have as much of its own at each of them.
-    assert np.median(high - low) / 2 < (0.05 + 0.1 * tau if spacing == 0.5 else 0.1)
+    assert np.median(high - low) / 2 < (0.06 + 0.1 * tau if spacing == 0.5 else 0.1)

@@ -45,8 +45,8 @@ def test_a_planted_interaction_is_found_though_arms_bend(corners):
 
     sizes = crossed([*ARMS, *corners], BASE, AXES)
     found = interaction(runs(sizes, [[best(size)] * 2 for size in sizes]), sizes, BASE, AXES)
-    # Priors of shapes and laws move it by less than half of a standard error.
-    assert found.value == approx(-0.07, abs=(found.high - found.low) / 8)
+    # Priors of shapes and laws move it by less than two thirds of a standard error.
+    assert found.value == approx(-0.07, abs=(found.high - found.low) / 6)
     assert found.low <= -0.07 <= found.high
 
 

@@ -73,7 +73,7 @@ SAME, ALIKE = 0.02, 0.05
 MOST_NODES = 24
 """The nodes that are kept, the heaviest first."""
 
-WIDE = LawNode(slope=0.5, forgotten=((0.2, 1.0),), scatter=0.3, products=0.07, weight=1.0)
+WIDE = LawNode(slope=0.5, forgotten=((0.2, 1.0),), scatter=0.6, products=0.07, weight=1.0)
 """The law under which minima are sought."""
 
 
