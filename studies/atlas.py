@@ -99,6 +99,7 @@ SETTINGS: Mapping[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
         {"relative_step": False, "scale_parameter": True},
         {"relative_step": False, "scale_parameter": False},
     ),
+    ("pytorch_optimizer", "MARS"): ({}, {"weight_decay_1d": 0.0}),
     ("pytorch_optimizer", "NorMuon"): ({}, {"update_scale": "match_rms"}),
     ("pytorch_optimizer", "Muon"): ({}, {"use_adjusted_lr": True}),
     ("pytorch_optimizer", "AdaFactor"): (
@@ -183,23 +184,34 @@ def built(cls: type, parameters: list[Any], settings: Mapping[str, Any], decay: 
     known = inspect.signature(cls).parameters
     anything = any(p.kind is p.VAR_KEYWORD for p in known.values())
     given = {**REQUIRED.get(cls.__name__, {}), **settings}
-    if "lr" in known or anything:
-        given["lr"] = 1e-3
-    if "weight_decay" in known or (anything and decay):
-        given["weight_decay"] = decay
+    usual = {"lr": 1e-3, "weight_decay": decay}
+    first = next(iter(known))
+    if first in ("optimizer", "base_optimizer"):  # of the wrapped one
+        return cls(torch.optim.AdamW(parameters, **usual), **given)
+    given |= {key: value for key, value in usual.items() if key in known or anything}
     if cls.__module__.startswith("optimi"):
         given["triton"] = False
     if cls.__name__ == "Adam_mini":
         return cls([(f"p{i}", p) for i, p in enumerate(parameters)], dim=64, n_heads=4, **given)
+    if first == "model":
+        model = nn.ParameterList(parameters)
+        return cls(model, *([parameters] if "params" in known else []), **given)
+    if first in ("muon_params", "polar_params"):
+        matrices = [p for p in parameters if p.ndim > 1]
+        return cls(matrices, parameters, **given)
     groups: Any = parameters
-    if cls.__name__ == "SingleDeviceMuonWithAuxAdam":
-        groups = [{"params": parameters, "use_muon": True}]
-        given = {}
+    if cls.__name__ in ("SingleDeviceMuonWithAuxAdam", "MuonWithAuxAdam", "DistributedMuon"):
+        groups = [{"params": parameters, "use_muon": True, **usual}]
+        given = {} if "lr" not in known else given
     elif cls.__module__.startswith("pytorch_optimizer") and cls.__name__ in _BY_FLAG:
         groups = [{"params": parameters, "use_muon": all(p.ndim > 1 for p in parameters)}]
+    elif first == "specs":
+        adamw = importlib.import_module("heavyball").AdamW
+        groups = [{"params": parameters, "optimizer": adamw, **usual}]
     return cls(groups, **given)
 
 
+_DISTRIBUTED = ("DistributedMuon", "DeMo")
 _BY_FLAG = ("Muon", "NorMuon", "AdaMuon", "AdaGO", "MuonClip")
 
 
@@ -210,7 +222,8 @@ def measured(row: Row, cls: type, settings: Mapping[str, Any]) -> tuple[Row, Fam
         usual = family_of(lambda parameters: built(cls, parameters, settings, 0.0))
     except Exception as error:
         cause = error.__cause__ or error
-        return replace(row, why=_short(cause)), None
+        # Another family's plan shows whether what cannot be measured is refused.
+        return replace(row, why=f"{type(cause).__name__}: {_short(cause)}"), Family.ENTRYWISE
     row = replace(
         row,
         family=str(usual.family or "none"),
@@ -277,13 +290,17 @@ def trained(
     """What 30 steps do to aligned inputs; and every parameter's start and change."""
     for one in optimizers:
         if callable(train := getattr(one, "train", None)):
-            train()
+            with suppress(Exception):
+                train()
     starts = {n: p.detach().clone() for n, p in net.named_parameters()}
     given, sides = {}, {}
     generator = torch.Generator().manual_seed(3)
     for name, p in net.named_parameters():
-        left = torch.randn(p.shape[0], 1, generator=generator).sign()
-        right = torch.randn(p.shape[1] if p.ndim > 1 else 1, 1, generator=generator).sign()
+        # A side that does not grow is the same in the base and in the target: it is of the data.
+        left, right = (
+            torch.randn(n, 1, generator=torch.Generator().manual_seed(n + which)).sign()
+            for which, n in enumerate((p.shape[0], p.shape[1] if p.ndim > 1 else 1))
+        )
         noise = 0.1 * torch.randn(len(left), len(right), generator=generator)
         # 1/n, but for the readout and its bias: theirs are of order one.
         size = 1.0 if name.startswith("3.") else BASE / net[0].out_features
@@ -318,15 +335,17 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
     try:
         plan = planned(cls, family)
     except ValueError as error:
-        return replace(row, verdict="refused", why=row.why or _short(error))
+        return replace(row, verdict="refused", why=row.why or _short(no_rule(cls) or error))
     matrices = plan.family.matrices_only
 
     def both(decay: float) -> list[Any]:
         found = []
         for net in (network(BASE), network(TARGET)):
-            made = optimizers(plan, net, lambda p: built(cls, p, settings, decay), matrices)
-            if net[0].out_features == TARGET:
+            target = net[0].out_features == TARGET
+            if target:  # first: some optimizers keep the weights that they were built with
                 plan.initialize(net)
+            made = optimizers(plan, net, lambda p: built(cls, p, settings, decay), matrices)
+            if target:
                 for one in made:
                     plan.rescale(net, one)
                 plan.verify(net, made)
@@ -337,7 +356,7 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
     try:
         (before, moved_before), (after, moved_after) = both(0.0)
     except Exception as error:
-        return replace(row, verdict="refused", why=_short(error))
+        return replace(row, verdict="refused", why=row.why or _short(error))
     for name in before:
         # Gains and biases start at zero, of which plans have a note, or at a few random numbers.
         if relative and name.endswith("bias"):
@@ -377,11 +396,12 @@ def removed(
     return float(((without[1] - moved) * start).sum() / start.square().sum())
 
 
-def _short(error: Exception) -> str:
+def _short(error: Exception | str) -> str:
     """What was measured, of an error; or its beginning."""
     text = " ".join(str(error).split())
     measured = text.partition("it is in a group of ")[2].partition(": ")[2] or text
-    return measured if len(measured) <= 160 else measured[:160].rpartition(" ")[0] + " ..."
+    measured = re.sub(r"\d{12,}", "...", measured.partition(". Plan with that ")[0])
+    return measured if len(measured) <= 300 else measured[:300].rpartition(" ")[0] + " ..."
 
 
 def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
@@ -394,8 +414,12 @@ def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
         settings=" ".join(f"{key}={value}" for key, value in settings.items()),
     )
     began = time.perf_counter()
+    try:
+        built(cls, [nn.Parameter(torch.randn(32, 32))], settings, 0.0).param_groups  # noqa: B018
+    except Exception as error:
+        return replace(row, verdict="not run", why=f"{type(error).__name__}: {_short(error)}")
     row, family = measured(row, cls, settings)
-    row = judged(row, cls, settings, family) if row.family else replace(row, verdict="not run")
+    row = judged(row, cls, settings, family)
     return replace(row, seconds=round(time.perf_counter() - began, 1))
 
 
@@ -406,13 +430,16 @@ def apart(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Ro
     def work() -> None:
         warnings.filterwarnings("ignore")
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        if package == "muon" or name in _DISTRIBUTED:
+            store = torch.distributed.HashStore()
+            torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
         send.send(one(package, name, cls, settings))
 
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
     row = Row(
         package=package, version="", name=name, settings=str(settings or ""), verdict="not run",
-        why="it ended without an answer",
+        why=f"no answer in {SECONDS:g} s",
     )  # fmt: skip
     if receive.poll(SECONDS):
         with suppress(EOFError):

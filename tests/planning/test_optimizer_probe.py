@@ -9,7 +9,7 @@ from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import family_of
+from depthmup.planning import family_of, twins
 from depthmup.rules import OPTIMIZERS, Family
 
 
@@ -241,6 +241,85 @@ def test_a_class_that_is_edited_is_measured_again():
 
     Mine.step = step
     assert family_of(optimizer).family is Family.ENTRYWISE
+
+
+def test_settings_that_a_function_closes_over_are_told_apart():
+    """As of Muon's factor of the shape in some packages: neither a group nor a number holds it."""
+
+    def built(power):
+        def step(w, g):
+            return orthogonal(g) * (len(g) / g.shape[1]) ** power
+
+        return Rule([nn.Parameter(torch.randn(4, 4))], step)
+
+    assert family_of(built(0)).family is Family.SPECTRAL_UNIT
+    assert family_of(built(0.5)).family is Family.SPECTRAL_RATIO
+
+
+def test_a_schedule_or_another_model_is_no_new_measurement(monkeypatch):
+    first = torch.optim.NAdam([nn.Parameter(torch.randn(4, 4))], lr=1e-2)
+    found = family_of(first)
+    monkeypatch.setattr(twins, "_run", None)
+    other = torch.optim.NAdam(nn.Linear(3, 5).parameters(), lr=1e-3)
+    torch.optim.lr_scheduler.StepLR(other, 1)
+    assert family_of(other) is found
+
+
+def test_what_an_optimizer_prints_is_not_shown(capsys):
+    class Chatty(torch.optim.SGD):
+        def __init__(self, params):
+            print("a block of parameters")
+            super().__init__(params, lr=1e-2)
+
+    assert family_of(Chatty).family is Family.RAW
+    assert capsys.readouterr().out == ""
+
+
+class KeepsWeights:
+    """A wrapper that keeps what weights were when it was built, by their order."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.kept = [p.detach().clone() for g in self.param_groups for p in g["params"]]
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    def step(self):
+        self.optimizer.step()
+        everything = [p for g in self.param_groups for p in g["params"]]
+        if sorted(p.shape for p in everything) != sorted(p.shape for p in self.kept):
+            raise RuntimeError("these are not my parameters")
+
+
+def test_a_wrapper_that_keeps_weights_is_built_again_around_a_twin():
+    model = nn.Linear(4, 4)
+    inner = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    assert family_of(KeepsWeights(inner)).family is Family.ENTRYWISE
+
+
+def test_the_error_of_a_closure_is_told_where_a_step_needs_one():
+    with pytest.raises(ValueError, match="exactly one param_group"):
+        family_of(lambda parameters: torch.optim.LBFGS(parameters, lr=1e-2))
+
+
+def test_betas_that_are_not_read_are_found():
+    class Deaf(torch.optim.SGD):
+        def __init__(self, params, lr):
+            super().__init__(params, lr)
+            self.param_groups[0]["betas"] = (0.9, 0.99)
+
+    def measured(cls):
+        return family_of(cls([nn.Parameter(torch.randn(4, 4))], lr=1e-2)).betas
+
+    assert not measured(Deaf)
+    assert measured(torch.optim.AdamW)
+
+
+def test_steps_of_small_gradients_are_not_lost_in_rounding():
+    probe = family_of(lambda parameters: torch.optim.SGD(parameters, lr=1e-3))
+    assert probe.gradient == approx(1, abs=2e-3)
 
 
 def test_closures_and_two_steps():

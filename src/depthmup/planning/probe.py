@@ -4,7 +4,7 @@ Twins (``twins``) take twenty steps with gradients that are given. One optimizer
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -66,6 +66,7 @@ class Probe:
         decay_beside: what decay removes beside a gradient, over what it removes without one.
         still: how far a weight moves without gradient and decay, over how far it usually moves.
         alone: the size of updates where no other parameter is trained, over that beside others.
+        betas: whether betas that differ change the updates.
     """
 
     gradient: float
@@ -88,6 +89,7 @@ class Probe:
     decay_beside: float = math.nan
     still: float = 0.0
     alone: float = 1.0
+    betas: bool = True
 
     @property
     def orthogonal(self) -> bool:
@@ -103,7 +105,10 @@ class Probe:
                 "not as lr"
             )
         if not self.later > _FOLLOWS:
-            return "a learning rate that changes while training does nothing to its updates"
+            return (
+                "its updates follow a learning rate that changes while training as "
+                f"lr^{two_digits(self.later)}, and not as lr"
+            )
         if not abs(self.alone - 1) <= NEAR:
             return (
                 "updates of a parameter that is trained alone have "
@@ -179,6 +184,9 @@ def _device(group: Mapping[str, Any]) -> Any:
     return tensors[0].device if tensors else "cpu"
 
 
+_USUAL = Lane(shape=()).weight
+
+
 def _lanes(dimensions: int) -> dict[str, Lane]:
     small, rest = 32, (3,) * (dimensions - 2)
     square = (small, small, *rest) if dimensions > 1 else (small,)
@@ -188,20 +196,21 @@ def _lanes(dimensions: int) -> dict[str, Lane]:
     lanes = {
         "usual": Lane(shape=square),
         "gradient": Lane(shape=square, gradient=1e-2 * _SMALLER, eps=_SMALLER),
-        "weight": Lane(shape=square, weight=_LARGER),
+        "weight": Lane(shape=square, weight=_USUAL * _LARGER),
         "wide": Lane(shape=wide),
         # More than 4096 entries, from which on some classes keep their state in 8 bits, and more
         # than one block of 64.
         "large": Lane(shape=large),
         "rate": Lane(shape=square, rate=_PART),
         "later": Lane(shape=square, later=_PART),
-        "still": Lane(shape=square, gradient=0.0, decay=0.0),
+        "betas": Lane(shape=square, betas=_PART),
+        "still": Lane(shape=square, gradient=0.0, decay=0.0, weight=1.0),
         "decays": Lane(shape=square, gradient=0.0, decay=1.0),
         # With epsilon as plans scale it beside a rate: in some classes decay is divided by it.
         "decays, rate": Lane(shape=square, gradient=0.0, decay=1.0, rate=_PART, eps=_PART),
         "decays, decay": Lane(shape=square, gradient=0.0, decay=_PART),
         "decays, size": Lane(shape=wide, gradient=0.0, decay=1.0),
-        "decays, weight": Lane(shape=square, gradient=0.0, decay=1.0, weight=1 / _LARGER),
+        "decays, weight": Lane(shape=square, gradient=0.0, decay=1.0, weight=_USUAL / _LARGER),
         "decays beside": Lane(shape=square, decay=1.0),
     }
     if dimensions > 1:
@@ -253,6 +262,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
         rate=max(_rates(moved), key=lambda rate: abs(rate - 1)),
         later=_slope(base, steps["later"], _PART),
         alone=_along(alone.late, alone.direction) / base,
+        betas=not torch.equal(moved["betas"].whole, moved["usual"].whole),
         **_decays(moved),
         **shares,
     )
@@ -388,12 +398,37 @@ def expected(family: Family, kind: Kind, dimensions: int) -> tuple[dict[str, flo
     return {**degrees, "fan_in": float(into), "fan_out": float(out), "both": float(both)}, flat
 
 
+def differing(
+    exponents: Mapping[str, float], wanted: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
+    """Exponents that are not as they are expected, in words; and what each is expected to be."""
+    for key, value in wanted.items():
+        if not abs(exponents[key] - value) <= NEAR:
+            of = "its updates follow" if key in _SIZES else "the norm of its updates follows"
+            side = "both sides" if key == "both" else key
+            yield f"{of} {side}^{two_digits(exponents[key])}", f"{value:g}"
+
+
+_SIZES = ("gradient", "weight")
+
+
+def spread(flatness: float, orthogonal: bool) -> tuple[str, str]:
+    """That updates are orthogonalized and must not be, or the reverse, in the same way."""
+    said = f"small singular values of its updates are {two_digits(flatness)} of the largest"
+    return said, f"{'more' if orthogonal else 'less'} than {_FLAT}"
+
+
 def _matching(
     dimensions: int, exponents: Mapping[str, float], flat: Sequence[float]
 ) -> tuple[Family | None, str]:
+    nearest: list[tuple[int, str]] = []
     for family in _GROWTH:
         wanted, orthogonal = expected(family, Kind.HIDDEN, dimensions)
-        near = all(abs(exponents[key] - value) <= NEAR for key, value in wanted.items())
-        if near and (orthogonal is None or {f > _FLAT for f in flat} == {orthogonal}):
+        unlike = [*differing(exponents, wanted)]
+        if orthogonal is not None and {f > _FLAT for f in flat} != {orthogonal}:
+            unlike.append(spread(min(flat), orthogonal))
+        if not unlike:
             return family, "all that was measured agrees"
-    return None, "what was measured is that of no family here, so no rule is known"
+        listed = ", ".join(f"{said} ({value})" for said, value in unlike)
+        nearest.append((len(unlike), f"{listed}; in parentheses what {family}, the nearest, has"))
+    return None, f"no family has all of its exponents: {min(nearest)[1]}"

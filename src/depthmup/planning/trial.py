@@ -8,7 +8,7 @@ from typing import Any
 from depthmup.planning.content import PlanContent
 from depthmup.planning.layout import Place
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.probe import NEAR, Probe, probe, two_digits
+from depthmup.planning.probe import NEAR, Probe, differing, probe, spread, two_digits
 from depthmup.planning.probe import expected as exponents_of
 from depthmup.planning.twins import Unmeasured
 from depthmup.rules import Family
@@ -51,7 +51,7 @@ def of_optimizers(
                 cause=error.__cause__ if isinstance(error.__cause__, Exception) else error,
             )
             return
-        if problem := _contradiction(p, measured, group, dimensions, independent_decay):
+        if problem := _contradiction(plan, p, measured, group, dimensions, independent_decay):
             yield Objection(
                 text=f"The plan, for {plan.optimizer}, has {p.name} trained by an optimizer of the "
                 f"family {p.family}; here it is in a group of {_words(one, measured)}: {problem}"
@@ -65,6 +65,7 @@ def _words(optimizer: Any, measured: Probe) -> str:
 
 
 def _contradiction(
+    plan: PlanContent,
     p: Prescription,
     measured: Probe,
     group: Mapping[str, Any],
@@ -73,51 +74,68 @@ def _contradiction(
 ) -> str:
     """What was measured and does not agree, with the number that was expected."""
     wanted, flat = exponents_of(p.family, p.role.kind, dimensions)
-    for key, value in wanted.items():
-        if not abs(getattr(measured, key) - value) <= NEAR:
-            return (
-                f"{_MEASURED[key]} {key if key != 'both' else 'both sides'}^"
-                f"{two_digits(getattr(measured, key))}, and the plan assumes {value:g}. Plan with "
-                "that optimizer, or put the parameter into the other one. "
-                "depthmup.family_of(optimizer) measures which family it is of."
-            )
+    exponents = {key: getattr(measured, key) for key in wanted}
+    unlike = [*differing(exponents, wanted)]
     if flat is not None and flat != measured.orthogonal:
-        are = "not " if flat else ""
-        return f"its updates are {are}orthogonalized. Plan with that optimizer."
+        unlike.append(spread(measured.flatness, flat))
+    for said, value in unlike:
+        return (
+            f"{said}, and the plan assumes {value}. Plan with that optimizer, or put the parameter "
+            "into the other one. depthmup.family_of(optimizer) measures which family it is of."
+        )
+    moved = (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0)
+    if moved and group.get("betas") is not None and not measured.betas:
+        return (
+            "its updates are the same whatever betas its groups hold, and the plan moves betas at "
+            "this batch size and duration. Use an optimizer that reads them."
+        )
+    others = [key for key, value in group.items() if "decay" in key and value and key not in _READ]
+    held = f" They hold {' and '.join(others)} as well." if others else ""
     if measured.ignored:
-        return f"{measured.ignored}. Use another optimizer, or set it so that it does."
-    return _of_decay(measured, independent_decay) if group.get("weight_decay") else ""
+        return (
+            f"{measured.ignored}. Use another optimizer, or settings of its groups with which it "
+            f"does not.{held}"
+        )
+    return _of_decay(measured, independent_decay, held) if group.get("weight_decay") else ""
 
 
-_MEASURED = {
-    "gradient": "its updates follow",
-    "weight": "its updates follow",
-    "fan_in": "the norm of its updates follows",
-    "fan_out": "the norm of its updates follows",
-    "both": "the norm of its updates follows",
-}
+_READ = ("weight_decay", "weight_decay_base", "decoupled_weight_decay")
+"""Keys of decay that are accounted for."""
 
 
 # What the part that decay removes of a weight must not depend on.
 _STAYS = {"decay_in_size": "fan_in", "decay_in_weight": "weight", "decay_in_gradient": "gradient"}
 
 
-def _of_decay(measured: Probe, independent: bool) -> str:
-    if abs(measured.decay) <= NEAR and measured.decay_beside <= NEAR:
-        return ""  # none, at the base neither
+def _of_decay(measured: Probe, independent: bool, held: str) -> str:
     if math.isnan(measured.decay):
         return (
             "without a gradient its steps are not finite, so what its weight decay removes could "
             "not be measured. Use weight_decay=0, or pass trust=True if it subtracts "
             "lr * weight_decay * w."
         )
-    if not abs(measured.decay_in_decay - 1) <= NEAR or not abs(measured.decay_beside - 1) <= NEAR:
+    beside = measured.decay_beside * (measured.decay or 1.0)
+    if max(abs(measured.decay), abs(beside)) <= NEAR:
         return (
-            "its weight decay is not decoupled: what it removes follows weight_decay^"
-            f"{two_digits(measured.decay_in_decay)} without a gradient, and beside one it removes "
-            f"{two_digits(measured.decay_beside)} of that, where the plan assumes 1 and 1. Decay "
-            "that a gradient's size is divided by cannot be made to transfer (Tensor Programs V, "
-            "Appendix B.3). Use AdamW, another optimizer with decoupled decay, or weight_decay=0."
+            f"its weight decay removes {beside:.2g} lr * weight_decay of a weight in a step, and "
+            "the plan assumes 1. Use weight_decay=0, or an optimizer that decays by it."
+        )
+    if not abs(measured.decay_in_decay - 1) <= NEAR:
+        follows = f"follows weight_decay^{two_digits(measured.decay_in_decay)}"
+        if abs(measured.decay_in_weight) <= NEAR:  # a part of the weight, whatever weight_decay is
+            return f"what it removes of a weight {follows}, and the plan assumes 1.{held}"
+        return (
+            f"its weight decay is not decoupled: what it removes {follows} without a gradient, and "
+            f"beside one it removes {two_digits(measured.decay_beside)} of that, where the plan "
+            "assumes 1 and 1. Decay that is normalized with the gradient cannot be made to "
+            "transfer (Tensor Programs V, Appendix B.3). Use AdamW, another optimizer with "
+            "decoupled decay, or weight_decay=0."
+        )
+    if not abs(measured.decay_beside - 1) <= NEAR:
+        return (
+            "what its weight decay removes depends on the gradient: beside one it removes "
+            f"{two_digits(measured.decay_beside)} of what it removes without one, and the plan "
+            "assumes 1. Use AdamW, another optimizer with decoupled decay, or weight_decay=0."
         )
     wanted = 0.0 if independent else 1.0
     if not abs(measured.decay_in_rate - wanted) <= NEAR:

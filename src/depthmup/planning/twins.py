@@ -6,9 +6,12 @@ import sys
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from functools import partial
+from io import StringIO
+from operator import itemgetter
+from types import CellType, CodeType, FunctionType
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -40,23 +43,25 @@ class Lane:
     """One twin: its gradient, and what is changed in the settings of its group.
 
     ``gradient`` is the size of the entries; 0: none but zeros. ``rate``, ``later``, ``decay`` and
-    ``eps`` multiply the settings, ``later`` the rate from step ``CHANGED`` on. ``aligned``: the
-    gradient is an outer product of signs; else it has singular values from 1 to 10.
+    ``eps`` multiply the settings, ``later`` the rate from step ``CHANGED`` on; ``betas`` multiplies
+    1 - beta. ``aligned``: the gradient is an outer product of signs; else it has singular values
+    from 1 to 10. Weights are small enough that rounding leaves the steps of small gradients alone.
     """
 
     shape: tuple[int, ...]
     gradient: float = 1e-2
-    weight: float = 1.0
+    weight: float = 0.125
     aligned: bool = True
     rate: float = 1.0
     later: float = 1.0
     decay: float = 1e-6
     eps: float = 1.0
+    betas: float = 1.0
 
     @property
-    def group(self) -> tuple[float, float, float, float]:
+    def group(self) -> tuple[float, ...]:
         """Lanes for which this is equal share a group."""
-        return self.rate, self.later, self.decay, self.eps
+        return self.rate, self.later, self.decay, self.eps, self.betas
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,17 +88,20 @@ def run(make: MakeOptimizer, lanes: Mapping[str, Lane], *, device: Any = "cpu") 
                 return _run(make, lanes, way, device)
         except Exception as error:  # whatever the person's class raises is the cause
             failures.append(error)
-    # A closure, or a second step, is only tried where a plain step fails: the first error says why.
-    raise failures[0]
+    # A closure, or a second step, is only tried where a plain step fails: the first error says why,
+    # but for the one that a closure is missing.
+    said = [e for e in failures if not (isinstance(e, TypeError) and "closure" in str(e))]
+    raise said[0] if said else failures[0]
 
 
 @contextmanager
 def _apart(device: Any) -> Iterator[None]:
-    """Nothing outside is changed: no random number, no warning, nothing is compiled."""
+    """Nothing outside is changed: no random number, no words, nothing is compiled."""
     with ExitStack() as stack:
         devices = [device] if torch.device(device).type == "cuda" else []
         stack.enter_context(torch.random.fork_rng(devices=devices))
         stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(redirect_stdout(StringIO()))
         warnings.simplefilter("ignore")
         if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -112,7 +120,8 @@ def _run(
     lane_of = {id(twin): lane for twin, lane in zip(twins, lanes.values(), strict=True)}
     _split(optimizer, lane_of)
     if callable(train := getattr(optimizer, "train", None)):  # schedule-free
-        train()
+        with suppress(Exception):  # of wrappers that hand it on to what has none
+            train()
     generator = torch.Generator().manual_seed(1)
     after: dict[int, list[Tensor]] = {}
     for step in range(1, STEPS + 1):
@@ -167,7 +176,9 @@ def _tensors(lane: Lane, device: Any) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = lane.shape[0], lane.shape[1] if len(lane.shape) > 1 else 1
     left, right = (torch.randn(n, 1, generator=generator).sign() for n in (rows, columns))
     direction = left @ right.T
-    if lane.aligned or columns == 1:
+    if columns == 1:
+        gradient = direction
+    elif lane.aligned:
         # And a little of everything else: what orthogonalizes must not have rounding to act on.
         gradient = direction + _REST * torch.randn(rows, columns, generator=generator)
     else:
@@ -211,6 +222,9 @@ def _changed(group: Mapping[str, Any], lane: Lane) -> dict[str, Any]:
         changed["eps"] = (*(e if e is None else e * lane.eps for e in eps[:1]), *eps[1:])
     elif eps is not None:
         changed["eps"] = eps * lane.eps
+    betas = group.get("betas")
+    if isinstance(betas, tuple | list):
+        changed["betas"] = type(betas)(1 - (1 - beta) * lane.betas for beta in betas)
     return changed
 
 
@@ -231,14 +245,16 @@ def twin_of(optimizer: Any, group: Mapping[str, Any]) -> MakeOptimizer:
 def rebuilt(optimizer: Any, group: Mapping[str, Any]) -> MakeOptimizer:
     """The same by the constructor of its class, from what the optimizer shows of its settings."""
     cls: Any = type(optimizer)
-    known = inspect.signature(cls).parameters
+    first, *known = inspect.signature(cls).parameters
     shown = {**vars(optimizer), **getattr(optimizer, "defaults", {}), **_at_base(group)}
     settings = {
         key: value
         for key, value in shown.items()
-        if key in list(known)[1:] and not any(map(_of_the_person, parts_of(value)))
+        if key in known and not any(map(_of_the_person, parts_of(value)))
     }
-    return lambda parameters: cls(parameters, **settings)
+    wrapped = shown.get(first)  # a wrapper is given its optimizer where others are parameters
+    make = rebuilt(wrapped, group) if hasattr(wrapped, "param_groups") else list
+    return lambda parameters: cls(make(parameters), **settings)
 
 
 def _at_base(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +287,7 @@ def _copy(optimizer: Any, group: dict[str, Any]) -> Any:
     for holder in held:
         twin = memo[id(holder)]
         for name, value in vars(holder).items():
-            if callable(value) and hasattr(type(holder), name):  # a method that was wrapped
+            if _wrapped(holder, name):
                 continue
             if any(_of_the_model(part, memo) for part in parts_of(value)):
                 continue
@@ -283,6 +299,11 @@ def _copy(optimizer: Any, group: dict[str, Any]) -> Any:
             except Exception:  # a process group, a lock: as it is
                 vars(twin)[name] = value
     return memo[id(optimizer)]
+
+
+def _wrapped(holder: object, name: str) -> bool:
+    """Whether an attribute is a method that something has wrapped, as schedules do."""
+    return callable(vars(holder)[name]) and hasattr(type(holder), name)
 
 
 def _of_the_person(value: object) -> bool:
@@ -327,17 +348,43 @@ def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
     read = {text for code in codes for text in _texts(code)}
     defaults = {key: None for one in held for key in getattr(one, "defaults", ())}
     settings = {
-        key: bool(value) if key == "weight_decay" else repr(value)
+        key: bool(value) if key == "weight_decay" else _stated(value)
         for key, value in _at_base(group).items()
         if key not in RATES and (key in read or key in defaults or isinstance(value, bool))
     }
     attributes = [
-        (name, repr(value))
+        (name, _stated(value))
         for holder in held
         for name, value in vars(holder).items()
-        if isinstance(value, bool | int | float | str) and not name.startswith("_")
+        if name not in _OF_TORCH and not _wrapped(holder, name)
     ]
-    return codes, tuple(sorted(settings.items())), tuple(sorted(attributes))
+    by_name = itemgetter(0)
+    return codes, tuple(sorted(settings.items(), key=by_name)), *sorted(attributes, key=by_name)
+
+
+_OF_TORCH = frozenset({"_step_count", "_opt_called"} | vars(torch.optim.SGD([Tensor()])).keys())
+"""What every optimizer of torch holds, some of it only with a scheduler: no setting is among it."""
+
+
+def _stated(value: object, depth: int = 0) -> object:
+    """What decides what a setting does; functions by their code and what they close over."""
+    if depth > _DEPTH:
+        return type(value)
+    if isinstance(value, partial):
+        value = (value.func, value.args, value.keywords)
+    elif isinstance(value, FunctionType):
+        cells = tuple(cell.cell_contents for cell in value.__closure__ or () if cell != CellType())
+        value = (value.__code__, cells, value.__defaults__, value.__kwdefaults__)
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_stated(part, depth + 1) for part in value)
+    simple = isinstance(value, bool | int | float | str | CodeType | type | None)
+    return (type(value), value) if simple else type(value)
+
+
+_DEPTH = 4
+"""Functions that hold functions, lists of lists: how deep settings are compared."""
 
 
 def _codes(cls: type) -> Sequence[CodeType]:

@@ -45,6 +45,6 @@ def _by_class() -> Mapping[tuple[str, str], tuple[Entry, ...]]:
     with FILE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             entry = Entry(**{name: row[name] for name in Entry.__slots__})
-            if entry.family:
+            if entry.verdict != "not run":
                 found[entry.package, entry.name].append(entry)
     return {key: tuple(rows) for key, rows in found.items()}

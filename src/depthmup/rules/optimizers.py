@@ -347,7 +347,7 @@ def _of_class(cls: type) -> tuple[str, Family]:
 def _as_measured(cls: type, plain: str, rows: Sequence[Entry]) -> tuple[str, Family]:
     """The name and the family of a class that the atlas has."""
     named_so = f"{cls.__module__.partition('.')[0]}.{cls.__name__} {rows[0].version}"
-    found = {row.family: row for row in rows}
+    found = {row.family: row for row in rows if row.family}
     if len(found) > 1:
         of = [f"{family!r} ({row.settings or 'by default'})" for family, row in found.items()]
         raise ValueError(
