@@ -223,7 +223,7 @@ def measured(row: Row, cls: type, settings: Mapping[str, Any]) -> tuple[Row, Fam
     except Exception as error:
         cause = error.__cause__ or error
         # Another family's plan shows whether what cannot be measured is refused.
-        return replace(row, why=f"{type(cause).__name__}: {_short(cause)}"), Family.ENTRYWISE
+        return replace(row, why=_own(cause)), Family.ENTRYWISE
     row = replace(
         row,
         family=str(usual.family or "none"),
@@ -391,9 +391,9 @@ def judged(row: Row, cls: type, settings: Mapping[str, Any], family: Family | No
 def removed(
     with_decay: tuple[torch.Tensor, torch.Tensor], without: tuple[torch.Tensor, torch.Tensor]
 ) -> float:
-    """The part of a weight that decay removed."""
-    start, moved = with_decay
-    return float(((without[1] - moved) * start).sum() / start.square().sum())
+    """The part of a weight that decay removed: of where it was half-way, as steps move it too."""
+    half_way = without[0] + without[1] / 2
+    return float(((without[1] - with_decay[1]) * half_way).sum() / half_way.square().sum())
 
 
 def _short(error: Exception | str) -> str:
@@ -402,6 +402,11 @@ def _short(error: Exception | str) -> str:
     measured = text.partition("it is in a group of ")[2].partition(": ")[2] or text
     measured = re.sub(r"\d{12,}", "...", measured.partition(". Plan with that ")[0])
     return measured if len(measured) <= 300 else measured[:300].rpartition(" ")[0] + " ..."
+
+
+def _own(error: BaseException) -> str:
+    """An error of a class's own."""
+    return f"{type(error).__name__}: {_short(str(error))}".removesuffix(": ")
 
 
 def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
@@ -417,7 +422,7 @@ def one(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Row:
     try:
         built(cls, [nn.Parameter(torch.randn(32, 32))], settings, 0.0).param_groups  # noqa: B018
     except Exception as error:
-        return replace(row, verdict="not run", why=f"{type(error).__name__}: {_short(error)}")
+        return replace(row, verdict="not run", why=_own(error))
     row, family = measured(row, cls, settings)
     row = judged(row, cls, settings, family)
     return replace(row, seconds=round(time.perf_counter() - began, 1))

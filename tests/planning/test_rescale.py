@@ -1,6 +1,7 @@
 """Groups that exist, rescaled; and what verify finds wrong with an optimizer or its schedule."""
 
 import copy
+import dataclasses
 import math
 from contextlib import nullcontext
 from functools import cache
@@ -520,6 +521,31 @@ def test_the_first_that_holds_the_optimizer_measures_it():
     optimizer = torch.optim.SGD(plan.param_groups(model, lr=LR), lr=LR)
     with pytest.raises(PlanMismatch, match=r"in a group of sgd, raw: .* assumes 0"):
         plan.verify(model, optimizer)
+
+
+class Signs(torch.optim.Optimizer):
+    """Holds every setting of AdamW in its groups, and reads the rate alone."""
+
+    def __init__(self, params, weight_decay=0.0):
+        super().__init__(
+            params, {"lr": LR, "betas": (0.9, 0.95), "eps": EPS, "weight_decay": weight_decay}
+        )
+
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data -= group["lr"] * p.grad.sign()
+
+
+def test_stated_settings_that_do_nothing_are_refused():
+    model, plan = planned()
+    with pytest.raises(ValueError, match=r"removes 0 lr \* weight_decay .* plan assumes 1"):
+        plan.rescale(model, Signs(model.parameters(), weight_decay=DECAY))
+    plan.rescale(model, Signs(model.parameters()))
+    moved = dataclasses.replace(plan, one_minus_beta=2.0)
+    with pytest.raises(ValueError, match="the same whatever betas"):
+        moved.rescale(model, Signs(model.parameters()))
+    moved.rescale(model, torch.optim.AdamW(model.parameters(), lr=LR))
 
 
 def test_wrappers_with_copies_of_the_groups_are_refused():

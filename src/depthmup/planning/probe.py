@@ -4,37 +4,23 @@ Twins (``twins``) take twenty steps with gradients that are given. One optimizer
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from depthmup.planning.twins import (
-    DECAY,
-    RATE,
-    STEPS,
-    Lane,
-    MakeOptimizer,
-    Moved,
-    Unmeasured,
-    rebuilt,
-    remembered,
-    run,
-    twin_of,
-)
-from depthmup.rules import Family, Kind
+from depthmup.planning.growth import FLAT, NEAR, matching, two_digits
+from depthmup.planning.likeness import MakeOptimizer, rebuilt, twin_of
+from depthmup.planning.remembered import remembered
+from depthmup.planning.twins import DECAY, RATE, STEPS, Lane, Moved, Unmeasured, run
+from depthmup.rules import Family
 
-# Exponents of published optimizers are multiples of 1/2: what lies between is another one.
-NEAR = 0.1
 # By which weight or shape is scaled: powers of two, so that scaling rounds nothing.
 _WIDER, _BOTH, _LARGER = 4, 3, 8.0
 # Gradients of trained networks lie between these sizes; epsilon is scaled along, as plans do.
 _SMALLER = 2.0**-7
-# Newton-Schulz leaves singular values between 0.7 and 1.2; gradients and signs have 0.1 and less.
-_FLAT = 0.4
 # Rates may act a few steps late, and averages of weights move the weights a little.
 _FOLLOWS, _STILL = 0.25, 0.05
 # A part of its group's rate, and of its decay, by which the response to each is measured.
@@ -94,7 +80,7 @@ class Probe:
     @property
     def orthogonal(self) -> bool:
         """Whether updates are orthogonalized."""
-        return self.flatness > _FLAT
+        return self.flatness > FLAT
 
     @property
     def ignored(self) -> str:
@@ -116,8 +102,8 @@ class Probe:
             )
         if not self.still <= _STILL:
             return (
-                "it moves weights that have no gradient and no decay, by "
-                f"{self.still:.2g} of what it moves others by"
+                "it moves weights that have no gradient and no decay, "
+                f"{self.still:.2g} times as far as others"
             )
         return ""
 
@@ -158,7 +144,8 @@ def family_of(optimizer: MakeOptimizer | torch.optim.Optimizer) -> Probe:
     """
     if hasattr(optimizer, "param_groups"):
         return probe(optimizer, optimizer.param_groups[0], dimensions=2)
-    return _measured(optimizer, 2, name=getattr(optimizer, "__name__", "the optimizer"))
+    name = optimizer.__name__ if isinstance(optimizer, type) else "The optimizer"
+    return _measured(optimizer, 2, name=name)
 
 
 def probe(optimizer: Any, group: Mapping[str, Any], *, dimensions: int) -> Probe:
@@ -230,7 +217,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
     except Exception as error:
         raise Unmeasured(
             f"{name} could not be tried on small parameters of {dimensions} dimensions: "
-            f"{type(error).__name__}: {str(error)[:300]}"
+            f"{type(error).__name__}{': ' * bool(str(error))}{str(error)[:300]}"
         ) from error
     steps = {lane: _along(m.late, m.direction) for lane, m in moved.items()}
     if not math.isfinite(steps["usual"]) or steps["usual"] == 0:
@@ -248,7 +235,7 @@ def _measured(make: MakeOptimizer, dimensions: int, *, name: str, device: Any = 
         "both": _slope(base, steps["large"], _BOTH),
     }
     flat = [_flatness(moved[lane].late) for lane in ("random", "large random") if lane in moved]
-    family, why = _matching(dimensions, exponents, flat)
+    family, why = matching(dimensions, exponents, flat)
     first = {lane: _along(m.early, m.direction) for lane, m in moved.items()}
     early = _slope(first["usual"], first["gradient"], _SMALLER)
     if family is not None and abs(early - exponents["gradient"]) > NEAR:
@@ -357,78 +344,3 @@ def _slope(before: float, after: float, ratio: float) -> float:
     if not (before > 0 and after > 0 and math.isfinite(after)):
         return math.nan
     return math.log(after / before) / math.log(ratio)
-
-
-def two_digits(value: float) -> str:
-    """A measured number, without the sign of a zero."""
-    return f"{round(value, 2) + 0.0:.2f}"
-
-
-_HALF = Fraction(1, 2)
-# Exponents of the norm of an update in fan-in, in fan-out and in both together, from a square
-# matrix on, for gradients that are outer products of signs, of norm sqrt(fan_in * fan_out); and
-# whether it is orthogonalized.
-_GROWTH: Mapping[Family, tuple[Fraction, Fraction, Fraction, bool]] = {
-    Family.RAW: (_HALF, _HALF, Fraction(1), False),
-    Family.ENTRYWISE: (_HALF, _HALF, Fraction(1), False),
-    Family.RELATIVE: (_HALF, _HALF, Fraction(1), False),
-    Family.SPECTRAL: (Fraction(0), _HALF, Fraction(0), True),
-    Family.SPECTRAL_RMS: (_HALF, _HALF, _HALF, True),
-    Family.SPECTRAL_RATIO: (-_HALF, _HALF, Fraction(0), True),
-    Family.SPECTRAL_UNIT: (Fraction(0), Fraction(0), Fraction(0), True),
-    Family.SPHERE: (_HALF, _HALF, _HALF, True),
-}
-
-
-def expected(family: Family, kind: Kind, dimensions: int) -> tuple[dict[str, float], bool | None]:
-    """The exponents of a family, as they are measured; whether updates are orthogonalized.
-
-    None where a family does not decide that.
-    """
-    degrees = {"gradient": float(family.degree), "weight": float(family.weight_degree)}
-    if dimensions == 1:
-        return {**degrees, "fan_in": 0.0, "fan_out": 0.0, "both": 0.0}, None
-    if family in _GROWTH:
-        into, out, both, orthogonal = _GROWTH[family]
-        flat = orthogonal if dimensions == 2 else None
-    else:
-        size = family.response.size(kind)
-        into, out, flat = size.fan_in + _HALF, size.fan_out + _HALF, None
-        both = into + out
-    return {**degrees, "fan_in": float(into), "fan_out": float(out), "both": float(both)}, flat
-
-
-def differing(
-    exponents: Mapping[str, float], wanted: Mapping[str, float]
-) -> Iterator[tuple[str, str]]:
-    """Exponents that are not as they are expected, in words; and what each is expected to be."""
-    for key, value in wanted.items():
-        if not abs(exponents[key] - value) <= NEAR:
-            of = "its updates follow" if key in _SIZES else "the norm of its updates follows"
-            side = "both sides" if key == "both" else key
-            yield f"{of} {side}^{two_digits(exponents[key])}", f"{value:g}"
-
-
-_SIZES = ("gradient", "weight")
-
-
-def spread(flatness: float, orthogonal: bool) -> tuple[str, str]:
-    """That updates are orthogonalized and must not be, or the reverse, in the same way."""
-    said = f"small singular values of its updates are {two_digits(flatness)} of the largest"
-    return said, f"{'more' if orthogonal else 'less'} than {_FLAT}"
-
-
-def _matching(
-    dimensions: int, exponents: Mapping[str, float], flat: Sequence[float]
-) -> tuple[Family | None, str]:
-    nearest: list[tuple[int, str]] = []
-    for family in _GROWTH:
-        wanted, orthogonal = expected(family, Kind.HIDDEN, dimensions)
-        unlike = [*differing(exponents, wanted)]
-        if orthogonal is not None and {f > _FLAT for f in flat} != {orthogonal}:
-            unlike.append(spread(min(flat), orthogonal))
-        if not unlike:
-            return family, "all that was measured agrees"
-        listed = ", ".join(f"{said} ({value})" for said, value in unlike)
-        nearest.append((len(unlike), f"{listed}; in parentheses what {family}, the nearest, has"))
-    return None, f"no family has all of its exponents: {min(nearest)[1]}"

@@ -224,7 +224,8 @@ def _refuse_another_law(
         for tensor in group["params"]
         if id(tensor) in names
     ]
-    for objection in of_optimizers(plan, placed, [optimizer], independent_decay=independent_decay):
+    objection = of_optimizers(plan, placed, [optimizer], independent_decay=independent_decay)
+    if objection is not None:
         raise ValueError(objection.text) from objection.cause
 
 

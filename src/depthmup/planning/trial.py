@@ -1,15 +1,16 @@
 """Trial: does an optimizer, as measured, do what a plan assumes of it?"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from depthmup.planning.content import PlanContent
+from depthmup.planning.growth import NEAR, differing, spread, two_digits
+from depthmup.planning.growth import expected as exponents_of
 from depthmup.planning.layout import Place
 from depthmup.planning.prescribe import Prescription
-from depthmup.planning.probe import NEAR, Probe, differing, probe, spread, two_digits
-from depthmup.planning.probe import expected as exponents_of
+from depthmup.planning.probe import Probe, probe
 from depthmup.planning.twins import Unmeasured
 from depthmup.rules import Family
 from depthmup.rules.optimizers import no_rule
@@ -29,7 +30,7 @@ def of_optimizers(
     optimizers: Sequence[Any],
     *,
     independent_decay: bool,
-) -> Iterator[Objection]:
+) -> Objection | None:
     """What each optimizer does to small parameters, compared with the plan: the first objection."""
     seen = set()
     for p, group, number in placed:
@@ -40,23 +41,21 @@ def of_optimizers(
             continue
         seen.add(key)
         if (reason := no_rule(type(one))) and plan.optimizer not in {*Family}:
-            yield Objection(text=reason)
-            return
+            return Objection(text=reason)
         try:
             measured = probe(one, group, dimensions=dimensions)
         except Unmeasured as error:
-            yield Objection(
-                text=f"{error} What it does is not known: use another optimizer, or pass "
-                f"trust=True to believe that it is what the plan is for ({plan.optimizer}).",
+            return Objection(
+                text=f"{str(error).rstrip('.')}. What it does is not known: use another one, or "
+                f"pass trust=True to believe that it is what the plan is for ({plan.optimizer}).",
                 cause=error.__cause__ if isinstance(error.__cause__, Exception) else error,
             )
-            return
         if problem := _contradiction(plan, p, measured, group, dimensions, independent_decay):
-            yield Objection(
+            return Objection(
                 text=f"The plan, for {plan.optimizer}, has {p.name} trained by an optimizer of the "
                 f"family {p.family}; here it is in a group of {_words(one, measured)}: {problem}"
             )
-            return
+    return None
 
 
 def _words(optimizer: Any, measured: Probe) -> str:
@@ -78,7 +77,8 @@ def _contradiction(
     unlike = [*differing(exponents, wanted)]
     if flat is not None and flat != measured.orthogonal:
         unlike.append(spread(measured.flatness, flat))
-    for said, value in unlike:
+    if unlike:
+        said, value = unlike[0]
         return (
             f"{said}, and the plan assumes {value}. Plan with that optimizer, or put the parameter "
             "into the other one. depthmup.family_of(optimizer) measures which family it is of."

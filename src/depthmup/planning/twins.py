@@ -1,28 +1,18 @@
 """Twins: a person's own optimizer on small parameters, of which nothing is the person's."""
 
-import copy
-import inspect
 import sys
 import warnings
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import partial
 from io import StringIO
-from operator import itemgetter
-from types import CellType, CodeType, FunctionType
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from depthmup._uncompiled import uncompiled
-from depthmup.planning.settings import LR_FACTOR, LR_ORIGIN, RATES, SETTINGS, base_key
-from depthmup.planning.several import holders, parts_of
-
-MakeOptimizer: TypeAlias = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+from depthmup.planning.likeness import MakeOptimizer
+from depthmup.planning.settings import RATES
 
 RATE = 1e-3
 """The learning rate of every twin: a usual one, so that a sweep of rates is one measurement."""
@@ -232,175 +222,3 @@ def _change_rates(optimizer: Any, lane_of: Mapping[int, Lane]) -> None:
     for group in optimizer.param_groups:
         if group["params"] and "lr" in group:
             group["lr"] = group["lr"] * lane_of[id(group["params"][0])].later
-
-
-def twin_of(optimizer: Any, group: Mapping[str, Any]) -> MakeOptimizer:
-    """A function from small parameters to an optimizer like this one, as it is set up now.
-
-    Everything that the optimizer holds is copied; its parameters, state and hooks are left out.
-    """
-    return lambda parameters: _copy(optimizer, {**_at_base(group), "params": parameters})
-
-
-def rebuilt(optimizer: Any, group: Mapping[str, Any]) -> MakeOptimizer:
-    """The same by the constructor of its class, from what the optimizer shows of its settings."""
-    cls: Any = type(optimizer)
-    first, *known = inspect.signature(cls).parameters
-    shown = {**vars(optimizer), **getattr(optimizer, "defaults", {}), **_at_base(group)}
-    settings = {
-        key: value
-        for key, value in shown.items()
-        if key in known and not any(map(_of_the_person, parts_of(value)))
-    }
-    wrapped = shown.get(first)  # a wrapper is given its optimizer where others are parameters
-    make = rebuilt(wrapped, group) if hasattr(wrapped, "param_groups") else list
-    return lambda parameters: cls(make(parameters), **settings)
-
-
-def _at_base(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's settings before a plan scaled them, without what a plan or a schedule adds."""
-    left_out = {LR_FACTOR, LR_ORIGIN, "params", "param_names", *map(base_key, SETTINGS)}
-    bases = {key: group[base_key(key)] for key in SETTINGS if base_key(key) in group}
-    kept = {key: value for key, value in group.items() if key not in left_out}
-    return {**kept, **{key: _like(kept.get(key), base) for key, base in bases.items()}}
-
-
-def _like(value: Any, base: Any) -> Any:
-    """A base's value in the form that the optimizer has it: a rate may have to be a tensor."""
-    return torch.full_like(value, base) if isinstance(value, Tensor) else base
-
-
-def _copy(optimizer: Any, group: dict[str, Any]) -> Any:
-    group = {key: v.clone() if isinstance(v, Tensor) else v for key, v in group.items()}
-    held = holders(optimizer)
-    memo: dict[int, Any] = {id(h): object.__new__(_class_of(h)) for h in held}
-    for holder in held:
-        for real in vars(holder).get("param_groups", ()):
-            memo[id(real)] = group
-            memo |= {id(p): group["params"][0] for p in real["params"]}
-    for holder in held:
-        own = vars(holder)
-        if "param_groups" in own:
-            memo.setdefault(id(own["param_groups"]), [group])
-        if "state" in own:
-            memo.setdefault(id(own["state"]), defaultdict(dict))
-    for holder in held:
-        twin = memo[id(holder)]
-        for name, value in vars(holder).items():
-            if _wrapped(holder, name):
-                continue
-            if any(_of_the_model(part, memo) for part in parts_of(value)):
-                continue
-            if name.startswith("_optimizer_") and name.endswith("_hooks"):
-                vars(twin)[name] = OrderedDict()
-                continue
-            try:
-                vars(twin)[name] = copy.deepcopy(value, memo)
-            except Exception:  # a process group, a lock: as it is
-                vars(twin)[name] = value
-    return memo[id(optimizer)]
-
-
-def _wrapped(holder: object, name: str) -> bool:
-    """Whether an attribute is a method that something has wrapped, as schedules do."""
-    return callable(vars(holder)[name]) and hasattr(type(holder), name)
-
-
-def _of_the_person(value: object) -> bool:
-    """Whether something trains or is trained, so that a twin which got it would touch it."""
-    trains = isinstance(value, nn.Module) or hasattr(value, "param_groups")
-    return trains or (isinstance(value, Tensor) and value.numel() > 1)
-
-
-def _of_the_model(value: object, memo: Mapping[int, Any]) -> bool:
-    """Whether something is a model, or as large as one: neither copied nor shared with a twin."""
-    if isinstance(value, Tensor):
-        return value.numel() > _LARGE and id(value) not in memo
-    return isinstance(value, nn.Module)
-
-
-_LARGE = 2**20
-"""Numbers of a tensor that an optimizer may hold beside its state, and that are copied."""
-
-
-def _class_of(holder: object) -> Any:
-    cls: Any = type(holder)
-    return uncompiled(cls) if cls.__module__.split(".")[:2] == ["torch", "optim"] else cls
-
-
-_MEASURED: WeakKeyDictionary[type, dict[object, Any]] = WeakKeyDictionary()
-
-
-def remembered(
-    optimizer: Any, group: Mapping[str, Any], of: object, measure: Callable[[], Any]
-) -> Any:
-    """A measurement of a class, made once in a process for its code and these settings."""
-    known = _MEASURED.setdefault(type(optimizer), {})
-    key = (of, _signature(optimizer, group))
-    if key not in known:
-        known[key] = measure()
-    return known[key]
-
-
-def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
-    held = holders(optimizer)
-    codes = tuple(code for h in held for code in _codes(type(h)))
-    read = {text for code in codes for text in _texts(code)}
-    defaults = {key: None for one in held for key in getattr(one, "defaults", ())}
-    settings = {
-        key: bool(value) if key == "weight_decay" else _stated(value)
-        for key, value in _at_base(group).items()
-        if key not in RATES and (key in read or key in defaults or isinstance(value, bool))
-    }
-    attributes = [
-        (name, _stated(value))
-        for holder in held
-        for name, value in vars(holder).items()
-        if name not in _OF_TORCH and not _wrapped(holder, name)
-    ]
-    by_name = itemgetter(0)
-    return codes, tuple(sorted(settings.items(), key=by_name)), *sorted(attributes, key=by_name)
-
-
-_OF_TORCH = frozenset({"_step_count", "_opt_called"} | vars(torch.optim.SGD([Tensor()])).keys())
-"""What every optimizer of torch holds, some of it only with a scheduler: no setting is among it."""
-
-
-def _stated(value: object, depth: int = 0) -> object:
-    """What decides what a setting does; functions by their code and what they close over."""
-    if depth > _DEPTH:
-        return type(value)
-    if isinstance(value, partial):
-        value = (value.func, value.args, value.keywords)
-    elif isinstance(value, FunctionType):
-        cells = tuple(cell.cell_contents for cell in value.__closure__ or () if cell != CellType())
-        value = (value.__code__, cells, value.__defaults__, value.__kwdefaults__)
-    if isinstance(value, dict):
-        value = tuple(value.items())
-    if isinstance(value, list | tuple):
-        return tuple(_stated(part, depth + 1) for part in value)
-    simple = isinstance(value, bool | int | float | str | CodeType | type | None)
-    return (type(value), value) if simple else type(value)
-
-
-_DEPTH = 4
-"""Functions that hold functions, lists of lists: how deep settings are compared."""
-
-
-def _codes(cls: type) -> Sequence[CodeType]:
-    return tuple(
-        f.__code__
-        for base in cls.__mro__
-        for value in vars(base).values()
-        if isinstance(f := inspect.unwrap(value) if callable(value) else value, FunctionType)
-    )
-
-
-def _texts(code: CodeType) -> Iterator[str]:
-    for constant in code.co_consts:
-        if isinstance(constant, str):
-            yield constant
-        elif isinstance(constant, CodeType):
-            yield from _texts(constant)
-        elif isinstance(constant, tuple):
-            yield from (part for part in constant if isinstance(part, str))

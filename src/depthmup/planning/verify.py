@@ -48,9 +48,8 @@ def verify(
     ]
     cause = None
     if not problems and not trust:
-        for objection in of_optimizers(
-            plan, placed, optimizers, independent_decay=independent_decay
-        ):
+        objection = of_optimizers(plan, placed, optimizers, independent_decay=independent_decay)
+        if objection is not None:
             problems, cause = [objection.text], objection.cause
     if scheduler is not None and not problems:
         problems += of_schedule(scheduler, found, steps)
