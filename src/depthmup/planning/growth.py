@@ -73,6 +73,7 @@ def spread(flatness: float, orthogonal: bool) -> tuple[str, str]:
 def matching(
     dimensions: int, exponents: Mapping[str, float], flat: Sequence[float]
 ) -> tuple[Family | None, str]:
+    """The family that grows as was measured, or None; and in words why, or what the nearest has."""
     nearest: list[tuple[int, str]] = []
     for family in _GROWTH:
         wanted, orthogonal = expected(family, Kind.HIDDEN, dimensions)
