@@ -11,7 +11,7 @@ from depthmup.planning.growth import expected as exponents_of
 from depthmup.planning.layout import Place
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.probe import Probe, probe
-from depthmup.planning.twins import Unmeasured
+from depthmup.planning.twins import RATE, Unmeasured
 from depthmup.rules import Family
 from depthmup.rules.optimizers import no_rule
 
@@ -103,6 +103,9 @@ _READ = ("weight_decay", "weight_decay_base", "decoupled_weight_decay")
 """Keys of decay that are accounted for."""
 
 
+_NOTHING = 10 * RATE
+"""Of lr * weight_decay, that a step removes: decay by lr**2 removes a tenth of it from a twin."""
+
 # What the part that decay removes of a weight must not depend on.
 _STAYS = {"decay_in_size": "fan_in", "decay_in_weight": "weight", "decay_in_gradient": "gradient"}
 
@@ -115,7 +118,7 @@ def _of_decay(measured: Probe, independent: bool, held: str) -> str:
             "lr * weight_decay * w."
         )
     beside = measured.decay_beside * (measured.decay or 1.0)
-    if max(abs(measured.decay), abs(beside)) <= NEAR:
+    if max(abs(measured.decay), abs(beside)) <= _NOTHING:
         return (
             f"its weight decay removes {beside:.2g} lr * weight_decay of a weight in a step, and "
             "the plan assumes 1. Use weight_decay=0, or an optimizer that decays by it."
@@ -123,7 +126,10 @@ def _of_decay(measured: Probe, independent: bool, held: str) -> str:
     if not abs(measured.decay_in_decay - 1) <= NEAR:
         follows = f"follows weight_decay^{two_digits(measured.decay_in_decay)}"
         if abs(measured.decay_in_weight) <= NEAR:  # a part of the weight, whatever weight_decay is
-            return f"what it removes of a weight {follows}, and the plan assumes 1.{held}"
+            return (
+                f"what its weight decay removes of a weight {follows}, and the plan assumes 1. Use "
+                f"weight_decay=0, or an optimizer that subtracts lr * weight_decay * w.{held}"
+            )
         return (
             f"its weight decay is not decoupled: what it removes {follows} without a gradient, and "
             f"beside one it removes {two_digits(measured.decay_beside)} of that, where the plan "
