@@ -181,6 +181,6 @@ def table(quick: bool) -> list[str]:
         plan_671b(),
         "",
         step_ratio(3 if quick else 15),
-        watched_steps("a transformer of 12 layers", 5 if quick else 400),
+        watched_steps("a transformer of 12 layers", 5 if quick else 250),
         watched_steps("an MLP of two layers", 50 if quick else 8000),
     ]
