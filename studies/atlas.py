@@ -436,7 +436,7 @@ def apart(package: str, name: str, cls: type, settings: Mapping[str, Any]) -> Ro
         warnings.filterwarnings("ignore")
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         if package == "muon" or name in _DISTRIBUTED:
-            store = torch.distributed.HashStore()
+            store = torch.distributed.HashStore()  # type: ignore[attr-defined]
             torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
         send.send(one(package, name, cls, settings))
 

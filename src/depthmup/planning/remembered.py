@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
-from operator import itemgetter
 from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -47,8 +46,8 @@ def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
         for name, value in vars(holder).items()
         if name not in _OF_TORCH and not is_wrapped(holder, name)
     ]
-    by_name = itemgetter(0)
-    return codes, tuple(sorted(settings.items(), key=by_name)), *sorted(attributes, key=by_name)
+    named = [sorted(each, key=lambda part: part[0]) for each in (settings.items(), attributes)]
+    return codes, *map(tuple, named)
 
 
 _OF_TORCH = frozenset({"_step_count", "_opt_called"} | vars(torch.optim.SGD([Tensor()])).keys())
