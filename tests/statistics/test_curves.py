@@ -76,12 +76,6 @@ class TestAverages:
         alone = np.where(np.eye(6) > 0, losses[:, None], nan)
         assert Curves.of(X, [alone]).averages()[0] == approx(np.log(losses))
 
-    def test_without_each_seed(self):
-        losses = np.random.default_rng(0).uniform(1, 2, (2, 6, 3))
-        without = Curves.of(X, losses).without_each_seed()
-        assert without.shape == (2, 3, 6)
-        assert without[1, 2] == approx(np.log(losses[1, :, :2]).mean(-1))
-
 
 class TestRagged:
     RATES = ([-3.0, -2.0, -1.0], [-2.5, -2.0, -1.5, -1.0])

@@ -108,12 +108,6 @@ class Curves:
         """Seed-averaged log losses, (..., sizes, rates)."""
         return average(self.log_losses)
 
-    def without_each_seed(self) -> Float[Array, "*batch sizes seeds rates"]:
-        """SeedAverages that leave out a seed each, (..., sizes, seeds, rates)."""
-        y = self.log_losses
-        seeds = range(y.shape[-1])
-        return np.stack([average(np.delete(y, s, axis=-1)) for s in seeds], axis=-2)
-
 
 def average(
     log_losses: Float[Array, "*batch rates seeds"],

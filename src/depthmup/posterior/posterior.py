@@ -354,12 +354,18 @@ def _packed(x: Array, losses: Array) -> tuple[Array, Array]:
     return np.round(x, 9), np.exp(np.round(np.log(losses), 9))
 
 
+def slope_row(positions: Array) -> Array:
+    """Weights by which values have a least-squares slope against log2 sizes."""
+    x = positions - positions.mean()
+    return np.asarray(x / (x @ x))
+
+
 def drifts(
     positions: Numbers, curves: Curves, confidence: float = CONFIDENCE
 ) -> tuple[Array, Array, Array]:
     """Least-squares slopes of minima against log2 sizes, of a batch: values, and interval ends."""
     x = np.asarray(positions, float)
-    row = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    row = slope_row(x)
     found = [p.estimate(row, confidence) for p in posteriors(curves, (x - x.min())[:, None])]
     value, low, high = np.array([(e.value, e.low, e.high) for e in found]).reshape(-1, 3).T
     return value, low, high

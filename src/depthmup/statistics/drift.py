@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.posterior import Curves, posterior
+from depthmup.posterior import Curves, posterior, slope_row
 from depthmup.posterior.intervals import Array, Numbers
 from depthmup.records import (
     LEARNING_RATE,
@@ -64,9 +64,8 @@ def drift(
     if len(sizes) < 2:
         return replace(UNKNOWN, unit=unit)
     x = np.log2(np.asarray(sizes, float))
-    row = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     found = posterior(Curves.of(log2_lrs, losses), (x - x.min())[:, None])
-    return found.estimate(row, unit=unit)
+    return found.estimate(slope_row(x), unit=unit)
 
 
 def judge(

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior import Posterior, posterior
+from depthmup.posterior import Posterior, posterior, slope_row
 from depthmup.posterior.curve import Curves
 from depthmup.posterior.intervals import Array
 from depthmup.posterior.law import Size
@@ -165,10 +165,8 @@ class Search:
 
     def row(self, axis: str, sizes: Sequence[int]) -> Array:
         """The slope along an axis over some sizes, as weights of all that are bracketed."""
-        x = self.positions(axis, sizes)
-        x = x - x.mean()
         row = np.zeros(len(self.sharp))
-        row[[self.sharp.index(i) for i in sizes]] = x / (x @ x)
+        row[[self.sharp.index(i) for i in sizes]] = slope_row(self.positions(axis, sizes))
         return row
 
     def drift(self, axis: str, sizes: Sequence[int]) -> Estimate:

@@ -22,7 +22,7 @@ from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 
-VERSION = 7
+VERSION = 8
 """Of what is concluded: raised when the same table would give another study."""
 
 
