@@ -26,9 +26,6 @@ from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
 from depthmup.tables.settings import codes_of_sizes, is_seed, random_settings, settings_of
 
-FEWEST_RUNS = 8
-"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cleaned:
@@ -59,6 +56,8 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     prefixes = ends.ended(rows)
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
+    # What no option mends is said before what one does.
+    _answerable(rows, *rows.sizes(), np.log2(rows.rate), rows.loss)
     names = settings_of(rows, rows.sizes()[1])
     defects.repeats(rows)
     defects.near_repeats(rows)
@@ -68,21 +67,19 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.unsaid(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
-    _askable(rows, sizes, log2_rate, loss)
-    _several_tuned(rows, sizes, size)
+    _answerable(rows, sizes, size, log2_rate, loss)
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
-        _askable(rows, sizes, log2_rate, loss)
+        _answerable(rows, sizes, size, log2_rate, loss)
     if noise := random_settings(rows, size):
         rows.findings.append(noise)
     points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]
     curves, shared = curves_of_table(
         *_averaged(size, log2_rate, loss, seed, points), count=len(sizes)
     )
-    _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,
         title=title,
@@ -160,8 +157,8 @@ def _named(question: Question, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(question.axes, map(number, values), strict=True))
 
 
-def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> None:
-    """Refuse rows of too few sizes, one rate, or no finite loss."""
+def _answerable(rows: GroupRows, sizes: Array, size: Index, log2_rate: Array, loss: Array) -> None:
+    """Refuse rows of too few sizes, few rates, or no finite loss."""
     if len(sizes) < rows.question.fewest:
         axes = rows.question.axes
         only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
@@ -181,6 +178,13 @@ def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> No
         raise ValueError(
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
             f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
+        )
+    _several_tuned(rows, sizes, size)
+    if not rows.has_curves(size, log2_rate):
+        at = "at two sizes or more, or two at many" if rows.question.fewest > 1 else "at the size"
+        raise ValueError(
+            f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
+            f"{len(sizes)} sizes fewer have. Is every column named as an axis one?"
         )
 
 
@@ -225,18 +229,6 @@ def _gathered(
         )
     )
     return found
-
-
-def _enough(rows: GroupRows, curves: Curves, log2_rate: Array) -> None:
-    """Refuse sizes that have no optimum, neither of their own nor together."""
-    rates, fewest = (~np.isnan(curves.log2_lrs)).sum(-1), rows.question.fewest
-    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.question.axes)
-    if (rates >= FEWEST_RATES).sum() < fewest and not (pooled and len(np.unique(log2_rate)) > 2):
-        at = "at two sizes or more, or two at many" if fewest > 1 else "at the size"
-        raise ValueError(
-            f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
-            f"{len(rates)} sizes fewer have. Is every column named as an axis one?"
-        )
 
 
 def _of_axes(runs: Runs) -> list[Note]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
+from depthmup.records.reported import Wanted
 from depthmup.tables.columns import checked_once, wide_columns
 from depthmup.tables.trackers import address_of, runs_at
 
@@ -72,19 +73,42 @@ class Source:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns."""
+        """The columns; ``1-NAME`` in place of an accuracy that is read as an error."""
+        error = self._error
+        return (
+            tuple(self.loss if n == error.name else n for n in self._names)
+            if error
+            else (self._names)
+        )
+
+    @cached_property
+    def _error(self) -> Wanted | None:
+        wanted = Wanted.of(self.loss, self._names)
+        there = wanted.less_than is not None and wanted.name in self._names
+        return wanted if there else None
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
         if self.wide:
-            return tuple(self.frame.columns)
+            return tuple(self._whole.columns)
         if self._suffix in CSV:
             with self.explained():
                 return tuple(_layout(self._path)[0])
         if self._suffix in PARQUET:
             return tuple(_parquet(self._path).schema_arrow.names)
-        return tuple(self.frame.columns)
+        return tuple(self._whole.columns)
 
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """All rows, in the columns of ``names``."""
+        frame, error = self._whole, self._error
+        if error is None:
+            return frame
+        values = _less(error.less_than or 0.0, frame[error.name])
+        return frame.assign(**{error.name: values}).rename(columns={error.name: self.loss})
+
+    @cached_property
+    def _whole(self) -> "pd.DataFrame":
         return _melted(self._read(), self.wide, self.loss) if self.wide else self._read()
 
     def _read(self) -> "pd.DataFrame":
@@ -138,6 +162,20 @@ def _melted(frame: "pd.DataFrame", axis: str, loss: str) -> "pd.DataFrame":
     others = [name for name in frame.columns if name not in columns]
     long = frame.melt(others, list(columns), var_name=axis, value_name=loss)
     return long.assign(**{axis: long[axis].map(columns)})
+
+
+def _less(number: float, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """A number less each cell; what is no number stays."""
+    if column.dtype.kind in "iuf":
+        return number - column.astype(float)
+
+    def less(cell: Any) -> Any:
+        try:
+            return number - float(cell)
+        except (TypeError, ValueError):
+            return cell
+
+    return column.map(less)
 
 
 def _is_frame(source: Any) -> bool:
@@ -396,6 +434,9 @@ def _named(whole: Any) -> list[dict[str, Any]]:
         return [({} if n is None else {"name": n}) | v for n, v in zip(names, values, strict=True)]
     if isinstance(whole, dict) and values and all(isinstance(v, list) for v in values):
         return [dict(zip(whole, row, strict=True)) for row in zip(*values, strict=True)]
+    lists = [v for v in values if isinstance(v, list) and v and all(isinstance(r, dict) for r in v)]
+    if isinstance(whole, dict) and len(lists) == 1:  # the runs of a sweep, with what is said of it
+        return list(lists[0])
     raise ValueError("neither rows nor columns")
 
 

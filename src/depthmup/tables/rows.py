@@ -13,10 +13,14 @@ from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
+from depthmup.statistics.runs import FEWEST_RATES
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import SAME_SIZE, merged
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
+
+FEWEST_RUNS = 8
+"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
 
 SHOWN = 10
 """Rows and sizes that a finding lists."""
@@ -117,6 +121,15 @@ class GroupRows:
     def scattered(self, size: Index) -> bool:
         """Whether these are runs of a random design."""
         return is_scattered(size, self.rate)
+
+    def has_curves(self, size: Index, rate: Array) -> bool:
+        """Whether enough sizes have three rates, or all sizes together have as many runs."""
+        size, fewest = distinct(size)[0], self.question.fewest
+        rates = np.bincount(size[first_of_each(*distinct(size, rate, ordered=False))])
+        pooled = (rates - 1).sum() >= FEWEST_RUNS + len(self.question.axes)
+        pooled = pooled and len(np.unique(rate)) > 2
+        enough = (rates >= FEWEST_RATES).sum() >= fewest or pooled or is_scattered(size, rate)
+        return bool(len(rates) >= fewest and enough)
 
     def tell(
         self,

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records.printable import printable
-from depthmup.tables.columns import counts_steps
+from depthmup.records.reported import Wanted, step_of
 from depthmup.tables.trackers.run import (
     LoggedRun,
-    Wanted,
     flattened,
     json_lines,
     points_of,
@@ -42,9 +41,9 @@ class Pattern:
     def of(text: str) -> "Pattern":
         path, _, loss = text.partition(":")
         names = _NAME.findall(path)
-        if not names or "{" in _NAME.sub("", path):
+        if not (names or "*" in path) or "{" in _NAME.sub("", path):
             raise ValueError(
-                "Expected a pattern with names in braces, such as "
+                "Expected a pattern with names in braces or stars, such as "
                 f"'sweep/w{{width}}/lr={{lr}}_s{{seed}}/log.csv:val_loss'; got {text!r}."
             )
         if loss.startswith("re:") and re.compile(loss.removeprefix("re:")).groups != 1:
@@ -88,7 +87,8 @@ def runs(address: str) -> Iterator[LoggedRun]:
     wanted = Wanted.of(pattern.column)
     taken: dict[tuple[Any, ...], Path] = {}
     for path, values in pattern.files():
-        if other := taken.get(key := tuple(values.values())):
+        key = tuple(values.values()) or (path,)  # without names, settings stand beside each log
+        if other := taken.get(key):
             raise ValueError(
                 f"Expected one log for each run; {printable(str(other))} and "
                 f"{printable(str(path))} are of one: name in braces what differs."
@@ -122,12 +122,11 @@ def _points(path: Path, loss: str, name: str) -> Iterator[tuple[float, Any]]:
             yield from scalars_of(events).get(name, ())
     else:
         for number, row in enumerate(_rows(path), 1):
-            steps = (row[c] for c in row if counts_steps(c) and row[c] not in ("", None))
             value = row.get(name)
             if isinstance(value, list):  # a history in one file
                 yield from enumerate(map(_number(path), value), 1)
             elif value not in (None, "", "NA"):
-                yield _number(path)(next(steps, number)), _number(path)(value)
+                yield _number(path)(step_of(row, number)), _number(path)(value)
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
