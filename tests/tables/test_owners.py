@@ -123,3 +123,26 @@ def test_a_named_column_that_is_not_there_is_told_with_all_that_can_be_named(tmp
     assert "--axes width=net.d_model --lr optim.lr" in said
     words = ["--axes", "width=net.d_model", "--lr", "optim.lr", "--loss", "loss"]
     assert main(["fit", str(tmp_path / "runs.csv"), *words]) == 0
+
+
+def test_settings_in_names_of_runs_are_read_by_a_pattern_that_the_refusal_prints(tmp_path, capsys):
+    """As an export has them where nobody chose columns of the configuration."""
+    rows = []
+    for width in (64, 128, 256):
+        for lr in RATES:
+            loss = 2 + 0.1 * (math.log2(lr) + 8 + 0.5 * math.log2(width / 64)) ** 2
+            rows.append((f"net-{width}x2_{width // 32}gpus_lr{lr:.3g}_v1", loss))
+    table = pd.DataFrame(rows, columns=["Name", "val/loss"])
+    table.to_csv(tmp_path / "runs.csv", index=False)
+    words = ["fit", str(tmp_path / "runs.csv"), "--loss", "val/loss"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    pattern = shlex.split(re.search(r"--names (.*) makes columns", said)[1])
+    assert pattern == ["net-{width}x2_{a}gpus_lr{lr}_v1"]
+    assert main([*words, "--names", *pattern, "--axes", "width", "--lr", "lr"]) == 0
+    reading = depthmup.tables.Reading(names=pattern[0])
+    report = depthmup.fit(table, axes=["width"], lr="lr", loss="val/loss", reading=reading)
+    assert report.exponent("width").value == approx(-0.5, abs=0.02)
+    with pytest.raises(ValueError, match="that texts of a column fit"):
+        nothing = depthmup.tables.Reading(names="w{width}")
+        depthmup.fit(table, axes=["width"], lr="lr", loss="val/loss", reading=nothing)

@@ -70,7 +70,7 @@ class Wanted:
         return Wanted(text=text, name=name, least=least, step=step, less_than=less)
 
     def curve(self, points: Sequence[tuple[float, float]]) -> list[float]:
-        """The losses up to the one that counts, which stands last; none of a step that is not there.
+        """The losses up to the one that counts, which stands last; none of a step that lacks.
 
         A run that ended in nan diverged, whatever was least.
         """

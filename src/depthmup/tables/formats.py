@@ -22,6 +22,7 @@ from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted
 from depthmup.tables.columns import checked_once, wide_columns
+from depthmup.tables.names import pattern_of, with_settings
 from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ EMPTIEST = 20
 CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (".parquet", ".pq")
 EXCEL = (".xlsx", ".xls")
 
+LARGEST_WITH_NAMES = 2**24
+"""Bytes of a file in which names of runs are looked at before a column is asked for."""
+
 EXAMPLE = "example"
 """The word for the table that ships with this package, where a path goes."""
 
@@ -70,6 +74,8 @@ class Source:
     loss: str = ""
     wide: str = ""
     """The axis of a table with a column of losses for each size; empty for one row a run."""
+    pattern: str = ""
+    """Of the runs' names, where these hold settings."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -89,7 +95,7 @@ class Source:
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        if self.wide:
+        if self.wide or self.pattern:
             return tuple(self._whole.columns)
         if self._suffix in CSV:
             with self.explained():
@@ -109,7 +115,21 @@ class Source:
 
     @cached_property
     def _whole(self) -> "pd.DataFrame":
-        return _melted(self._read(), self.wide, self.loss) if self.wide else self._read()
+        frame = with_settings(self._read(), self.pattern) if self.pattern else self._read()
+        return _melted(frame, self.wide, self.loss) if self.wide else frame
+
+    @cached_property
+    def names_of_runs(self) -> str:
+        """A pattern of the texts of the column that most likely names runs; empty without one."""
+        if self.pattern or (self._suffix and self._path.stat().st_size > LARGEST_WITH_NAMES):
+            return ""
+        texts = (
+            self._whole[name]
+            for name in self._names
+            if self._whole[name].map(lambda cell: isinstance(cell, str)).all()
+        )
+        several = (column for column in texts if column.nunique() > len(column) / 2)
+        return next((found for column in several if (found := pattern_of([*column]))), "")
 
     def _read(self) -> "pd.DataFrame":
         if tracker := address_of(self.given):

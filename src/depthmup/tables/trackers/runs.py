@@ -6,7 +6,6 @@ events), the number in a file, or what a regular expression finds (``train.log:r
 
 import csv
 import glob
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted, step_of
+from depthmup.tables.names import NAME, fitting, typed
 from depthmup.tables.trackers.run import (
     LoggedRun,
     flattened,
@@ -25,7 +25,6 @@ from depthmup.tables.trackers.run import (
     settings_beside,
 )
 
-_NAME = re.compile(r"\{(\w+)\}")
 _LOSS = "loss"
 """What a loss is called that has no column."""
 
@@ -40,8 +39,8 @@ class Pattern:
     @staticmethod
     def of(text: str) -> "Pattern":
         path, _, loss = text.partition(":")
-        names = _NAME.findall(path)
-        if not (names or "*" in path) or "{" in _NAME.sub("", path):
+        names = NAME.findall(path)
+        if not (names or "*" in path) or "{" in NAME.sub("", path):
             raise ValueError(
                 "Expected a pattern with names in braces or stars, such as "
                 f"'sweep/w{{width}}/lr={{lr}}_s{{seed}}/log.csv:val_loss'; got {text!r}."
@@ -55,7 +54,7 @@ class Pattern:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in braces."""
-        return tuple(dict.fromkeys(_NAME.findall(self.path)))
+        return tuple(dict.fromkeys(NAME.findall(self.path)))
 
     @property
     def column(self) -> str:
@@ -64,21 +63,14 @@ class Pattern:
 
     def files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every path that fits, with the values of its names."""
-        parts, seen = [], set[str]()
-        for part in re.split(r"(\{\w+\}|\*)", self.path):
-            if name := _NAME.fullmatch(part):
-                parts.append(f"(?P={name[1]})" if name[1] in seen else f"(?P<{name[1]}>[^/]+?)")
-                seen.add(name[1])
-            else:
-                parts.append("[^/]*" if part == "*" else re.escape(part))
-        fits = re.compile("".join(parts))
+        fits = fitting(self.path)
         starred = "".join(
-            part if part == "*" else "*" if _NAME.fullmatch(part) else glob.escape(part)
+            part if part == "*" else "*" if NAME.fullmatch(part) else glob.escape(part)
             for part in re.split(r"(\{\w+\}|\*)", self.path)
         )
         for path in sorted(glob.glob(starred)):
             if match := fits.fullmatch(path):
-                yield Path(path), {name: _typed(text) for name, text in match.groupdict().items()}
+                yield Path(path), {name: typed(text) for name, text in match.groupdict().items()}
 
 
 def runs(address: str) -> Iterator[LoggedRun]:
@@ -173,14 +165,3 @@ def _number(path: Path) -> Any:
             ) from None
 
     return number
-
-
-def _typed(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        try:
-            value = float(text)
-        except ValueError:
-            return text
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else text
