@@ -85,6 +85,15 @@ def test_what_no_option_mends_is_said_first(name, tmp_path, capsys):
     assert "Most likely" not in said
 
 
+def test_runs_of_one_size_are_told_which_columns_differ_like_sizes(tmp_path, capsys):
+    table = runs([({}, -0.5)]).rename(columns={"width": "cfg.n_layer"}).assign(dim=48)
+    table.to_csv(tmp_path / "runs.csv", index=False)
+    words = ["fit", str(tmp_path / "runs.csv"), "--lr", "lr", "--loss", "loss", "--axes"]
+    assert main([*words, "width=dim"]) == 2
+    option = re.search(r"look like sizes: --axes (.*)\.\n", capsys.readouterr().err)[1]
+    assert main([*words, *shlex.split(option)]) == 0
+
+
 @pytest.mark.parametrize("ends", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("whole", [1, 100])
 def test_an_accuracy_is_read_as_its_error(ends, whole, tmp_path, capsys):
@@ -102,7 +111,7 @@ def test_an_accuracy_is_read_as_its_error(ends, whole, tmp_path, capsys):
         write(path, index=False)
     words = ["fit", str(path), "--axes", "width", "--lr", "lr", "--loss"]
     assert main([*words, "val_acc"]) == 2
-    assert "--loss 1-val_acc reads its error, and 100- that of percent" in capsys.readouterr().err
+    assert "--loss 1-val_acc reads its error, 100- that of percent" in capsys.readouterr().err
     assert main([*words, f"{whole}-val_acc"]) == 0
     asked = {"axes": ["width"], "lr": "lr"}
     read = depthmup.fit(path, **asked, loss=f"{whole}-val_acc").exponent("width")
@@ -143,6 +152,6 @@ def test_settings_in_names_of_runs_are_read_by_a_pattern_that_the_refusal_prints
     reading = depthmup.tables.Reading(names=pattern[0])
     report = depthmup.fit(table, axes=["width"], lr="lr", loss="val/loss", reading=reading)
     assert report.exponent("width").value == approx(-0.5, abs=0.02)
+    nothing = depthmup.tables.Reading(names="w{width}")
     with pytest.raises(ValueError, match="that texts of a column fit"):
-        nothing = depthmup.tables.Reading(names="w{width}")
         depthmup.fit(table, axes=["width"], lr="lr", loss="val/loss", reading=nothing)

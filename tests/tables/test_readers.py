@@ -254,8 +254,8 @@ def test_addresses_that_hold_no_runs_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"run.json to be JSON"):
         depthmup.fit(f"sacred:{tmp_path}", **ASKED, loss="val_loss")
     (run / "run.json").write_text('{"status": "COMPLETED"}')
-    (run / "metrics.json").write_text('{"train": {"steps": [1], "values": [NaN]}}')
-    with pytest.raises(ValueError, match=r"got 'val_loss'. They have train"):
+    (run / "metrics.json").write_text('{"train_loss": {"steps": [1], "values": [NaN]}}')
+    with pytest.raises(ValueError, match=r"'val_loss'. They have train_loss. --loss train_loss"):
         depthmup.fit(f"sacred:{tmp_path}", **ASKED, loss="val_loss")
 
 

@@ -1,6 +1,7 @@
 """Cleaning in the open: from the rows of one group to its runs, every test in its order."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of_table
 from depthmup.tables import defects, ends
-from depthmup.tables.columns import CHANCE
+from depthmup.tables.columns import CHANCE, axis_named
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
@@ -162,13 +163,14 @@ def _answerable(rows: GroupRows, sizes: Array, size: Index, log2_rate: Array, lo
     if len(sizes) < rows.question.fewest:
         axes = rows.question.axes
         only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
+        several = (n for n in rows.table.others if len(np.unique(rows.table.codes[n])) > 1)
+        like = [f"{axis_named(n)}={n}" for n in several if axis_named(n)]
+        hint = "Name the columns in which your runs differ as axes"
+        if like:
+            hint = f"These differ and look like sizes: --axes {printable(shlex.join(like))}"
         raise ValueError(
             f"Expected runs of two sizes or more{rows.of_group}; all have {only}. "
-            + (
-                rows.told
-                if rows.excluded
-                else "Name the columns in which your runs differ as axes."
-            )
+            + (rows.told if rows.excluded else f"{hint}.")
         )
     if not np.isfinite(loss).any():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Names of runs that hold settings: ``w{width}_lr{lr}_*`` as columns, and such a pattern of names."""
+"""Names of runs that hold settings, as columns by a pattern: ``w{width}_lr{lr}_*``."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def typed(text: str) -> Any:
 
 
 def with_settings(frame: "pd.DataFrame", pattern: str) -> "pd.DataFrame":
-    """A table with the settings in the column whose texts fit a pattern; empty where one does not."""
+    """A table with the settings in the column that fits a pattern; empty where a text does not."""
     fits = fitting(pattern)
     found = {
         name: [fits.fullmatch(text) for text in frame[name]]

@@ -39,7 +39,7 @@ class Reading:
         tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
         wide: the axis whose values are names of columns, each with the losses of one size.
-        names: pattern of the runs' names where these hold settings, such as ``"w{width}_lr{lr}_*"``.
+        names: pattern of the runs' names where these hold settings: ``"w{width}_lr{lr}_*"``.
     """
 
     ignore: str | Sequence[str] = ()

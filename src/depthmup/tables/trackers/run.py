@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted
+from depthmup.tables.columns import propose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,9 +76,12 @@ def frame_of(runs: Iterable[LoggedRun], loss: str, where: str) -> "pd.DataFrame"
     if not rows:
         raise ValueError(f"Expected runs in {printable(where)}; there are none.")
     if Wanted.of(loss, metrics).name not in metrics:
+        like = propose([*metrics]).get("loss", "")
+        hint = f" --loss {printable(like)} looks like it." if like else ""
         raise ValueError(
             f"Expected the metric that is the loss, --loss NAME, of the runs in {printable(where)}"
             f"; got {printable(repr(loss))}. They have {printable(', '.join(metrics)) or 'none'}."
+            f"{hint}"
         )
     return pd.DataFrame(rows)
 
