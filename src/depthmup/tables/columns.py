@@ -101,8 +101,8 @@ def check_columns(
         error = printable(shlex.quote(f"1-{named['loss']}"))
         raise ValueError(
             f"Expected a loss, lower where runs are better; {printable(repr(named['loss']))} reads "
-            f"like one that is higher. --loss {error} reads its error, 100- that of percent, and others "
-            "need a number above the best."
+            f"like one that is higher. --loss {error} reads its error, 100- that of percent, "
+            "and others need a number above the best."
         )
 
 
