@@ -58,7 +58,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
     # What no option mends is said before what one does.
-    _answerable(rows, *rows.sizes(), np.log2(rows.rate), rows.loss)
+    _answerable(rows, *rows.sizes(), rows.rate, rows.loss, rows.points())
     names = settings_of(rows, rows.sizes()[1])
     defects.repeats(rows)
     defects.near_repeats(rows)
@@ -68,13 +68,14 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.unsaid(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
-    _answerable(rows, sizes, size, log2_rate, loss)
+    _answerable(rows, sizes, size, rows.rate, loss, rows.points())
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
-        _answerable(rows, sizes, size, log2_rate, loss)
+        points = distinct(log2_rate, size, ordered=False)
+        _answerable(rows, sizes, size, np.exp2(log2_rate), loss, points)
     if noise := random_settings(rows, size):
         rows.findings.append(noise)
     points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]
@@ -158,8 +159,10 @@ def _named(question: Question, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(question.axes, map(number, values), strict=True))
 
 
-def _answerable(rows: GroupRows, sizes: Array, size: Index, log2_rate: Array, loss: Array) -> None:
-    """Refuse rows of too few sizes, few rates, or no finite loss."""
+def _answerable(
+    rows: GroupRows, sizes: Array, size: Index, rate: Array, loss: Array, points: tuple[Index, int]
+) -> None:
+    """Refuse rows of too few sizes, few rates, or no finite loss; ``points`` as ``rows.points``."""
     if len(sizes) < rows.question.fewest:
         axes = rows.question.axes
         only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
@@ -176,13 +179,14 @@ def _answerable(rows: GroupRows, sizes: Array, size: Index, log2_rate: Array, lo
         raise ValueError(
             f"Expected a run that ended with a finite loss{rows.of_group}; all diverged."
         )
-    if len(np.unique(log2_rate)) < 2:
+    if rate.min() == rate.max():
         raise ValueError(
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
-            f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
+            f"{printable(rows.question.lr)!r} has {rate[0]:g} alone."
         )
-    _several_tuned(rows, sizes, size)
-    if not rows.has_curves(size, log2_rate):
+    rates = np.bincount(size[first_of_each(*points)])
+    _several_tuned(rows, sizes, rates)
+    if not rows.has_curves(rates, size, rate):
         at = "at two sizes or more, or two at many" if rows.question.fewest > 1 else "at the size"
         raise ValueError(
             f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
@@ -190,10 +194,8 @@ def _answerable(rows: GroupRows, sizes: Array, size: Index, log2_rate: Array, lo
         )
 
 
-def _several_tuned(rows: GroupRows, sizes: Array, size: Index) -> None:
+def _several_tuned(rows: GroupRows, sizes: Array, rates: Index) -> None:
     """Refuse a value that was tuned at one size and used at the others, which shows no movement."""
-    cell, count = rows.points()
-    rates = np.bincount(size[first_of_each(cell, count)])
     tuned = np.flatnonzero(rates >= FEWEST_RATES)
     if rows.question.fewest < 2 or len(tuned) != 1 or len(sizes) < 2 or (rates > 1).sum() > 1:
         return

@@ -122,14 +122,16 @@ class GroupRows:
         """Whether these are runs of a random design."""
         return is_scattered(size, self.rate)
 
-    def has_curves(self, size: Index, rate: Array) -> bool:
-        """Whether enough sizes have three rates, or all sizes together have as many runs."""
-        size, fewest = distinct(size)[0], self.question.fewest
-        rates = np.bincount(size[first_of_each(*distinct(size, rate, ordered=False))])
+    def has_curves(self, rates: Index, size: Index, rate: Array) -> bool:
+        """Whether enough sizes have three rates, or all sizes together have as many runs.
+
+        ``rates`` is how many every size has.
+        """
+        fewest = self.question.fewest
+        if len(rates) < fewest or (rates >= FEWEST_RATES).sum() >= fewest:
+            return len(rates) >= fewest
         pooled = (rates - 1).sum() >= FEWEST_RUNS + len(self.question.axes)
-        pooled = pooled and len(np.unique(rate)) > 2
-        enough = (rates >= FEWEST_RATES).sum() >= fewest or pooled or is_scattered(size, rate)
-        return bool(len(rates) >= fewest and enough)
+        return bool((pooled and len(np.unique(rate)) > 2) or is_scattered(size, rate))
 
     def tell(
         self,

@@ -29,13 +29,19 @@ FEWEST = 3
 FEWEST_TOLD = 30
 """Runs from which on the scatter that goes with a column is known."""
 
-OUTCOME, SAME = 0.7, 0.95
+OUTCOME, SAME = 0.7, 0.9
 """Rank correlation with the loss, within sizes, of a column of numbers that was measured. A setting
-may order the losses as well: then the rates say nothing of it, unless it is the loss again."""
+may order the losses as well: then the rates say nothing of it, unless it is the loss again.
+
+By ``studies.settings``: at 0.7 none of 400 outcomes is refused and none of 400 settings missed, at
+0.8 and 0.9 1% and 15% of outcomes are. Of random searches of 30 runs 0.9 takes 6% of training losses
+for noise, 0.95 a quarter. A setting that was paired with rates, all on one side of the best, orders
+losses as an outcome does: no threshold tells them apart."""
 
 DESIGNED = 0.2
 """Share of a column's variance that sizes, or rates within sizes, explain, from which it was not
-drawn apart from them."""
+drawn apart from them. By chance, 3% of those that 30 runs drew have it, and none of 100 runs; of 0.1
+11% do."""
 
 MOST_GROUPS = 40
 """Groups of a table."""
@@ -401,8 +407,11 @@ def _rows(parts: Parts) -> int:
 
 
 def _has_answer(part: GroupRows, size: Index) -> bool:
-    enough = len(size) >= FEWEST_AT_RANDOM or not part.scattered(distinct(size)[0])
-    return enough and part.has_curves(size, part.rate)
+    size = distinct(size)[0]
+    if len(size) < FEWEST_AT_RANDOM and part.scattered(size):
+        return False
+    rates = np.bincount(size[first_of_each(*distinct(part.rate, size, ordered=False))])
+    return part.has_curves(rates, size, part.rate)
 
 
 def _is_place(name: str) -> bool:
