@@ -2,10 +2,10 @@
 
     python -m studies.settings
 
-A column of numbers is an outcome if rates explain DESIGNED of its variance within sizes and it orders
-runs as their losses do, with a rank correlation of OUTCOME. A hyperparameter of a random search is
-noise if neither sizes nor rates explain DESIGNED of it and it is not the loss again (SAME). Each row
-has the share of 400 sweeps that is read wrongly at a threshold; the one in use is in bold.
+A column of numbers is an outcome if rates explain DESIGNED of its variance within sizes and it
+orders runs as their losses do, with a rank correlation of OUTCOME. A hyperparameter of a random
+search is noise if neither sizes nor rates explain DESIGNED of it and it is not the loss again
+(SAME). Each row has the share of 400 sweeps that is read wrongly; the threshold in use is in bold.
 """
 
 import numpy as np
@@ -53,7 +53,7 @@ def paired(rng):
 
 def one_sided(rng):
     """The same where every rate is below the best one, so that losses follow the rates."""
-    size, rate, log, value = paired(rng)
+    size, rate, _, value = paired(rng)
     return size, rate, valley(rng, rate - 5, size, rng.choice([0.003, 0.01])), value
 
 
@@ -94,7 +94,11 @@ def table():
         calls = [(found[0] < settings.DESIGNED) | (found[1] < at) for at in GRID]
         wrong = [np.mean(call != is_set) for call in calls]
         lines.append(shown(name, wrong, GRID, settings.OUTCOME))
-    lines += ["", f"| wrong at DESIGNED | {' | '.join(map(str, SHARES))} |", "| --- |" + " --- |" * 5]
+    lines += [
+        "",
+        f"| wrong at DESIGNED | {' | '.join(map(str, SHARES))} |",
+        "| --- |" + " --- |" * 5,
+    ]
     again = []
     for runs in (30, 100, 300):
         shares, orders = [], []
@@ -105,7 +109,9 @@ def table():
             told = order if share <= settings.DESIGNED else 1.0  # rates explain it already
             orders.append([rates_and_order(size, rate, log, free)[1], told])
         wrong = [np.mean(np.array(shares) > at) for at in SHARES]
-        lines.append(shown(f"a drawn one among {runs} runs, missed", wrong, SHARES, settings.DESIGNED))
+        lines.append(
+            shown(f"a drawn one among {runs} runs, missed", wrong, SHARES, settings.DESIGNED)
+        )
         again.append((runs, np.array(orders).T))
     shares = [rates_and_order(*paired(rng))[0] for _ in range(SWEEPS)]
     wrong = [np.mean(np.array(shares) < at) for at in SHARES]

@@ -74,8 +74,8 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
-        points = distinct(log2_rate, size, ordered=False)
-        _answerable(rows, sizes, size, np.exp2(log2_rate), loss, points)
+        of_cells = distinct(log2_rate, size, ordered=False)
+        _answerable(rows, sizes, size, np.exp2(log2_rate), loss, of_cells)
     if noise := random_settings(rows, size):
         rows.findings.append(noise)
     points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]

@@ -33,15 +33,15 @@ OUTCOME, SAME = 0.7, 0.9
 """Rank correlation with the loss, within sizes, of a column of numbers that was measured. A setting
 may order the losses as well: then the rates say nothing of it, unless it is the loss again.
 
-By ``studies.settings``: at 0.7 none of 400 outcomes is refused and none of 400 settings missed, at
-0.8 and 0.9 1% and 15% of outcomes are. Of random searches of 30 runs 0.9 takes 6% of training losses
-for noise, 0.95 a quarter. A setting that was paired with rates, all on one side of the best, orders
-losses as an outcome does: no threshold tells them apart."""
+By ``studies.settings``: at 0.7 none of 400 outcomes is refused and none of 400 settings missed; at
+0.8 and 0.9 1% and 15% of outcomes are. Of random searches of 30 runs 0.9 takes 6% of training
+losses for noise, 0.95 a quarter. A setting that was paired with rates, all on one side of the best,
+orders losses as an outcome does: no threshold tells them apart."""
 
 DESIGNED = 0.2
 """Share of a column's variance that sizes, or rates within sizes, explain, from which it was not
-drawn apart from them. By chance, 3% of those that 30 runs drew have it, and none of 100 runs; of 0.1
-11% do."""
+drawn apart from them. By chance 4% of those that 30 runs drew have it, and none of 100 runs; 11%
+have 0.1."""
 
 MOST_GROUPS = 40
 """Groups of a table."""
