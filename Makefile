@@ -69,8 +69,11 @@ integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target build/timm \
 	  timm torchvision==0.28.0
-	$(BIN)/python -m pytest -n 0 -rs tests/docs tests/sweep/test_trackers.py tests/tables/test_readers.py \
-	  tests/tables/test_trackers.py tests/test_notebook.py
+	$(BIN)/python -m pytest -n 0 -rs tests/docs tests/sweep/test_trackers.py tests/tables/test_trackers.py \
+	  tests/test_notebook.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trackers,ray,tensorboard]' \
+	  aim dvclive sacred trackio tensorboardX
+	$(BIN)/python -m pytest -n 0 -rs --long all tests/tables/test_readers.py
 	PYTHONPATH=build/timm $(BIN)/python -m pytest -n 0 -rs tests/docs/test_pages.py -k timm
 
 wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own

@@ -227,7 +227,7 @@ def _asked(
     conditions = parse_filters(where)
     if reading.wide:
         sizes, loss = sizes or {reading.wide: reading.wide}, loss or "loss"
-    source = Source(table, loss, reading.wide)
+    source = Source(table, loss, reading.wide, reading.names)
     names = source.names
     own = {} if sizes or lr or loss else own_columns(names)
     columns: dict[str, Any] = own or {

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,9 @@ from pytest import approx
 
 import depthmup
 from depthmup.cli import main
-from depthmup.tables.trackers import Wanted, points_of, runs_at
+from depthmup.records.reported import Wanted
+from depthmup.tables.trackers import points_of, runs_at
+from depthmup.tables.trackers.run import copied
 
 HERE = Path(__file__).parent / "trackers"
 KEPT = ("sacred", "dvclive", "trackio", "tensorboard", "ray")
@@ -163,6 +166,61 @@ def test_settings_stand_in_files_beside_a_log(tmp_path):
     assert "eps" not in str(refusal.value)
 
 
+def test_settings_of_a_pattern_of_stars_stand_beside_each_log(tmp_path):
+    """Names of folders need not say anything; a pattern with a name needs one of each run."""
+    for i, row in enumerate(GRID):
+        at = logged(tmp_path / str(i), **row)
+        (at / "config.json").write_text(json.dumps({"d_model": row["width"], "lr": row["lr"]}))
+    pattern = f"runs:{tmp_path}/*/*/*/metrics.csv:val_loss"
+    report = depthmup.fit(pattern, axes={"width": "d_model"}, lr="lr")
+    assert report.exponent("width").value == approx(-0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("package", ["mlflow", "optuna"])
+def test_a_package_does_not_write_in_its_owners_database(package, tmp_path):
+    """Of an earlier version it would bring the tables up to date; here one is missing."""
+    made = pytest.importorskip(package)
+    path = tmp_path / FILES[package]
+    if package == "mlflow":
+        client = made.MlflowClient(tracking_uri=f"sqlite:///{path}")
+        for lr in (0.1, 0.2):
+            run = client.create_run("0")
+            client.log_param(run.info.run_id, "lr", lr)
+            client.log_metric(run.info.run_id, "val_loss", 1.0)
+            client.set_terminated(run.info.run_id)
+    else:
+        made.logging.set_verbosity(made.logging.ERROR)
+        study = made.create_study(storage=f"sqlite:///{path}", direction="maximize")
+        study.optimize(lambda trial: trial.suggest_float("lr", 0.1, 0.2), n_trials=2)
+    with sqlite3.connect(path) as database:
+        missing = {"mlflow": "trace_tags", "optuna": "trial_heartbeats"}[package]
+        database.execute(f"DROP TABLE {missing}")
+    before = path.read_bytes()
+    loss = "val_loss" if package == "mlflow" else "1-maximized"
+    frame = runs_at(package, str(path), loss)
+    assert len(frame) == 2
+    assert path.read_bytes() == before
+    if package == "optuna":  # a maximized value is no loss, and each study has its name
+        assert [*frame[loss]] == approx([*(1 - frame["lr"])])
+        assert frame["study"].nunique() == 1
+        with pytest.raises(ValueError, match=r"got 'value'. They have maximized"):
+            runs_at(package, str(path), "value")
+    else:
+        assert [*frame["experiment"]] == ["Default"] * 2
+
+
+def test_a_database_is_copied_with_what_its_writer_has_not_merged_yet(tmp_path):
+    """Writers in WAL mode leave rows in a file beside it."""
+    path = tmp_path / "a #1.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE runs (a)")
+        writer.execute("INSERT INTO runs VALUES (7)")
+        writer.commit()
+        with copied(path) as copy, closing(sqlite3.connect(copy)) as read:
+            assert read.execute("SELECT a FROM runs").fetchall() == [(7,)]
+
+
 BAD = {
     "no names": ("metrics.csv:val_loss", "names in braces"),
     "no files": ("{width}/{lr}.csv:val_loss", "there are none"),
@@ -196,8 +254,8 @@ def test_addresses_that_hold_no_runs_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"run.json to be JSON"):
         depthmup.fit(f"sacred:{tmp_path}", **ASKED, loss="val_loss")
     (run / "run.json").write_text('{"status": "COMPLETED"}')
-    (run / "metrics.json").write_text('{"train": {"steps": [1], "values": [NaN]}}')
-    with pytest.raises(ValueError, match=r"got 'val_loss'. They have train"):
+    (run / "metrics.json").write_text('{"train_loss": {"steps": [1], "values": [NaN]}}')
+    with pytest.raises(ValueError, match=r"'val_loss'. They have train_loss. --loss train_loss"):
         depthmup.fit(f"sacred:{tmp_path}", **ASKED, loss="val_loss")
 
 
@@ -214,7 +272,7 @@ def test_a_history_in_one_file_of_json_is_a_log(tmp_path):
     assert depthmup.fit(pattern).exponent("width").value == approx(-0.5, abs=0.06)
 
 
-@pytest.mark.parametrize("form", ["array", "by name", "columns"])
+@pytest.mark.parametrize("form", ["array", "by name", "columns", "with a summary"])
 def test_files_of_one_json_value(form, tmp_path):
     rows = []
     for row in GRID:
@@ -224,6 +282,7 @@ def test_files_of_one_json_value(form, tmp_path):
         "array": rows,
         "by name": {f"run {i}": row for i, row in enumerate(rows)},
         "columns": {name: [row[name] for row in rows] for name in rows[0]},
+        "with a summary": {"results": rows, "best_lr": 0.004, "grid": [0.001, 0.002]},
     }
     path = tmp_path / "runs.json"
     path.write_text(json.dumps(whole[form], indent=1))

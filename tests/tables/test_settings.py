@@ -13,6 +13,7 @@ import depthmup
 from depthmup.cli import main
 from depthmup.records import Defect
 from depthmup.tables import Reading
+from studies import settings as study
 
 ASKED = {"axes": {"depth": "depth"}, "lr": "lr", "loss": "loss", "seed": "seed"}
 DEPTHS, OCTAVES, SEEDS = (2, 4, 8, 16), range(-12, -3), range(3)
@@ -277,3 +278,21 @@ def test_the_first_line_is_short_whatever_the_number_of_groups():
     assert said[first] == "Best learning rate along depth, 4 groups: 2 transfer and 2 drift."
     assert "a-long-name-of-an-optimizer-2" in said[first + 1]
     assert max(map(len, said[: first + 1])) <= 100
+
+
+def test_thresholds_tell_outcomes_settings_and_noise_apart():
+    """Of 60 sweeps each; docs/studies/fit.md has 400."""
+    from depthmup.tables.settings import DESIGNED, OUTCOME, SAME
+
+    rng = np.random.default_rng(1)
+    for make, is_set in ((study.outcome, False), (study.setting, True), (study.paired, True)):
+        found = [study.rates_and_order(*make(rng)) for _ in range(60)]
+        called = [by_rate < DESIGNED or order < OUTCOME for by_rate, order in found]
+        assert np.mean(np.array(called) != is_set) <= 0.02
+    for _ in range(60):
+        size, rate, log, free, same = study.drawn(rng, 100)
+        by_rate, order = study.rates_and_order(size, rate, log, free)
+        assert by_rate < DESIGNED
+        assert order < SAME
+        by_rate, order = study.rates_and_order(size, rate, log, same)
+        assert by_rate > DESIGNED or order > SAME

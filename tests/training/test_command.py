@@ -72,6 +72,15 @@ def test_every_placeholder_is_filled_in_and_no_word_is_split(tmp_path):
         ("log.csv", "step, val\n1,\n2,2\n3,\n", "{out}/log.csv:val", [2] * 4),
         ("log.tsv", "a\tval\n1\t3\n", "{out}/log.tsv:val", [3] * 4),
         ("log.csv", "val\n" + "1\n3\n" * 4, "{out}/log.csv:val", [2] * 4),
+        ("log.csv", "val\n4\n2\n3\n2.5\n", "{out}/log.csv:val:min", [4, 2, 2, 2]),
+        (
+            "log.csv",
+            "epoch,step,val\n1,10,4\n2,20,2\n3,30,3\n",
+            "{out}/log.csv:val@20",
+            [4, 4, 2, 2],
+        ),
+        ("log.csv", "acc\n0.25\n0.75\n", "{out}/log.csv:1-acc", [0.75, 0.75, 0.25, 0.25]),
+        ("log.csv", "1-acc\n4\n2\n", "{out}/log.csv:1-acc", [4, 4, 2, 2]),
         ("l.jsonl", '{"t": 9}\n{"v": 4}\n\n{"v": "2"}\n', "{out}/l.jsonl:v", [4, 4, 2, 2]),
     ],
 )

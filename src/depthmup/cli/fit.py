@@ -55,6 +55,7 @@ class Options:
 
     tuned: str = "learning rate"
     wide: str = ""
+    names: str = ""
     chance: float = math.inf
     tolerance: float = 0.15
 

@@ -22,7 +22,8 @@ LARGEST_TEXT = 2**20
 _PATTERN = "re:"
 
 _HOW = (
-    "Expected loss to be '{out}/FILE:COLUMN' (a column of a CSV or JSON lines file), '{out}/FILE' "
+    "Expected loss to be '{out}/FILE:COLUMN' (a column of a CSV or JSON lines file, "
+    "with COLUMN:min its least value and with COLUMN@STEP that of a step), '{out}/FILE' "
     "(a file with one number) or 're:PATTERN' (a regular expression with one group, matched to "
     "every line of the output)"
 )

@@ -1,6 +1,7 @@
 """Cleaning in the open: from the rows of one group to its runs, every test in its order."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,14 +21,11 @@ from depthmup.statistics.slips import slipped_losses, two_units
 from depthmup.statistics.strays import usual_steps
 from depthmup.statistics.table import curves_of_table
 from depthmup.tables import defects, ends
-from depthmup.tables.columns import CHANCE
+from depthmup.tables.columns import CHANCE, axis_named
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
 from depthmup.tables.rows import SHOWN, Excluded, GroupRows
 from depthmup.tables.settings import codes_of_sizes, is_seed, random_settings, settings_of
-
-FEWEST_RUNS = 8
-"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +57,8 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     prefixes = ends.ended(rows)
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
+    # What no option mends is said before what one does.
+    _answerable(rows, *rows.sizes(), rows.rate, rows.loss, rows.points())
     names = settings_of(rows, rows.sizes()[1])
     defects.repeats(rows)
     defects.near_repeats(rows)
@@ -68,21 +68,20 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     defects.unsaid(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
-    _askable(rows, sizes, log2_rate, loss)
-    _several_tuned(rows, sizes, size)
+    _answerable(rows, sizes, size, rows.rate, loss, rows.points())
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
         law, sizes, size, log2_rate, log_loss = _gathered(rows, sizes[size], log2_rate, loss)
         loss = np.exp(log_loss)
         seed, settings = np.full_like(seed, -1), {}
-        _askable(rows, sizes, log2_rate, loss)
+        of_cells = distinct(log2_rate, size, ordered=False)
+        _answerable(rows, sizes, size, np.exp2(log2_rate), loss, of_cells)
     if noise := random_settings(rows, size):
         rows.findings.append(noise)
     points = distinct(size, log2_rate)[1] if scattered else rows.points()[1]
     curves, shared = curves_of_table(
         *_averaged(size, log2_rate, loss, seed, points), count=len(sizes)
     )
-    _enough(rows, curves, log2_rate)
     runs = Runs(
         name=name,
         title=title,
@@ -160,34 +159,43 @@ def _named(question: Question, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(question.axes, map(number, values), strict=True))
 
 
-def _askable(rows: GroupRows, sizes: Array, log2_rate: Array, loss: Array) -> None:
-    """Refuse rows of too few sizes, one rate, or no finite loss."""
+def _answerable(
+    rows: GroupRows, sizes: Array, size: Index, rate: Array, loss: Array, points: tuple[Index, int]
+) -> None:
+    """Refuse rows of too few sizes, few rates, or no finite loss; ``points`` as ``rows.points``."""
     if len(sizes) < rows.question.fewest:
         axes = rows.question.axes
         only = ", ".join(f"{a} {size_number(v)}" for a, v in zip(axes, sizes[0], strict=True))
+        several = (n for n in rows.table.others if len(np.unique(rows.table.codes[n])) > 1)
+        like = [f"{axis_named(n)}={n}" for n in several if axis_named(n)]
+        hint = "Name the columns in which your runs differ as axes"
+        if like:
+            hint = f"These differ and look like sizes: --axes {printable(shlex.join(like))}"
         raise ValueError(
             f"Expected runs of two sizes or more{rows.of_group}; all have {only}. "
-            + (
-                rows.told
-                if rows.excluded
-                else "Name the columns in which your runs differ as axes."
-            )
+            + (rows.told if rows.excluded else f"{hint}.")
         )
     if not np.isfinite(loss).any():
         raise ValueError(
             f"Expected a run that ended with a finite loss{rows.of_group}; all diverged."
         )
-    if len(np.unique(log2_rate)) < 2:
+    if rate.min() == rate.max():
         raise ValueError(
             f"Expected at least three values of the {rows.tuned}{rows.of_group}; the column "
-            f"{printable(rows.question.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
+            f"{printable(rows.question.lr)!r} has {rate[0]:g} alone."
+        )
+    rates = np.bincount(size[first_of_each(*points)])
+    _several_tuned(rows, sizes, rates)
+    if not rows.has_curves(rates, size, rate):
+        at = "at two sizes or more, or two at many" if rows.question.fewest > 1 else "at the size"
+        raise ValueError(
+            f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
+            f"{len(sizes)} sizes fewer have. Is every column named as an axis one?"
         )
 
 
-def _several_tuned(rows: GroupRows, sizes: Array, size: Index) -> None:
+def _several_tuned(rows: GroupRows, sizes: Array, rates: Index) -> None:
     """Refuse a value that was tuned at one size and used at the others, which shows no movement."""
-    cell, count = rows.points()
-    rates = np.bincount(size[first_of_each(cell, count)])
     tuned = np.flatnonzero(rates >= FEWEST_RATES)
     if rows.question.fewest < 2 or len(tuned) != 1 or len(sizes) < 2 or (rates > 1).sum() > 1:
         return
@@ -225,18 +233,6 @@ def _gathered(
         )
     )
     return found
-
-
-def _enough(rows: GroupRows, curves: Curves, log2_rate: Array) -> None:
-    """Refuse sizes that have no optimum, neither of their own nor together."""
-    rates, fewest = (~np.isnan(curves.log2_lrs)).sum(-1), rows.question.fewest
-    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.question.axes)
-    if (rates >= FEWEST_RATES).sum() < fewest and not (pooled and len(np.unique(log2_rate)) > 2):
-        at = "at two sizes or more, or two at many" if fewest > 1 else "at the size"
-        raise ValueError(
-            f"Expected at least three values of the {rows.tuned} {at}{rows.of_group}; of "
-            f"{len(rates)} sizes fewer have. Is every column named as an axis one?"
-        )
 
 
 def _of_axes(runs: Runs) -> list[Note]:

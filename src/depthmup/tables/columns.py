@@ -9,6 +9,7 @@ from typing import Any
 
 from depthmup.records import TUNED
 from depthmup.records.printable import printable
+from depthmup.records.reported import Wanted, last_part
 from depthmup.rules import canonical
 from depthmup.rules.run_rule import CALLED
 
@@ -27,11 +28,6 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
 """Names under which trainers and trackers write a column, most usual first."""
 
 _OPTIONS = ("lr", "loss", "seed")
-
-_STEPS = re.compile(
-    r"_?((n|num|max|train|training|total|global|last|final|current|optimizer)_)?"
-    r"(steps?|iters?|iterations?|epochs?|updates?)(_(seen|done|taken|since_restore))?"
-)
 
 _BETTER_HIGHER = {"acc", "accuracy", "auc", "bleu", "f1", "reward", "top1", "top5"}
 _BETTER_LOWER = {"err", "error", "loss", "neg", "negative"}
@@ -67,13 +63,20 @@ def check_columns(
     """Refuse columns that were not named, that the table lacks, or that have two meanings."""
     checked_once(names)
     _refuse_wide(names, axes, named)
+    meanings = {
+        **named,
+        **{f"the axis {name}": column for name, column in axes.items()},
+        **{f"by {column}": column for column in by},
+    }
+    # Whoever names nothing yet is best helped by all that can be named. Width and depth make the
+    # parameters: three such axes would always change together.
+    shape = {"depth", "width"} & propose(names).keys()
+    sizes = () if axes else (*(("depth", "width") if shape else ("parameters",)), "batch", "tokens")
+    wanted = (*sizes, *(what for what in _OPTIONS if not named[what]))
+    for what, column in meanings.items():
+        if column and column not in names:
+            raise ValueError(_absent(what, column, names, wanted))
     if not axes:
-        # Whoever names nothing yet is best helped by all that can be named.
-        open_ones = [what for what in _OPTIONS if not named[what]]
-        # Width and depth make the parameters: three such axes would always change together.
-        shape = {"depth", "width"} & propose(names).keys()
-        sizes = ("depth", "width") if shape else ("parameters",)
-        wanted = (*sizes, "batch", "tokens", *open_ones)
         raise ValueError(
             "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
             f"depth=n_layers; got none. {_proposed(names, wanted)}"
@@ -90,21 +93,16 @@ def check_columns(
                 f"Expected the column of {option}, such as {what}={LIKELY[what][0]!r} or --{what} "
                 f"{LIKELY[what][0]}; got none. {_proposed(names, (what,))}"
             )
-    meanings = {
-        **named,
-        **{f"the axis {name}": column for name, column in axes.items()},
-        **{f"by {column}": column for column in by},
-    }
-    for what, column in meanings.items():
-        if column and column not in names:
-            raise ValueError(_absent(what, column, names))
     _distinct(meanings)
     _independent(axes)
     words = {*re.split(r"[\W_]+", named["loss"].lower())}
-    if words & _BETTER_HIGHER and not words & _BETTER_LOWER:
+    is_error = Wanted.of(named["loss"]).less_than is not None
+    if words & _BETTER_HIGHER and not words & _BETTER_LOWER and not is_error:
+        error = printable(shlex.quote(f"1-{named['loss']}"))
         raise ValueError(
             f"Expected a loss, lower where runs are better; {printable(repr(named['loss']))} reads "
-            "like one that is higher. Use its error, such as 1 - accuracy, or rename the column."
+            f"like one that is higher. --loss {error} reads its error, 100- that of percent, "
+            "and others need a number above the best."
         )
 
 
@@ -181,11 +179,11 @@ def _independent(axes: Mapping[str, str]) -> None:
         )
 
 
-def _absent(what: str, column: str, names: Sequence[str]) -> str:
+def _absent(what: str, column: str, names: Sequence[str], wanted: Sequence[str]) -> str:
     near = difflib.get_close_matches(column, names, n=1, cutoff=0.6)
     key = what.removeprefix("the axis ").removeprefix("by ")
     hint = f"Did you mean {printable(near[0])!r}?" if near else ""
-    hint = hint or _likely(names, (key,))
+    hint = hint or _likely(names, (key, *wanted))
     return (
         f"Expected a column named {printable(column)!r} ({printable(what)}); the table has "
         f"{_listed(names)}. {hint}"
@@ -198,31 +196,17 @@ def propose(names: Sequence[str]) -> dict[str, str]:
     for what, likely in LIKELY.items():
         for name in likely:
             # A column is proposed once: what stands first in the list has the better claim to it.
-            match = next((n for n in names if _tail(n) == _tail(name)), None)
+            match = next((n for n in names if last_part(n) == last_part(name)), None)
             if match is not None and match not in proposals.values():
                 proposals[what] = match
                 break
     return proposals
 
 
-def counts_steps(column: str) -> bool:
-    """Whether a column is called as trainers and trackers call a count of steps."""
-    return bool(_STEPS.fullmatch(_tail(column)))
-
-
 def axis_named(column: str) -> str:
     """The axis that a column's name is one of; empty for any other column."""
-    name = _tail(column)
+    name = last_part(column)
     return axis if len(name) > 1 and (axis := canonical(name)) in CALLED else ""
-
-
-def _tail(name: str) -> str:
-    """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike.
-
-    As are ``Val Loss`` and ``val_loss``; what stands in brackets is a unit or a remark.
-    """
-    bare = re.sub(r"\([^)]*\)|\[[^]]*\]", "", name).strip().lower()
-    return re.sub(r"[\s-]+", "_", re.split(r"[./]|params_", bare)[-1])
 
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:

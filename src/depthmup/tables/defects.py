@@ -50,7 +50,9 @@ def numbers(rows: GroupRows) -> None:
         reasons |= {int(i): f"no {what}" for i in np.flatnonzero(empty & ~lacking)}
         lacking |= empty
     # Logarithms are fitted: what is missing or not positive cannot be kept, whatever was asked for.
-    told = "lack a number"
+    columns = (*question.axes.values(), question.lr, question.steps)
+    wholly = [printable(repr(c)) for c in columns if c and np.isnan(cells[c]).all()]
+    told = f"have no number in {' and '.join(wholly)}" if wholly else "lack a number"
     if "no loss" in reasons.values():
         told += ": of a run that diverged the loss is nan, not empty"
     out = rows.tell(Defect.MISSING, lacking, told, reasons=reasons.__getitem__, out=True)

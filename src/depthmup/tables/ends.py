@@ -11,10 +11,10 @@ import numpy as np
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import Defect
 from depthmup.records.printable import printable
+from depthmup.records.reported import counts_steps
 from depthmup.records.text import counted
 from depthmup.rules import canonical
 from depthmup.statistics.strays import CUT, usual_steps
-from depthmup.tables.columns import counts_steps
 from depthmup.tables.read import distinct
 from depthmup.tables.rows import GroupRows
 

@@ -20,7 +20,9 @@ import numpy as np
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
+from depthmup.records.reported import Wanted
 from depthmup.tables.columns import checked_once, wide_columns
+from depthmup.tables.names import pattern_of, with_settings
 from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ EMPTIEST = 20
 CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (".parquet", ".pq")
 EXCEL = (".xlsx", ".xls")
 
+LARGEST_WITH_NAMES = 2**24
+"""Bytes of a file in which names of runs are looked at before a column is asked for."""
+
 EXAMPLE = "example"
 """The word for the table that ships with this package, where a path goes."""
 
@@ -69,23 +74,62 @@ class Source:
     loss: str = ""
     wide: str = ""
     """The axis of a table with a column of losses for each size; empty for one row a run."""
+    pattern: str = ""
+    """Of the runs' names, where these hold settings."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns."""
-        if self.wide:
-            return tuple(self.frame.columns)
+        """The columns; ``1-NAME`` in place of an accuracy that is read as an error."""
+        error = self._error
+        return (
+            tuple(self.loss if n == error.name else n for n in self._names)
+            if error
+            else (self._names)
+        )
+
+    @cached_property
+    def _error(self) -> Wanted | None:
+        wanted = Wanted.of(self.loss, self._names)
+        there = wanted.less_than is not None and wanted.name in self._names
+        return wanted if there else None
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        if self.wide or self.pattern:
+            return tuple(self._whole.columns)
         if self._suffix in CSV:
             with self.explained():
                 return tuple(_layout(self._path)[0])
         if self._suffix in PARQUET:
             return tuple(_parquet(self._path).schema_arrow.names)
-        return tuple(self.frame.columns)
+        return tuple(self._whole.columns)
 
     @cached_property
     def frame(self) -> "pd.DataFrame":
         """All rows, in the columns of ``names``."""
-        return _melted(self._read(), self.wide, self.loss) if self.wide else self._read()
+        frame, error = self._whole, self._error
+        if error is None:
+            return frame
+        values = _less(error.less_than or 0.0, frame[error.name])
+        return frame.assign(**{error.name: values}).rename(columns={error.name: self.loss})
+
+    @cached_property
+    def _whole(self) -> "pd.DataFrame":
+        frame = with_settings(self._read(), self.pattern) if self.pattern else self._read()
+        return _melted(frame, self.wide, self.loss) if self.wide else frame
+
+    @cached_property
+    def names_of_runs(self) -> str:
+        """A pattern of the texts of the column that most likely names runs; empty without one."""
+        if self.pattern or (self._suffix and self._path.stat().st_size > LARGEST_WITH_NAMES):
+            return ""
+        texts = (
+            self._whole[name]
+            for name in self._names
+            if self._whole[name].map(lambda cell: isinstance(cell, str)).all()
+        )
+        several = (column for column in texts if column.nunique() > len(column) / 2)
+        return next((found for column in several if (found := pattern_of([*column]))), "")
 
     def _read(self) -> "pd.DataFrame":
         if tracker := address_of(self.given):
@@ -138,6 +182,20 @@ def _melted(frame: "pd.DataFrame", axis: str, loss: str) -> "pd.DataFrame":
     others = [name for name in frame.columns if name not in columns]
     long = frame.melt(others, list(columns), var_name=axis, value_name=loss)
     return long.assign(**{axis: long[axis].map(columns)})
+
+
+def _less(number: float, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """A number less each cell; what is no number stays."""
+    if column.dtype.kind in "iuf":
+        return number - column.astype(float)
+
+    def less(cell: Any) -> Any:
+        try:
+            return number - float(cell)
+        except (TypeError, ValueError):
+            return cell
+
+    return column.map(less)
 
 
 def _is_frame(source: Any) -> bool:
@@ -396,6 +454,9 @@ def _named(whole: Any) -> list[dict[str, Any]]:
         return [({} if n is None else {"name": n}) | v for n, v in zip(names, values, strict=True)]
     if isinstance(whole, dict) and values and all(isinstance(v, list) for v in values):
         return [dict(zip(whole, row, strict=True)) for row in zip(*values, strict=True)]
+    lists = [v for v in values if isinstance(v, list) and v and all(isinstance(r, dict) for r in v)]
+    if isinstance(whole, dict) and len(lists) == 1:  # the runs of a sweep, with what is said of it
+        return list(lists[0])
     raise ValueError("neither rows nor columns")
 
 

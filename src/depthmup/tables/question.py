@@ -39,6 +39,7 @@ class Reading:
         tuned: name of the hyperparameter in the column ``lr``.
         title: of the report.
         wide: the axis whose values are names of columns, each with the losses of one size.
+        names: pattern of the runs' names where these hold settings: ``"w{width}_lr{lr}_*"``.
     """
 
     ignore: str | Sequence[str] = ()
@@ -47,6 +48,7 @@ class Reading:
     tuned: str = "learning rate"
     title: str = ""
     wide: str = ""
+    names: str = ""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in listed(self.keep) if name not in KEEP]:
@@ -94,7 +96,14 @@ class Question:
 
     def __post_init__(self) -> None:
         named = {"lr": self.lr, "loss": self.loss, "seed": self.seed, "steps": self.steps}
-        check_columns(self.names, self.axes, self.by, named)
+        try:
+            check_columns(self.names, self.axes, self.by, named)
+        except ValueError as error:
+            lacks = {named["lr"], *self.axes.values()} - {*self.names} or not self.axes
+            if lacks and (pattern := self.source.names_of_runs):
+                hint = f"Names of runs hold numbers: --names {printable(shlex.quote(pattern))}"
+                raise ValueError(f"{error} {hint} makes columns of them.") from None
+            raise
 
     @property
     def names(self) -> Sequence[str]:
@@ -171,6 +180,8 @@ def command_of(
         words += [f"--{what}", column] if column else []
     for what, names in further.items():
         words += [f"--{what}", *names] if names else []
+    if question.reading.names:
+        words += ["--names", question.reading.names]
     if question.reading.tuned != "learning rate":
         words += ["--tuned", question.reading.tuned]
     return shlex.join(words)

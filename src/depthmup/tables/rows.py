@@ -13,10 +13,14 @@ from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
+from depthmup.statistics.runs import FEWEST_RATES
 from depthmup.statistics.scattered import is_scattered
 from depthmup.statistics.table import SAME_SIZE, merged
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
+
+FEWEST_RUNS = 8
+"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
 
 SHOWN = 10
 """Rows and sizes that a finding lists."""
@@ -117,6 +121,17 @@ class GroupRows:
     def scattered(self, size: Index) -> bool:
         """Whether these are runs of a random design."""
         return is_scattered(size, self.rate)
+
+    def has_curves(self, rates: Index, size: Index, rate: Array) -> bool:
+        """Whether enough sizes have three rates, or all sizes together have as many runs.
+
+        ``rates`` is how many every size has.
+        """
+        fewest = self.question.fewest
+        if len(rates) < fewest or (rates >= FEWEST_RATES).sum() >= fewest:
+            return len(rates) >= fewest
+        pooled = (rates - 1).sum() >= FEWEST_RUNS + len(self.question.axes)
+        return bool((pooled and len(np.unique(rate)) > 2) or is_scattered(size, rate))
 
     def tell(
         self,

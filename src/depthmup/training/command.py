@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from depthmup.model.command import Command, CommandError, names_of
 from depthmup.records import Record, Status, Trial
+from depthmup.records.reported import Wanted, step_of
 from depthmup.records.sizes import size_text
 from depthmup.training import watch
 
@@ -262,17 +263,27 @@ def _values(command: Command, file: Path, log: Path) -> list[float]:
 
 
 def _column(rows: Iterator[dict[str, Any]], column: str, file: Path) -> list[float]:
-    """The values of a column; rows without it belong to other things."""
-    values, names = [], dict[str, None]()
+    """The losses of a column, up to the one that counts; rows without it belong to other things."""
+    points: list[tuple[float, float]] = []
+    names: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
         names |= dict.fromkeys(row)
-        value = row.get(column)
+        wanted = Wanted.of(column, row)
+        value = row.get(wanted.name)
         if value is not None and value != "":
-            values.append(_number(value, f"row {number} of {file.name}"))
-    if not values:
+            where = f"row {number} of {file.name}"
+            step = number if wanted.step is None else _number(step_of(row, number), where)
+            points.append((step, _number(value, where)))
+    wanted = Wanted.of(column, names)
+    if not points:
         raise ValueError(
-            f"wrote no loss: {file.name} has no value in a column {column!r}; its columns are "
+            f"wrote no loss: {file.name} has no value in a column {wanted.name!r}; its columns are "
             f"{', '.join(map(str, [*names][:20])) or 'none'}."
+        )
+    if not (values := wanted.curve(points)):
+        raise ValueError(
+            f"wrote no loss of step {wanted.step:g}: the last step in {file.name} is "
+            f"{points[-1][0]:g}."
         )
     return values
 

@@ -229,17 +229,9 @@ def main(name, folder):
         loss = "diverged" if number == DIVERGED else loss_at(config, STEPS, number)
         rows.append({**config, "val_loss": loss, "ended": ended})
     if name == "aim":  # without it every run is empty and active
-        subprocess.run(
-            [
-                Path(sys.executable).parent / "aim",
-                "storage",
-                "--repo",
-                str(folder),
-                "reindex",
-                "-y",
-            ],
-            check=True,
-        )
+        command = "from aim.cli.cli import cli_entry_point; cli_entry_point()"
+        words = [sys.executable, "-c", command, "storage", "--repo", str(folder), "reindex", "-y"]
+        subprocess.run(words, check=True)
     (folder / "loop.json").write_text(json.dumps(rows, indent=1))
 
 

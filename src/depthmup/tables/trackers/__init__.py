@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
-from depthmup.tables.trackers.run import LoggedRun, Wanted, frame_of, points_of
+from depthmup.tables.trackers.run import LoggedRun, frame_of, points_of
 from depthmup.tables.trackers.runs import Pattern
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ __all__ = [
     "READERS",
     "LoggedRun",
     "Pattern",
-    "Wanted",
     "address_of",
     "frame_of",
     "points_of",

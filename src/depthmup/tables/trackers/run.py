@@ -3,13 +3,18 @@
 import json
 import math
 import re
+import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
+from depthmup.records.reported import Wanted
+from depthmup.tables.columns import propose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,40 +40,6 @@ class LoggedRun:
     status: str = UNKNOWN
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is read of a metric: its last value, its least (``NAME:min``), or one (``NAME@STEP``).
-
-    Example:
-        >>> Wanted.of("val_loss@2000")
-        Wanted(text='val_loss@2000', name='val_loss', least=False, step=2000.0)
-    """
-
-    text: str
-    name: str
-    least: bool = False
-    step: float | None = None
-
-    @staticmethod
-    def of(text: str) -> "Wanted":
-        name, at, step = text.rpartition("@")
-        if at and re.fullmatch(r"\d+(\.\d+)?(e\+?\d+)?", step):
-            return Wanted(text=text, name=name, step=float(step))
-        if text.endswith(":min"):
-            return Wanted(text=text, name=text.removesuffix(":min"), least=True)
-        return Wanted(text=text, name=text)
-
-    def value(self, points: Sequence[tuple[float, float]]) -> float | None:
-        """The value of a run's points; a run that ended in nan diverged, whatever was least."""
-        if not points:
-            return None
-        if self.step is not None:
-            return next((value for step, value in points if step == self.step), None)
-        values = [value for _, value in points]
-        finite = [value for value in values if math.isfinite(value)]
-        return min(finite) if self.least and finite and math.isfinite(values[-1]) else values[-1]
-
-
 def points_of(written: Iterable[tuple[float, Any]]) -> list[tuple[float, float]]:
     """Steps and values; a step that is written again begins anew there, as a resumed run does.
 
@@ -91,9 +62,10 @@ def frame_of(runs: Iterable[LoggedRun], loss: str, where: str) -> "pd.DataFrame"
     need("A table of results", "pandas")
     import pandas as pd
 
-    wanted, rows, metrics = Wanted.of(loss), [], dict[str, None]()
+    rows, metrics = [], dict[str, None]()
     for run in runs:
         metrics |= dict.fromkeys(run.metrics)
+        wanted = Wanted.of(loss, metrics)
         points = points_of(run.metrics.get(wanted.name, ()))
         value = wanted.value(points)
         settings = ((n, str(v) if isinstance(v, list) else v) for n, v in flattened(run.settings))
@@ -103,12 +75,29 @@ def frame_of(runs: Iterable[LoggedRun], loss: str, where: str) -> "pd.DataFrame"
         rows.append(row)
     if not rows:
         raise ValueError(f"Expected runs in {printable(where)}; there are none.")
-    if wanted.name not in metrics:
+    if Wanted.of(loss, metrics).name not in metrics:
+        like = propose([*metrics]).get("loss", "")
+        hint = f" --loss {printable(like)} looks like it." if like else ""
         raise ValueError(
             f"Expected the metric that is the loss, --loss NAME, of the runs in {printable(where)}"
             f"; got {printable(repr(loss))}. They have {printable(', '.join(metrics)) or 'none'}."
+            f"{hint}"
         )
     return pd.DataFrame(rows)
+
+
+@contextmanager
+def copied(database: Path) -> Iterator[Path]:
+    """A copy of an SQLite database for a package that brings what it opens up to date."""
+    with tempfile.TemporaryDirectory(prefix="depthmup-") as folder:
+        copy = Path(folder, database.name)
+        only_read = f"{database.absolute().as_uri()}?mode=ro"
+        with (
+            closing(sqlite3.connect(only_read, uri=True)) as own,
+            closing(sqlite3.connect(copy)) as to,
+        ):
+            own.backup(to)
+        yield copy
 
 
 def flattened(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

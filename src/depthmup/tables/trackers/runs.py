@@ -6,7 +6,6 @@ events), the number in a file, or what a regular expression finds (``train.log:r
 
 import csv
 import glob
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records.printable import printable
-from depthmup.tables.columns import counts_steps
+from depthmup.records.reported import Wanted, step_of
+from depthmup.tables.names import NAME, fitting, typed
 from depthmup.tables.trackers.run import (
     LoggedRun,
-    Wanted,
     flattened,
     json_lines,
     points_of,
@@ -26,7 +25,6 @@ from depthmup.tables.trackers.run import (
     settings_beside,
 )
 
-_NAME = re.compile(r"\{(\w+)\}")
 _LOSS = "loss"
 """What a loss is called that has no column."""
 
@@ -41,10 +39,10 @@ class Pattern:
     @staticmethod
     def of(text: str) -> "Pattern":
         path, _, loss = text.partition(":")
-        names = _NAME.findall(path)
-        if not names or "{" in _NAME.sub("", path):
+        names = NAME.findall(path)
+        if not (names or "*" in path) or "{" in NAME.sub("", path):
             raise ValueError(
-                "Expected a pattern with names in braces, such as "
+                "Expected a pattern with names in braces or stars, such as "
                 f"'sweep/w{{width}}/lr={{lr}}_s{{seed}}/log.csv:val_loss'; got {text!r}."
             )
         if loss.startswith("re:") and re.compile(loss.removeprefix("re:")).groups != 1:
@@ -56,7 +54,7 @@ class Pattern:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in braces."""
-        return tuple(dict.fromkeys(_NAME.findall(self.path)))
+        return tuple(dict.fromkeys(NAME.findall(self.path)))
 
     @property
     def column(self) -> str:
@@ -65,21 +63,14 @@ class Pattern:
 
     def files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every path that fits, with the values of its names."""
-        parts, seen = [], set[str]()
-        for part in re.split(r"(\{\w+\}|\*)", self.path):
-            if name := _NAME.fullmatch(part):
-                parts.append(f"(?P={name[1]})" if name[1] in seen else f"(?P<{name[1]}>[^/]+?)")
-                seen.add(name[1])
-            else:
-                parts.append("[^/]*" if part == "*" else re.escape(part))
-        fits = re.compile("".join(parts))
+        fits = fitting(self.path)
         starred = "".join(
-            part if part == "*" else "*" if _NAME.fullmatch(part) else glob.escape(part)
+            part if part == "*" else "*" if NAME.fullmatch(part) else glob.escape(part)
             for part in re.split(r"(\{\w+\}|\*)", self.path)
         )
         for path in sorted(glob.glob(starred)):
             if match := fits.fullmatch(path):
-                yield Path(path), {name: _typed(text) for name, text in match.groupdict().items()}
+                yield Path(path), {name: typed(text) for name, text in match.groupdict().items()}
 
 
 def runs(address: str) -> Iterator[LoggedRun]:
@@ -88,7 +79,8 @@ def runs(address: str) -> Iterator[LoggedRun]:
     wanted = Wanted.of(pattern.column)
     taken: dict[tuple[Any, ...], Path] = {}
     for path, values in pattern.files():
-        if other := taken.get(key := tuple(values.values())):
+        key = tuple(values.values()) or (path,)  # without names, settings stand beside each log
+        if other := taken.get(key):
             raise ValueError(
                 f"Expected one log for each run; {printable(str(other))} and "
                 f"{printable(str(path))} are of one: name in braces what differs."
@@ -122,12 +114,11 @@ def _points(path: Path, loss: str, name: str) -> Iterator[tuple[float, Any]]:
             yield from scalars_of(events).get(name, ())
     else:
         for number, row in enumerate(_rows(path), 1):
-            steps = (row[c] for c in row if counts_steps(c) and row[c] not in ("", None))
             value = row.get(name)
             if isinstance(value, list):  # a history in one file
                 yield from enumerate(map(_number(path), value), 1)
             elif value not in (None, "", "NA"):
-                yield _number(path)(next(steps, number)), _number(path)(value)
+                yield _number(path)(step_of(row, number)), _number(path)(value)
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -174,14 +165,3 @@ def _number(path: Path) -> Any:
             ) from None
 
     return number
-
-
-def _typed(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        try:
-            value = float(text)
-        except ValueError:
-            return text
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else text
