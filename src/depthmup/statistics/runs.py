@@ -91,6 +91,16 @@ class Runs:
 
     def best(self, confidence: float = CONFIDENCE) -> tuple[Optimum, ...]:
         """Every size's best value, with intervals."""
+        if confidence not in self._best:
+            self._best[confidence] = self._measured(confidence)
+        return self._best[confidence]
+
+    @cached_property
+    def _best(self) -> dict[float, tuple[Optimum, ...]]:
+        """By confidence: every axis, chart and rule asks for them."""
+        return {}
+
+    def _measured(self, confidence: float) -> tuple[Optimum, ...]:
         sizes = [self.sizes[i] for i in self.trains]
         best = measured(self.minima, sizes, confidence=confidence)
         trained = dict(zip(self.trains, best, strict=True))

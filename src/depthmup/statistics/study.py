@@ -4,13 +4,14 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, SupportsFloat
 
 import numpy as np
 
-from depthmup.posterior.intervals import Array, geometric_mean
+from depthmup.posterior.intervals import student
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -58,31 +59,37 @@ def window(
 
 
 def curves_of_sizes(part: Runs) -> tuple[Curve, ...]:
-    """The curve of every size, every run in it."""
+    """The curve of every size, every run in it: geometric means over the seeds that did not
+    diverge, with t intervals of the logarithm.
+    """
+    losses = part.curves.losses
+    finite = np.isfinite(losses)
+    count = finite.sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        logs = np.log(np.where(finite, losses, 1.0))
+        mean = logs.sum(-1) / count
+        apart = np.where(finite, logs - mean[..., None], 0.0)
+        error = np.sqrt((apart**2).sum(-1) / (count - 1) / count)
+        half = np.where(count > 1, error * student(np.maximum(count - 1, 1)), math.inf)
+        low, value, high = np.exp(mean - half), np.exp(mean), np.exp(mean + half)
+    seeds, diverged = (~np.isnan(losses)).sum(-1), np.isinf(losses).sum(-1)
+
+    def point(i: int, k: int) -> Point:
+        loss = UNKNOWN
+        if count[i, k]:
+            ends = float(low[i, k]), float(value[i, k]), float(high[i, k])
+            loss = Estimate(low=ends[0], value=ends[1], high=ends[2])
+        rate = float(part.curves.log2_lrs[i, k])
+        runs, wild = int(seeds[i, k]), int(diverged[i, k])
+        return Point(log2_lr=rate, loss=loss, seeds=runs, diverged=wild)
+
     return tuple(
         Curve(
             scheme=part.name,
             size=dict(size),
-            points=tuple(
-                _point(float(k), of_seeds)
-                for k, of_seeds in zip(x, losses, strict=True)
-                if not np.isnan(of_seeds).all()
-            ),
+            points=tuple(point(i, int(k)) for k in np.flatnonzero(seeds[i])),
         )
-        for size, x, losses in zip(
-            part.sizes, part.curves.log2_lrs, part.curves.losses, strict=True
-        )
-    )
-
-
-def _point(log2_lr: float, of_seeds: Array) -> Point:
-    """The geometric mean over the seeds that did not diverge, with a t interval of the log."""
-    finite = of_seeds[np.isfinite(of_seeds)]
-    return Point(
-        log2_lr=log2_lr,
-        loss=geometric_mean(finite.tolist()) if len(finite) else UNKNOWN,
-        seeds=int((~np.isnan(of_seeds)).sum()),
-        diverged=int(np.isinf(of_seeds).sum()),
+        for i, size in enumerate(part.sizes)
     )
 
 
