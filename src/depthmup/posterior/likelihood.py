@@ -64,6 +64,9 @@ FIRST, SECOND = 14, 30
 MIDDLE = 1
 """Of ``TURNS``."""
 
+WINDOW = 3
+"""Nodes of noise on either side of the likeliest, a factor of five, that the second fits weigh."""
+
 STRAYS = 0.2
 """Of a size's points, the most that may weigh less than others."""
 
@@ -204,6 +207,9 @@ class Experiments:
     def problem(self, of: Index, belief: Index) -> Regression:
         """Experiments, each under a belief about turns."""
         own = np.array(TURNS)[belief]
+        _, first, again = np.unique(
+            of * len(TURNS) + belief, return_index=True, return_inverse=True
+        )
         return Regression(
             points=self.points.part(of),
             s=self.s,
@@ -212,6 +218,7 @@ class Experiments:
             own=(own[:, 2], own[:, 3]),
             law=self._law,
             wall=self.wall[of],
+            alike=(first, again),
         )
 
     def replicates(self, of: Index) -> tuple[Array, Array]:
@@ -263,7 +270,15 @@ def _solved(
     nodes = nodes_of(problem, fit, weight, scales, runs.replicates(of))
     log = nodes.evidence(runs.covariance)
     best = log.argmax(-1)
-    return _Solved(fit=fit, nodes=nodes, log=log, sigma=scales.sigma[best], rho=scales.rho[best])
+    sigma = np.take_along_axis(scales.sigma, best[:, None], -1)[:, 0]
+    return _Solved(fit=fit, nodes=nodes, log=log, sigma=sigma, rho=scales.rho[best])
+
+
+def _around(sigma: Array) -> Array:
+    """The noises near one of each fit, (fits, noises)."""
+    at = np.abs(np.log(NOISES) - np.log(sigma)[:, None]).argmin(-1)
+    low = np.clip(at - WINDOW, 0, max(len(NOISES) - 2 * WINDOW - 1, 0))
+    return np.asarray(NOISES[low[:, None] + np.arange(min(2 * WINDOW + 1, len(NOISES)))], float)
 
 
 def first_modes(runs: Experiments) -> tuple[_Solved, Index]:
@@ -286,7 +301,7 @@ def first_modes(runs: Experiments) -> tuple[_Solved, Index]:
         (start, sigma, np.full(len(of), MISFITS[2][0])),
         np.ones(runs.points.x[of].shape),
         FIRST,
-        NOISES[::2],
+        np.tile(NOISES[::2], (len(of), 1)),
     )
     total, k = found.total.reshape(count, -1), found.fit.k.reshape(count, -1, sizes)
     rows = np.arange(count)
@@ -347,7 +362,7 @@ def information(curves: Curves, doublings: Array) -> Information:
     begun = np.tile(two, (1, len(TURNS))).reshape(-1)
     belief = np.tile(beliefs, count)
     begin = first.fit.part(begun), first.sigma[begun], first.rho[begun]
-    found = _solved(runs, of, belief, begin, weight[of], SECOND, NOISES)
+    found = _solved(runs, of, belief, begin, weight[of], SECOND, _around(begin[1]))
     log = found.log.reshape(count, fits, -1) + np.log([row[-1] for row in TURNS])[beliefs, None]
     log = _one_of_each(log, found.fit.k.reshape(count, fits, sizes), beliefs)
     # The heaviest nodes of all fits.

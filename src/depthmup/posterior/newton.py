@@ -3,7 +3,7 @@
 *Source:* Levenberg (1944), Quarterly of Applied Mathematics 2:164-168.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Regression:
         own: deviations of a size's own turn and steepness, (fits,) each.
         law: inverse covariance of the minima, (sizes, sizes).
         wall: the first rate that diverges, (fits, sizes).
+        alike: the first fit of every group with the same errors, and every fit's group.
     """
 
     points: CurvePoints
@@ -46,16 +47,7 @@ class Regression:
     own: tuple[Array, Array]
     law: Array
     wall: Array
-
-    def part(self, index: Index) -> "Regression":
-        return replace(
-            self,
-            points=self.points.part(index),
-            mean=self.mean[index],
-            scale=self.scale[index],
-            own=(self.own[0][index], self.own[1][index]),
-            wall=self.wall[index],
-        )
+    alike: tuple[Index, Index]
 
     def at(self, fit: Fit) -> tuple[Array, Array, Array]:
         """Residuals, and their derivatives by minima and by shape, less their sign."""

@@ -7,7 +7,6 @@ Around a fit the problem is linear, and the shape is integrated out:
 *Source:* Laplace's method: MacKay (1992), Neural Computation 4:415-447.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from depthmup.posterior.priors import DIVERGED_WIDTH, MISFITS, NOISE, NOISE_SPRE
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scales:
-    """Noise sigma and misfit rho of the nodes, with the logarithm of their prior, (nodes,)."""
+    """Noise sigma of nodes and the log of their prior, (fits, nodes); misfit rho, (nodes,)."""
 
     sigma: Array
     rho: Array
@@ -27,15 +26,16 @@ class Scales:
 
     @staticmethod
     def grid(noises: Array) -> "Scales":
-        sigma = np.repeat(noises, len(MISFITS))
-        rho, weight = np.tile(np.array(MISFITS).T, len(noises))
+        """Every misfit with every noise of a fit, (fits, noises)."""
+        sigma = np.repeat(noises, len(MISFITS), axis=-1)
+        rho, weight = np.tile(np.array(MISFITS).T, noises.shape[-1])
         prior = np.log(weight) - 0.5 * ((np.log(sigma) - NOISE) / NOISE_SPREAD) ** 2
         return Scales(sigma=sigma, rho=rho, prior=prior)
 
     @staticmethod
     def known(sigma: Array, rho: Array) -> "Scales":
         """Of one fit whose scales are what they are."""
-        return Scales(sigma=sigma, rho=rho, prior=np.zeros(1))
+        return Scales(sigma=sigma[:, None], rho=rho, prior=np.zeros((1, 1)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,15 +75,19 @@ def nodes_of(
     push, felt = problem.pushed(fit.k)
     diagonal = np.arange(len(problem.s))
     missing = (~points.there).sum(-1)
+    first, again = problem.alike
+    few, own = points.part(first), (problem.own[0][first], problem.own[1][first])
     found: dict[int, tuple[Array, Array, Array]] = {}
     for rho in np.unique(scales.rho):
-        values, turned, logs = points.spectrum(np.full(len(points.x), rho), *problem.own, weight)
+        spectrum = few.spectrum(np.full(len(first), rho), *own, weight[first])
+        values, turned, logs = (part[again] for part in spectrum)
         columns = turned @ jacobian
         for number in np.flatnonzero(scales.rho == rho):
-            s = float(scales.sigma[number])
-            gram = np.swapaxes(columns, -1, -2) @ (columns / (s**2 + values)[..., None])
+            s = scales.sigma[:, number]
+            variance, log_s = s[:, None, None] ** 2 + values, np.log(s)
+            gram = np.swapaxes(columns, -1, -2) @ (columns / variance[..., None])
             level = np.maximum(gram[..., -1, -1], 1e-300)
-            determinant = np.log(s**2 + values).sum(-1) - 2 * missing * math.log(s) + logs
+            determinant = np.log(variance).sum(-1) - 2 * missing * log_s[:, None] + logs
             determinant = np.where(points.there.any(-1), determinant + np.log(level), 0.0)
             # Every size's level is integrated out, ...
             by_level = gram[..., :-1, -1]
@@ -104,7 +108,7 @@ def nodes_of(
             precision = -product[:, :-1, :-1]
             precision[:, diagonal, diagonal] += gram[..., 0, 0] + felt
             pull = gram[..., 0, -1] - push - product[:, :-1, -1]
-            at_fit = scales.prior[number] - 0.5 * (
+            at_fit = scales.prior[:, number] - 0.5 * (
                 gram[..., -1, -1].sum(-1)
                 + determinant.sum(-1)
                 + (off**2).sum(-1)
@@ -115,12 +119,12 @@ def nodes_of(
             )
             if replicates is not None:
                 square, freedom = replicates
-                at_fit = at_fit - freedom * math.log(s) - square / (2 * s**2)
+                at_fit = at_fit - freedom * log_s - square / (2 * s**2)
             # Moved from the fit to the origin of k.
             linear = pull + np.einsum("bij,bj->bi", precision, fit.k)
             quadratic = np.einsum("bi,bij,bj->b", fit.k, precision, fit.k)
             constant = at_fit - (pull * fit.k).sum(-1) - 0.5 * quadratic
             found[int(number)] = constant, linear, precision
-    ordered = [found[number] for number in range(len(scales.sigma))]
+    ordered = [found[number] for number in range(len(scales.rho))]
     constant, linear, precision = (np.stack(part, 1) for part in zip(*ordered, strict=True))
     return Nodes(constant=constant, linear=linear, precision=precision)
