@@ -89,7 +89,7 @@ PRODUCTS = ((0.0, 0.4), (0.07, 0.5), (0.15, 0.1))
 """Octaves per doubling squared: widths and depths, batches and steps, were measured from -0.10 to
 0.06."""
 
-SCATTERS = ((0.0, 0.35), (0.06, 0.2), (0.12, 0.23), (0.22, 0.14), (0.5, 0.06), (1.2, 0.02))
+SCATTERS = ((0.0, 0.3), (0.06, 0.17), (0.12, 0.2), (0.22, 0.15), (0.5, 0.12), (1.2, 0.06))
 """Octaves by which sizes scatter.
 
 *Source:* 178 laws of four public tables and of networks trained here.
