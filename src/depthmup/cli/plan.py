@@ -95,7 +95,14 @@ def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
 
-    from depthmup.model import Model, batches_at, check_axes, network_at, resolved
+    from depthmup.model import (
+        Model,
+        batches_at,
+        check_axes,
+        check_batch,
+        network_at,
+        resolved,
+    )
     from depthmup.planning import PlanOptions, plan, recorded
     from depthmup.reports import write_text
 
@@ -109,12 +116,13 @@ def run(options: Options) -> int:
         (model, drawn), (small, base_drawn) = (
             recorded(partial(network_at, own, size)) for size in (target, base)
         )
+    inputs, _ = check_batch(batches_at(own, target)(torch.Generator().manual_seed(0)))
     prescribed = plan(
         model,
         base=small,
         scheme=options.scheme or None,
         optimizer=options.optimizer,
-        example_inputs=batches_at(own, target)(torch.Generator().manual_seed(0))[0],
+        example_inputs=inputs,
         depth=options.depth,
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,

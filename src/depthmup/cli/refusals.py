@@ -72,6 +72,9 @@ def _explain(error: BaseException) -> int:
 
     if isinstance(error, GeneratorExit):
         raise error
+    if (forward := _own_forward(error)) is not None:
+        say_error(f"your own code raised {type(error.__cause__).__name__}:\n\n{forward}")
+        return OWN_CODE
     if (trace := own_trace(error)) is not None:
         if isinstance(error, SystemExit):
             say_error(f"your own code ended the program by sys.exit({error.code!r}):\n\n{trace}")
@@ -89,6 +92,19 @@ def _explain(error: BaseException) -> int:
         + "".join(traceback.format_exception(error)).rstrip()
     )
     return DEFECT
+
+
+def _own_forward(error: BaseException) -> str | None:
+    """The trace of a model's own forward pass that fails, and what may be wrong with its inputs."""
+    if "depthmup.tracing" not in sys.modules:
+        return None
+    from depthmup.model.errors import own_trace
+    from depthmup.tracing import ForwardError
+
+    if not isinstance(error, ForwardError) or error.__cause__ is None:
+        return None
+    trace = own_trace(error.__cause__)
+    return None if trace is None else f"{trace}\n\n{error}"
 
 
 def _is_of_workers(error: BaseException) -> bool:

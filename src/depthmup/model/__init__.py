@@ -1,5 +1,6 @@
 """Custom models: their functions, the fingerprint of their source, and how processes load them."""
 
+from depthmup.model.batch import check_batch
 from depthmup.model.command import Command, check_names, names_of
 from depthmup.model.load import find_function
 from depthmup.model.model import Functions, Model, by_reference, resolved, with_factory
@@ -12,6 +13,7 @@ __all__ = [
     "batches_at",
     "by_reference",
     "check_axes",
+    "check_batch",
     "check_names",
     "find_function",
     "ignored",

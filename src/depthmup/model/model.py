@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from depthmup.model.batch import check_batch
 from depthmup.model.command import Command, code_of, parsed
 from depthmup.model.load import find_function, load_functions
 
@@ -145,10 +146,13 @@ class Model:
 
         Returns:
             What the model is called with.
+
+        Raises:
+            TypeError: batch(generator) returns something else than inputs and targets.
         """
         import torch
 
-        return with_factory(self).batch(torch.Generator().manual_seed(seed))[0]
+        return check_batch(with_factory(self).batch(torch.Generator().manual_seed(seed)))[0]
 
 
 def _check_complete(model: Model) -> None:

@@ -1,5 +1,6 @@
 """Comparison: the forward pass of a model beside that of its base."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -145,7 +146,8 @@ def _notes(facts: Facts, base: Facts) -> Iterator[str]:
 
 def _untraced(failure: TraceError | None) -> str:
     """A note on what a plan does not know that rests on shapes and declarations alone."""
-    why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
+    said = "No example_inputs" if failure is None else str(failure)
+    why = re.split(r"\. (?:If it|Not given|Pass the)", said)[0]  # the rest is a remedy
     return (
         f"{why}. Roles follow from shapes and module types, branches from what was declared; "
         "every branch multiplier stays explicit, and matrices of which no dimension grows "

@@ -22,13 +22,14 @@ from depthmup.tracing.names import (
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product
 from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
-from depthmup.tracing.trace import ExampleInputs, TraceError, trace
+from depthmup.tracing.trace import ExampleInputs, ForwardError, TraceError, trace
 
 __all__ = [
     "Carriers",
     "Constants",
     "ExampleInputs",
     "Facts",
+    "ForwardError",
     "Graph",
     "Hook",
     "How",

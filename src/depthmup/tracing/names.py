@@ -26,8 +26,23 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.module
         elif compiler is not None and isinstance(model, compiler.OptimizedModule):
             model = model._orig_mod
-        else:
+        elif isinstance(model, nn.Module):
             return model
+        else:
+            raise TypeError(_no_model(model))
+
+
+def _no_model(given: object) -> str:
+    """Why something is no model; most often it is the factory of one."""
+    name = getattr(given, "__name__", type(given).__name__)
+    if not callable(given):
+        return f"Expected a model, a torch.nn.Module; got {type(given).__name__}."
+    name = "make" if name == "<lambda>" else name
+    kind = "the class" if isinstance(given, type) else "the function"
+    return (
+        f"Expected a model, a torch.nn.Module; got {kind} {name}, which makes one. Call it with "
+        f"its sizes: {name}(...)."
+    )
 
 
 def inner(module: nn.Module) -> nn.Module:

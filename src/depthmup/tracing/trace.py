@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_map
 from depthmup.tracing.graph import Graph, ModuleCall, Node, Ref
 from depthmup.tracing.names import named_tensors, plain_name, unwrapped
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
+from depthmup.tracing.own_error import own_error, own_error_words
 from depthmup.tracing.recorder import NothingRead, Recorder, is_absent, number_of, tensors_of
 
 ExampleInputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
@@ -31,6 +32,10 @@ ExampleInputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 
 class TraceError(RuntimeError):
     """The forward pass cannot be followed without data; says why and what to declare instead."""
+
+
+class ForwardError(TraceError):
+    """The model's own forward pass raises an error on these inputs, which is the cause."""
 
 
 OWN_DEVICE = (
@@ -237,6 +242,7 @@ def trace(
 
     Raises:
         TraceError: the forward pass depends on the values of its inputs, which are not at hand.
+        ForwardError: it raises an error on these inputs, followed or not.
 
     Example:
         >>> graph = trace(torch.nn.Linear(3, 5), torch.zeros(2, 3))
@@ -267,6 +273,9 @@ def trace(
             best = _attempt(model, inputs, numbers or {}, training=False, values=True, reads=True)
         except Exception as problem:  # as above
             problems.insert(0, problem)
+    if best is None and (error := _own_error(model, inputs)) is not None:
+        words = own_error_words(model, error, *_call(inputs))
+        raise ForwardError(words + _of_device(str(error))) from error
     if best is None:
         first = problems[0]
         reason = (str(first).strip().splitlines() or [""])[0]
@@ -278,9 +287,21 @@ def trace(
             "...} (module whose output is added to the stream: other modules that belong to the "
             "branch). "
             "If the arguments are wrong, pass those of one real call as example_inputs."
-            + (OWN_DEVICE if "cuda" in reason.lower() or "device" in reason else "")
+            + _of_device(reason)
         ) from first
     return best
+
+
+def _own_error(model: nn.Module, inputs: ExampleInputs) -> Exception | None:
+    """The error of a plain call, where the tensors have values and are few enough to try."""
+    if _sizes_of_values(model, inputs)[0] > _LARGEST_RUN:
+        return None
+    with _as_written(model, training=False):
+        return own_error(model, *_call(inputs))
+
+
+def _of_device(reason: str) -> str:
+    return OWN_DEVICE if "cuda" in reason.lower() or "device" in reason else ""
 
 
 def _without_reading(

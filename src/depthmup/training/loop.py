@@ -79,17 +79,6 @@ def trained_alone(
     return losses, None
 
 
-def check_batch(drawn: Any) -> tuple[Any, Any]:
-    """The inputs and targets of a batch, if it has both."""
-    if isinstance(drawn, tuple | list) and len(drawn) == 2:
-        return drawn[0], drawn[1]
-    raise TypeError(
-        "Expected batch(generator) to give a pair, (inputs, targets); got "
-        f"{type(drawn).__name__}"
-        + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
-    )
-
-
 def check_loss(loss: Any) -> None:
     """Refuse a loss that has no gradient, or no logarithm to judge it by."""
     check_gradient(loss)

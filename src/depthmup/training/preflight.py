@@ -9,14 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.model import Functions, Model, batches_at, ignored, network_at, resolved
+from depthmup.model import (
+    Functions,
+    Model,
+    batches_at,
+    check_batch,
+    ignored,
+    network_at,
+    resolved,
+)
 from depthmup.model.command import INIT_SCALE
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.loop import called, check_batch, check_loss, moved
+from depthmup.training.loop import called, check_loss, moved
 from depthmup.training.trial import (
     OWN_INIT,
     arguments,
