@@ -162,7 +162,7 @@ def test_statuses(error, status, monkeypatch, capsys):
         ("help tranfer", "no command 'tranfer'", "Did you mean `depthmup transfer`?"),
         ("completion klingon", "no completion for 'klingon'", "bash, zsh, tcsh, fish"),
         ("--verison", "no option '--verison'", "Did you mean --version?"),
-        ("transfer --tune weight_decay", "such as lrs=0.003 or --lr 0.003", "weight decay depends"),
+        ("transfer --tune weight_decay", "such as --lr 0.003", "weight decay depends"),
         ("rules --base batch=4 --target batch=8", "steps or tokens next to", "such as steps=1000"),
     ],
 )

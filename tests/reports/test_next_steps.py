@@ -202,3 +202,16 @@ def test_a_filter_picks_the_rows_of_a_group_or_is_none():
         [one] = parse_filter(equalities([("my optimizer", value)]))
         assert (one.column, one.values) == ("my optimizer", (value,))
     assert equalities([("a", "\"'")]) == equalities([("`", "x")]) == ""
+
+
+def test_runs_that_schemes_share_are_priced_once(study):
+    asked = opened(study)
+    [window] = asked.windows
+    base = min(curve.size["depth"] for curve in window.curves)
+    first = next(curve for curve in window.curves if curve.size["depth"] == base)
+    curves = [
+        replace(c, points=first.points) if c.size["depth"] == base else c for c in window.curves
+    ]
+    shared = replace(asked, windows=(replace(window, curves=tuple(curves)),))
+    step = next_steps([shared], [])[-1]
+    assert f"twice the seeds (about {RUNS - 3 * 8 * 5} runs" in step.lead

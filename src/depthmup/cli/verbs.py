@@ -15,6 +15,7 @@ from depthmup.cli.help import help_of, with_names
 from depthmup.cli.output import json_alone
 from depthmup.cli.refusals import REFUSED, explained, say_error
 from depthmup.cli.spelling import as_meant, mistake, unknown_command
+from depthmup.records.grammar import on_command_line
 from depthmup.records.packages import need
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -177,5 +178,5 @@ def run(words: list[str]) -> int:
     if {"-h", "--help", "--help-all"} & {*rest}:
         return _help(verb, rest)
     options = read(verb, rest)
-    with json_alone(getattr(options, "json", False)):
+    with on_command_line(), json_alone(getattr(options, "json", False)):
         return explained(lambda: int(module_of(verb).run(options)))

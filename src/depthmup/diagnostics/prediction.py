@@ -25,6 +25,7 @@ from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, with_factory
 from depthmup.planning import Plan
 from depthmup.records import Axis, AxisPrediction, Prediction, SharpnessAt
+from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size, size_text
 from depthmup.records.study import plural
 from depthmup.rules import Family, Scheme, named
@@ -224,7 +225,7 @@ def _axes(base: Size, asked: Mapping[Axis, Sequence[int]]) -> dict[Axis, list[in
     if not axes:
         raise ValueError(
             f"Expected widths, depths or other sizes other than the base's, {size_text(base)}: a "
-            "drift is between sizes. Give depths=(8, 16, 32), or --depths 8,16,32."
+            f"drift is between sizes. Give {either('depths=(8, 16, 32)', '--depths 8,16,32')}."
         )
     return axes
 

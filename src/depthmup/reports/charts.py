@@ -35,7 +35,7 @@ from depthmup.reports.chart import (
 )
 from depthmup.reports.drift_chart import band_words
 from depthmup.reports.page import Plot, Section
-from depthmup.reports.sentences import folded, is_larger_better
+from depthmup.reports.sentences import folded, is_larger_better, share
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import (
     Row,
@@ -203,7 +203,14 @@ def all_points(study: Study) -> list[Row]:
     """
     before = len(study.training)
     rows = point_rows(replace(study, windows=(*study.training, *study.windows)))
-    return [{**row, "window": row["window"] - before} for row in rows]
+    return [
+        {
+            **row,
+            "window": row["window"] - before,
+            **{end: share(study, row[end]) for end in ("start", "stop")},
+        }
+        for row in rows
+    ]
 
 
 def _band(point: Row, losses: Axis) -> Row:

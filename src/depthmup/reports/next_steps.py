@@ -7,14 +7,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from depthmup.records import Optimum, Place, Study, Transfer, Verdict
+from depthmup.records import Axis, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
 from depthmup.records.finding import rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
 from depthmup.reports.page import Section
-from depthmup.reports.sentences import at_base, duration, holding
+from depthmup.reports.sentences import at_base, duration, holding, of_command
 from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
 _BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
@@ -82,12 +82,27 @@ def _use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step 
     name = next(iter(optimizers), "")
     if not study.tuned.is_learning_rate or transfer.scheme not in schemes or not name:
         return None
-    value, where = 2.0**at.value, "a larger model"
+    value, where, target = 2.0**at.value, "a larger model", dict[Axis, float]()
     for certificate in certificates:
         if certificate.issued and certificate.scheme == transfer.scheme:
-            value, where = certificate.value.value, size_text(certificate.target)
+            value, target = certificate.value.value, dict(certificate.target)
+            where = size_text(target)
+    if of_command(study):
+        own = _filled(study, {"lr": rate(value), **{a: size_number(n) for a, n in target.items()}})
+        return (f"Train {where}, the learning rate being that of the base.", own) if own else None
     code = lines_to_paste(transfer.scheme, name, rate(value))
     return f"Train {where}; the base has {size_text(transfer.optima[0].size)}.", code
+
+
+def _filled(study: Study, values: Mapping[str, str]) -> str:
+    """A person's own command with what is known filled in; empty where it was given in Python."""
+    words = iter(listed(study, "command"))
+    for word in words:
+        name, given, template = word.partition("=")
+        if name == "--command":
+            template = template if given else next(words, "")
+            return re.sub(r"\{(\w+)\}", lambda m: values.get(m[1], m[0]), template)
+    return ""
 
 
 def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step | None:
@@ -118,7 +133,8 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     """The same command with its budget or its seeds doubled, a wider grid, or one more size."""
     if "table" in study.config and not study.config.get("command"):
         return _ask(study, transfer, aim)
-    runs, seeds = _runs(study), study.config.get("seeds")
+    runs = study.search.runs if study.search else _runs(study)
+    seeds = study.config.get("seeds")
     took = study.environment.get("seconds, all sessions")
     seconds = float(took) if isinstance(took, int | float) else 0.0
     # Of two sizes no seeds tell how sizes scatter.
@@ -126,7 +142,7 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     # A search that did not end by itself ran out of runs, work or time.
     ended = study.search.ended.get(transfer.scheme, "budget") if study.search else ""
     if "budget" in ended:
-        words, option = "twice the budget", f"--budget {2 * runs}"
+        words, option = "twice the runs", f"--budget {2 * runs}"
     elif study.search is None and (wider := _wider(study, transfer)):
         # No seeds would tell where an optimum lies that is beyond the grid.
         option, more = wider
@@ -307,10 +323,16 @@ def _mapped(config: Mapping[str, object], name: str) -> Mapping[str, str]:
 
 
 def _runs(study: Study, size: float | None = None, scheme: str = "") -> int:
-    """Runs along the axis, of one size or of all, and of one scheme or of all."""
-    return sum(
-        p.seeds
+    """Runs along the axis, of one size or of all, and of one scheme or of all.
+
+    Schemes that agree at the base share its runs: curves alike to the last digit count once.
+    """
+    unique = {
+        (
+            tuple(c.size.items()),
+            tuple((p.log2_lr, repr(p.loss.value), p.seeds) for p in c.points),
+        ): sum(p.seeds for p in c.points)
         for c in study.headline.curves
         if size in (None, size_of(study, c)) and scheme in ("", c.scheme)
-        for p in c.points
-    )
+    }
+    return sum(unique.values())

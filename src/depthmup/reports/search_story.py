@@ -33,12 +33,23 @@ def search_section(study: Study) -> Section:
         title="How the search got there",
         lead=(
             f"{saved_sentence(story, study.tuned) if story else ''} The most informative runs came "
-            "first. The search stopped when the interval was decisive. Checking it after every "
-            f"round is accounted for. Grey: the tolerance, {band_words(study)}."
+            f"first. {_ends(study, story) if story else ''} Intervals account for a look after "
+            f"every round. Grey: the tolerance, {band_words(study)}."
         ),
         plots=[Plot(chart=_narrowing_chart(study, story))] if story else [],
         details=_rounds(study, story) if story else [],
     )
+
+
+def _ends(study: Study, story: SearchStory) -> str:
+    """Why the search of every scheme ended; one reason of all schemes once."""
+    ended = {t.scheme: story.ended.get(t.scheme, "").rstrip(".") for t in transfers(study)}
+    if not all(ended.values()):
+        return "The search waits for runs."
+    if len(set(ended.values())) == 1:
+        return f"It ended: {next(iter(ended.values()))}."
+    each = (f"{title_of(study, scheme)}: {why}" for scheme, why in ended.items())
+    return f"It ended for {'; '.join(each)}."
 
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:

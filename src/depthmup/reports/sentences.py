@@ -3,7 +3,17 @@
 import math
 import textwrap
 
-from depthmup.records import Axis, Estimate, JointLaw, Optimum, Place, Study, Transfer, Verdict
+from depthmup.records import (
+    Axis,
+    Estimate,
+    JointLaw,
+    Optimum,
+    Place,
+    Study,
+    Transfer,
+    Verdict,
+    Window,
+)
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import change, change_span, in_percent, ranged, rate
 from depthmup.records.printable import printable
@@ -34,11 +44,28 @@ def is_larger_better(axis: Axis) -> str:
     return f"Is {_COMPARED.get(axis, f'a larger {axis}')} better?"
 
 
+def of_command(study: Study) -> bool:
+    """Whether a person's command trained the runs: it logs as many losses as it likes."""
+    return study.config.get("untrained_loss") is False
+
+
 def loss_word(study: Study) -> str:
-    """The loss that was judged: the column of a table, in its own word."""
-    if study.headline.stop:
+    """The loss that was judged: the column of a table or of a command's log, in its own word."""
+    if study.headline.stop and not of_command(study):
         return "training loss"
     return printable(str(study.config.get("loss") or "loss"))[:40]
+
+
+def share(study: Study, steps: float) -> float:
+    """Steps; of a command, whose steps nobody counted, percent of the run."""
+    return round(100 * steps / study.headline.stop, 1) if of_command(study) else steps
+
+
+def window_words(study: Study, window: Window) -> str:
+    """A window of training in words: its steps, or its share of a command's run."""
+    if of_command(study):
+        return f"{share(study, window.start):.0f}–{share(study, window.stop):.0f}% of the run"
+    return f"steps {window.start}–{window.stop}"
 
 
 def number(value: float, digits: int = 2) -> str:

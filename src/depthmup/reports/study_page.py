@@ -1,10 +1,10 @@
 """One self-contained HTML page from a study: opens offline, asks no server for anything."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
-from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict, Window
+from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import rate
 from depthmup.records.sizes import size_number, size_text
@@ -22,7 +22,9 @@ from depthmup.reports.sentences import (
     headline,
     interval,
     law_sentence,
+    loss_word,
     number,
+    of_command,
     rate_interval,
     regret_sentence,
     rejected_sentence,
@@ -30,9 +32,11 @@ from depthmup.reports.sentences import (
     significant,
     span_sentence,
     together_sentence,
+    window_words,
 )
 from depthmup.reports.study_charts import chart_sections
 from depthmup.reports.study_rows import (
+    listed,
     noted,
     of_scheme,
     question,
@@ -95,7 +99,10 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     if study.together is not None:
         verdict = study.together.verdict.value
     command: Any = study.config.get("command", "")
-    settings = {k: v for k, v in study.config.items() if k not in _SHOWN_ELSEWHERE}
+    hidden = {*_SHOWN_ELSEWHERE}
+    if of_command(study) and not any("{steps}" in word for word in listed(study, "command")):
+        hidden |= {"steps", "window"}  # which the command was never given
+    settings = {k: v for k, v in study.config.items() if k not in hidden}
     return Page(
         title=study.title,
         tab=f"{verdict.capitalize()}: {study.title}",
@@ -105,7 +112,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         command=command or "",
         files=["summary.json", *(["certificate.json"] if certificates else [])],
         facts={"Configuration": settings, "Environment": study.environment},
-        windows=[_steps(window) for window in study.windows] if study.headline.stop else [],
+        windows=[window_words(study, w) for w in study.windows] if study.headline.stop else [],
         windows_note=elsewhere,
         axes=[s.axis for s in studies],
     ).html()
@@ -127,8 +134,10 @@ def _by_axis(studies: Sequence[Study]) -> str:
     return f"The best {studies[0].tuned.name}{whose}: {'; '.join(parts)}."
 
 
-def _elsewhere(studies: Iterable[Study]) -> str:
+def _elsewhere(studies: Sequence[Study]) -> str:
     """Which steps those of a window are in runs of another length than the base's."""
+    if any(map(of_command, studies)):
+        return ""
     lengths = {
         curve.size.get("steps", curve.size.get("tokens", 1) / curve.size.get("batch", 1))
         for study in studies
@@ -310,11 +319,10 @@ def _numbers(study: Study, elsewhere: str) -> Section:
 def _measure(study: Study) -> str:
     if not study.headline.stop:
         return f"Judged by the column {study.config.get('loss', 'loss')}"
-    config = study.config
-    if config.get("untrained_loss") is False:  # a command logs as many losses as it likes
-        part = float(str(config.get("window"))) / float(str(config.get("steps")))
-        return f"Judged by the mean training loss over the last {part:.0%} of every run"
-    return f"Judged by the mean training loss over steps {_steps(study.headline)}"
+    if of_command(study):
+        part = 1 - study.headline.start / study.headline.stop
+        return f"Judged by the mean {loss_word(study)} over the last {part:.0%} of every run"
+    return f"Judged by the mean training loss over {window_words(study, study.headline)}"
 
 
 def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -360,7 +368,3 @@ def _symbol(verdict: Verdict, drift: Estimate) -> str:
     if verdict is Verdict.DRIFTS:
         return "↘" if drift.value < 0 else "↗"
     return "✓" if verdict is Verdict.TRANSFERS else "?"
-
-
-def _steps(window: Window) -> str:
-    return f"{window.start}–{window.stop}"

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Study
+from depthmup.records.text import begin
 from depthmup.reports.axes import Axis, loss_axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
 from depthmup.reports.charts import all_points, scheme_plot, size_colours, size_signs
 from depthmup.reports.page import Section
+from depthmup.reports.sentences import loss_word, of_command, share
 from depthmup.reports.study_rows import Row, title_of, transfers
 
 
@@ -18,7 +20,7 @@ def training_section(study: Study) -> Section:
     section = Section(
         title="Has training settled?",
         lead=(
-            f"Mean training loss of successive windows at the best {study.tuned.name} that was run "
+            f"Mean {loss_word(study)} of successive windows at the best {study.tuned.name} that was run "
             f"at each {study.axis}, one panel per scheme. Grey: the window that is judged."
         ),
         legend=signs,
@@ -29,18 +31,19 @@ def training_section(study: Study) -> Section:
     if not study.headline.stop or len(windows) < 2:
         return section
     rows = {t.scheme: _rows(study, t.scheme) for t in transfers(study)}
-    losses = loss_axis(row["loss"] for of in rows.values() for row in of)
+    losses = loss_axis((row["loss"] for of in rows.values() for row in of), title=loss_word(study))
     # What the slider shows in the other charts.
     shown = [
-        {"window": i, "start": window.start, "stop": window.stop}
+        {"window": i, "start": share(study, window.start), "stop": share(study, window.stop)}
         for i, window in enumerate(study.windows)
     ]
-    steps = Axis(title="steps", format=",.0f", grid=False)
+    unit = "% of the run" if of_command(study) else "steps"
+    steps = Axis(title=unit, format=",.0f", grid=False)
     place: dict[str, Any] = {"x": "steps", "y": "loss", "by": "size"}
     tips = [
         ("size", study.axis, ""),
         ("rate", study.tuned.name, ".3~g"),
-        ("of", "steps", ""),
+        ("of", unit, ""),
         ("loss", "loss", ".4~g"),
     ]
     charts = {
@@ -52,11 +55,14 @@ def training_section(study: Study) -> Section:
                 Layer(mark="point", rows=of, **place, tips=tips,
                       look={"filled": True, "size": 26, "clip": True}),
             ],
-            x=replace(steps, low=windows[0].start, high=windows[-1].stop),
+            x=replace(steps, low=share(study, windows[0].start), high=share(study, windows[-1].stop)),
             y=losses,
             colours=size_colours(study),
             legend=study.axis,
-            description=f"Training loss against steps by {study.axis}: {title_of(study, scheme)}",
+            description=(
+                f"{begin(loss_word(study))} against {unit} by {study.axis}: "
+                f"{title_of(study, scheme)}"
+            ),
             height=230,
         )
         for scheme, of in rows.items()
@@ -80,7 +86,7 @@ def _rows(study: Study, scheme: str) -> list[Row]:
             "size": size,
             "rate": 2.0 ** point[column],
             "steps": (point["start"] + point["stop"]) / 2,
-            "of": f"{point['start']}–{point['stop']}",
+            "of": f"{point['start']:.15g}–{point['stop']:.15g}",
             "loss": point["loss"],
         }
         for size, of in best.items()

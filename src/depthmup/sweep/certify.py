@@ -86,10 +86,11 @@ def _measure(sweep: Sweep, late: slice) -> str:
     A command logs as many losses as it likes.
     """
     design, model = sweep.design, sweep.model
-    of_command = isinstance(model, Custom) and not model.untrained_loss
-    if not of_command and len({design.steps_at(size) for size in design.all_sizes}) == 1:
+    own = model if isinstance(model, Custom) and not model.untrained_loss else None
+    if own is None and len({design.steps_at(size) for size in design.all_sizes}) == 1:
         return f"mean training loss over steps {late.start} to {late.stop}"
-    return f"mean training loss over the last {design.window / design.steps:.0%} of every run"
+    loss = "training loss" if own is None else own.loss or "loss"
+    return f"mean {loss} over the last {design.window / design.steps:.0%} of every run"
 
 
 def certify(

@@ -22,7 +22,7 @@ class Custom:
 
     ``planned``: the library's plan is applied, under which all schemes agree at the base and share
     its runs. ``untrained_loss``: a run's first loss is that of the untrained model; a command
-    reports its own later. ``costs`` are a person's own, by which a search is replayed.
+    reports its own later, under the name ``loss``. ``costs`` are a person's own, by which a search is replayed.
     """
 
     name: str
@@ -31,10 +31,15 @@ class Custom:
     numerics: int = NUMERICS
     costs: tuple[Cost, ...] = ()
     untrained_loss: bool = True
+    loss: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         raw = {"kind": "custom", **encode(self)}
-        usual = {"costs": not self.costs, "untrained_loss": self.untrained_loss}
+        usual = {
+            "costs": not self.costs,
+            "untrained_loss": self.untrained_loss,
+            "loss": not self.loss,
+        }
         return {k: v for k, v in raw.items() if not usual.get(k)}
 
     @staticmethod

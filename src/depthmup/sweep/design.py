@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
 from depthmup.records.codec import encode
+from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import begin, html_card
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
@@ -162,7 +163,8 @@ class Design:
         steps = _steps_of(at_base, steps)
         if what.is_learning_rate and values is not None:
             raise ValueError(
-                "Design tunes the learning rate, whose values are lrs=; leave values=."
+                "Design tunes the learning rate: "
+                + either("its values are lrs=; leave values=.", "use --lrs in place of --values.")
             )
         fields_by_name: dict[str, Any] = {
             "base": at_base,
@@ -588,7 +590,7 @@ def _check_names(along: Mapping[str, Any], base: Size) -> None:
         raise ValueError(
             f"Expected base to say where the axis {name} starts; it has "
             f"{', '.join(base)}. Axes are named as in the base: "
-            f"Design(base={{{name!r}: 1, ...}}, {name}=(1, 2, 4))."
+            + either(f"Design(base={{{name!r}: 1, ...}}, {name}=(1, 2, 4)).", f"--base {name}=1.")
         )
 
 
@@ -671,15 +673,15 @@ def _check_tuned(design: Design) -> None:
     if not isinstance(design.lrs, tuple) or len(design.lrs) != 1:
         given = design.lrs if isinstance(design.lrs, tuple) else "none"
         raise ValueError(
-            f"Expected one learning rate at the base while {what.the} is tuned, such as lrs=0.003 "
-            f"or --lr 0.003; got {given}. The best {what.name} depends on it."
+            f"Expected one learning rate at the base while {what.the} is tuned, such as "
+            f"{either('lrs=0.003', '--lr 0.003')}; got {given}. The best {what.name} depends on it."
         )
     check_octaves(design.log2_lrs)
     name, usual = _OWN_LISTS.get(what.key, ("", ()))
     if name and getattr(design, name) != usual:
         raise ValueError(
-            f"{begin(what.the)} is tuned, so that its values are values=; got {name}="
-            f"{getattr(design, name)}, too. Leave {name} out."
+            f"{begin(what.the)} is tuned, so that its values are {either('values=', '--values')}; "
+            f"got {name}={getattr(design, name)}, too. Leave {name} out."
         )
     if what.key == "init_scale" and "init_scale" in design.settings:
         raise ValueError("The initial scale is tuned: leave init_scale out of the settings.")

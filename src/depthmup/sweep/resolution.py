@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from depthmup.model import Command, Model, check_axes, check_names, names_of, resolved
+from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size
 from depthmup.rules import DEPTH_MUP, SP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
@@ -69,6 +70,7 @@ def resolved_sweep(
         code=model.code,
         planned=not own.whole and own.plan is None,
         untrained_loss=own.command is None,
+        loss="" if own.command is None else own.command.column,
     )
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
@@ -82,7 +84,7 @@ def _batched(model: BuiltIn, base: Size) -> BuiltIn:
     if model.batch_size not in (batch, BuiltIn().batch_size):
         raise ValueError(
             f"Expected one batch size; the base has {batch}, and the network {model.batch_size} "
-            "(batch_size, --batch-size). Leave it out of one of them."
+            f"({either('batch_size', '--batch-size')}). Leave it out of one of them."
         )
     return replace(model, batch_size=batch)
 
@@ -112,7 +114,7 @@ def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | N
         if "scheme" in command.placeholders:
             raise ValueError(
                 "Expected schemes for a command that takes {scheme}, such as "
-                "Design(..., schemes=('sp', 'completep')) or --schemes sp completep."
+                + either("Design(..., schemes=('sp', 'completep')).", "--schemes sp completep.")
             )
         return SP
     if not custom.planned:
@@ -176,14 +178,21 @@ def _target(design: Design, target: Size | str) -> Size:
     whole = whole_size({**design.base, **target}, "the target")
     for axis, value in whole.items():
         if value != design.base[axis] and len({size[axis] for size in design.all_sizes}) < 2:
+            start = design.base[axis]
             raise ValueError(
-                f"The target has {axis} {value}, and the design has {axis} {design.base[axis]} "
-                f"alone: nothing would be known of {axis}. Vary it, such as {axis}="
-                f"{(design.base[axis], 2 * design.base[axis], 4 * design.base[axis])}, or leave it "
-                "out of the target."
+                f"The target has {axis} {value}, and the design has {axis} {start} alone: nothing "
+                f"would be known of {axis}. Vary it, such as "
+                f"{_varied(axis, (start, 2 * start, 4 * start))}, or leave it out of the target."
             )
     design.steps_at(whole)
     return whole
+
+
+def _varied(axis: str, values: tuple[int, ...]) -> str:
+    """How several sizes along an axis are asked for."""
+    numbers = ",".join(map(str, values))
+    own = f"--{axis}s " if axis in ("width", "depth") else f"--along {axis}="
+    return either(f"{axis}={values}", f"{own}{numbers}")
 
 
 def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
@@ -193,8 +202,8 @@ def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
     if len(design.all_sizes) < 2:
         raise ValueError(
             f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
-            "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16)), or --depths "
-            "4,8,16."
+            "Transfer is measured between sizes: give "
+            + either("Design(..., depth=(4, 8, 16)).", "--depths 4,8,16.")
         )
     if beyond := [axis for axis, n in (target or {}).items() if n > LARGEST_SIZE]:
         raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from depthmup.records import Estimate, Record
 from depthmup.records.finding import change_span
+from depthmup.records.grammar import either
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.statistics import (
     TOLERANCE,
@@ -199,7 +200,7 @@ def check_budget(state: SearchState) -> None:
     least = f"{len(first)} runs" if too_few else f"{work:.3g} of work"
     raise ValueError(
         f"Expected a budget of at least {least}: the first round scans the learning rates of the "
-        "smallest size, for each scheme. Give more, or a grid: lrs=..., --lrs."
+        f"smallest size, for each scheme. Give more, or a grid: {either('lrs=...', '--lrs ...')}."
     )
 
 

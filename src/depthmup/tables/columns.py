@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from depthmup.records import TUNED
+from depthmup.records.grammar import either
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted, last_part
 from depthmup.rules import canonical
@@ -78,8 +79,9 @@ def check_columns(
             raise ValueError(_absent(what, column, names, wanted))
     if not axes:
         raise ValueError(
-            "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
-            f"depth=n_layers; got none. {_proposed(names, wanted)}"
+            "Expected the columns of the sizes, such as "
+            + either("axes={'depth': 'n_layers'}", "--axes depth=n_layers")
+            + f"; got none. {_proposed(names, wanted)}"
         )
     for axis, column in axes.items():
         if not column:
@@ -89,9 +91,11 @@ def check_columns(
             )
     for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
         if not named[what]:
+            like = LIKELY[what][0]
             raise ValueError(
-                f"Expected the column of {option}, such as {what}={LIKELY[what][0]!r} or --{what} "
-                f"{LIKELY[what][0]}; got none. {_proposed(names, (what,))}"
+                f"Expected the column of {option}, such as "
+                f"{either(f'{what}={like!r}', f'--{what} {like}')}; got none. "
+                f"{_proposed(names, (what,))}"
             )
     _distinct(meanings)
     _independent(axes)
@@ -139,8 +143,11 @@ def _refuse_wide(names: Sequence[str], axes: Mapping[str, str], named: Mapping[s
     lr = named["lr"] or propose(names).get("lr", "lr")
     raise ValueError(
         "Expected one row for each run; this looks like a wide table, with a column of losses for "
-        f"each size: {_listed(list(columns))}. --wide {printable(shlex.quote(axis))} --lr "
-        f"{printable(shlex.quote(lr))} read it; in Python reading=Reading(wide={axis!r})."
+        f"each size: {_listed(list(columns))}. Read it by "
+        + either(
+            printable(f"reading=Reading(wide={axis!r}), lr={lr!r}."),
+            f"--wide {printable(shlex.quote(axis))} --lr {printable(shlex.quote(lr))}.",
+        )
     )
 
 
@@ -226,10 +233,8 @@ def _likely(names: Sequence[str], wanted: Sequence[str]) -> str:
         words.insert(0, f"--axes {pairs}")
         arguments.insert(0, f"axes={axes}")
     if words:
-        return (
-            f"By their names these look like it: {printable(' '.join(words))}; in Python "
-            f"{printable(', '.join(arguments))}."
-        )
+        shown = either(", ".join(arguments), " ".join(words))
+        return f"By their names these look like it: {printable(shown)}."
     return ""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from depthmup.posterior.intervals import Index
 from depthmup.records import LEARNING_RATE, worded
+from depthmup.records.grammar import either
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
@@ -196,9 +197,9 @@ def _sizes(
         first, *others = axes
         python = [f"{first!r}: (4, 8, 16)", *(f"{axis!r}: (64,)" for axis in others)]
         words = [f"{first}=4,8,16", *(f"{axis}=64" for axis in others)]
+        such = either(f"sizes={{{', '.join(python)}}}", f"--sizes {' '.join(words)}")
         raise ValueError(
-            f"Expected sizes with positive numbers for {', '.join(axes)}, such as "
-            f"sizes={{{', '.join(python)}}} or --sizes {' '.join(words)}; got "
+            f"Expected sizes with positive numbers for {', '.join(axes)}, such as {such}; got "
             f"{printable(reprlib.repr(dict(given))) if given else 'none'}."
         )
     smallest = {axis: min(along[axis]) for axis in along}

@@ -1,0 +1,93 @@
+"""Nothing is printed that was not measured: steps, names of losses, prices, why a search ended."""
+
+import html
+import json
+import re
+import shlex
+import sys
+
+import pytest
+
+from depthmup.cli import main
+from depthmup.sweep import MAIN_STORE, snapshot
+
+SCRIPT = """\
+import argparse, csv, math
+parser = argparse.ArgumentParser()
+for name, kind in (("lr", float), ("depth", int), ("seed", int), ("out", str)):
+    parser.add_argument("--" + name, type=kind)
+a = parser.parse_args()
+end = 1.5 + 0.03 * math.log2(a.lr / 4e-3) ** 2 + 1e-3 * math.sin(97 * a.seed + a.depth)
+with open(a.out + "/log.csv", "w", newline="") as file:
+    log = csv.writer(file)
+    log.writerow(["iter", "val_loss"])
+    log.writerows([4 * i, end + 1 / i**2] for i in range(1, 11))
+"""
+TEMPLATE = (
+    f"{shlex.quote(sys.executable)} log.py "
+    "--lr {lr} --depth {depth} --seed {seed} --out {out}"
+)
+SWEEP = [
+    *("--command", TEMPLATE, "--loss", "{out}/log.csv:val_loss", "--base", "depth=2"),
+    *("--depths", "2,4", "--workers", "1"),
+]
+
+
+def words_of(page):
+    text = re.sub(r"<(script|style)\b.*?</\1>", " ", page.read_text(), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("said")
+    (folder / "log.py").write_text(SCRIPT)
+    return folder
+
+
+@pytest.fixture
+def transfer(here, monkeypatch, capsys):
+    """Runs a sweep of the command there; its console and its page as text."""
+    monkeypatch.chdir(here)
+
+    def transfer(*more, out):
+        words = ["transfer", *SWEEP, *more, "--out", out]
+        monkeypatch.setattr(sys, "argv", ["depthmup", *words])  # which next commands repeat
+        assert main(words) == 0
+        told = re.sub(r"\s+", " ", capsys.readouterr().out)
+        return told, words_of(here / out / "report.html")
+
+    return transfer
+
+
+def test_a_command_has_a_share_of_its_run_and_its_own_column(transfer, here):
+    console, page = transfer("--budget", "24", "--target", "depth=8", out="target")
+    for text in (console, page):
+        assert "training loss" not in text
+        assert not re.search(r"\bsteps \d", text)
+        assert "mean val_loss over the last 20% of every run" in text
+    assert "All charts: mean loss over 80–100% of the run" in page
+    value = re.match(r"Train at depth 8 with learning rate (\S+) ", console)[1]
+    assert f"--lr {value} --depth 8 --seed {{seed}} --out {{out}} " in console
+    assert "depthmup.plan" not in console
+    shown = (here / "target" / "report.html").read_text()
+    assert "160–200" not in shown  # nor in tips, which scripts hold
+    config = json.loads((here / "target" / "summary.json").read_text())["config"]
+    assert config["loss"] == "val_loss"
+
+
+def test_a_search_that_its_budget_ends_is_not_called_decisive(transfer, here):
+    console, page = transfer("--budget", "10", out="spent")
+    assert "the budget is spent" in console
+    assert "It ended: the budget is spent" in page
+    assert "decisive" not in page
+    with snapshot(here / "spent" / MAIN_STORE) as store:
+        made = len(store)
+    assert f"twice the runs (about {made} runs" in console
+    assert f"--budget {2 * made} " in console
+
+
+def test_a_search_that_is_decided_says_so(transfer):
+    _, page = transfer("--budget", "200", out="decided")
+    assert re.search(r"It ended: .* is decided after", page)
+    assert "the budget is spent" not in page
