@@ -26,6 +26,8 @@ TABLE = "depth,learning_rate,val_loss\n" + "".join(
     f"{d},{r},1.0\n" for d in (2, 4) for r in (1, 2, 4)
 )
 WIDE = "lr,w64,w128,w256\n" + "".join(f"{r},1.0,1.1,1.2\n" for r in (0.1, 0.2, 0.4))
+EXPERTS = ("--base", "width=32", "depth=2", "experts=2")
+COMMAND = ("transfer", "--command", "train {lr} {depth} {seed} {scheme}", "--loss", "re:(.*)")
 OWN = ("transfer", "--model", "grammar.py:make")
 SHOWN = {
     "one size": ((*OWN, "--base", "32x2"), "--depths 4,8,16"),
@@ -34,8 +36,7 @@ SHOWN = {
         "Vary it, such as --widths 32,64,128",
     ),
     "a target beyond along another axis": (
-        (*OWN, "--base", "width=32", "depth=2", "experts=2", "--depths", "2,4")
-        + ("--target", "experts=8"),
+        (*OWN, *EXPERTS, "--depths", "2,4", "--target", "experts=8"),
         "Vary it, such as --along experts=2,4,8",
     ),
     "an axis without a start": ((*OWN, "--base", "32x2", "--along", "experts=1,2"), "--base exp"),
@@ -46,8 +47,7 @@ SHOWN = {
     ),
     "a rate while another is tuned": (("transfer", "--tune", "multiplier"), "--lr 0.003"),
     "schemes of a command": (
-        ("transfer", "--command", "train {lr} {depth} {seed} {scheme}", "--loss", "re:(.*)")
-        + ("--base", "depth=2", "--depths", "2,4"),
+        (*COMMAND, "--base", "depth=2", "--depths", "2,4"),
         "--schemes sp completep",
     ),
     "a table without axes": (

@@ -20,8 +20,8 @@ def training_section(study: Study) -> Section:
     section = Section(
         title="Has training settled?",
         lead=(
-            f"Mean {loss_word(study)} of successive windows at the best {study.tuned.name} that was run "
-            f"at each {study.axis}, one panel per scheme. Grey: the window that is judged."
+            f"Mean {loss_word(study)} of successive windows at the best {study.tuned.name} that "
+            f"was run at each {study.axis}, one panel per scheme. Grey: the window that is judged."
         ),
         legend=signs,
         legend_of=study.axis if signs else "",
@@ -38,7 +38,8 @@ def training_section(study: Study) -> Section:
         for i, window in enumerate(study.windows)
     ]
     unit = "% of the run" if of_command(study) else "steps"
-    steps = Axis(title=unit, format=",.0f", grid=False)
+    first, last = (share(study, n) for n in (windows[0].start, windows[-1].stop))
+    steps = Axis(title=unit, format=",.0f", grid=False, low=first, high=last)
     place: dict[str, Any] = {"x": "steps", "y": "loss", "by": "size"}
     tips = [
         ("size", study.axis, ""),
@@ -55,7 +56,7 @@ def training_section(study: Study) -> Section:
                 Layer(mark="point", rows=of, **place, tips=tips,
                       look={"filled": True, "size": 26, "clip": True}),
             ],
-            x=replace(steps, low=share(study, windows[0].start), high=share(study, windows[-1].stop)),
+            x=steps,
             y=losses,
             colours=size_colours(study),
             legend=study.axis,

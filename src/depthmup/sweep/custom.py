@@ -22,7 +22,8 @@ class Custom:
 
     ``planned``: the library's plan is applied, under which all schemes agree at the base and share
     its runs. ``untrained_loss``: a run's first loss is that of the untrained model; a command
-    reports its own later, under the name ``loss``. ``costs`` are a person's own, by which a search is replayed.
+    reports its own later, under the name ``loss``. ``costs`` are a person's own, by which a search
+    is replayed.
     """
 
     name: str
