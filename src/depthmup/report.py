@@ -706,7 +706,7 @@ def load_report(
     else:
         _check_size(sweep, store)
     records = store.records(sweep.runs)
-    command = {"command": last["command"]} if "command" in last else {}
+    command = {"command": _of_all_shards(last["command"])} if "command" in last else {}
     own = [session for session in sessions if session["sweep"] == last["sweep"]]
     about: dict[str, Any] = {
         "tolerance": last["tolerance"],
@@ -780,6 +780,16 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
         return state.pending, f"Round {number}.", sweep.design.tune
     why = " ".join(f"{name}: {why}" for name, why in state.ended.items())
     return (), why, sweep.design.tune
+
+
+def _of_all_shards(command: Sequence[str]) -> list[str]:
+    """A command without its share: what is repeated from a report is about all runs."""
+    before = ["", *command]
+    return [
+        word
+        for last, word in zip(before, command, strict=False)
+        if last != "--shard" and word.partition("=")[0] != "--shard"
+    ]
 
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:

@@ -91,3 +91,28 @@ def test_a_search_that_is_decided_says_so(transfer):
     _, page = transfer("--budget", "200", out="decided")
     assert re.search(r"It ended: .* is decided after", page)
     assert "the budget is spent" not in page
+
+
+def test_shards_are_named_and_left_out_of_next_commands(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+    grid = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,4,8", "--out", "parts"]
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["depthmup", *words])
+        status = main([*words])
+        told = capsys.readouterr()
+        return status, re.sub(r"\s+", " ", told.out), re.sub(r"\s+", " ", told.err)
+
+    for i in (1, 3):
+        assert run("transfer", *SWEEP, *grid, "--shard", f"{i}/3")[0] == 0
+        status, _, told = run("merge", "parts")
+        assert status == 2
+        lacking = "2/3, 3/3" if i == 1 else "2/3"
+        assert f"No store of shard {lacking} was joined. Name its results.shard-2-of-3" in told
+    assert run("transfer", *SWEEP, *grid, "--shard=2/3")[0] == 0
+    status, told, _ = run("merge", "parts")
+    assert status == 0
+    assert "Next: Decide" in told
+    assert "--lrs" in told.partition("Next: ")[2]
+    assert "--shard" not in told
+    assert "--shard" not in words_of(here / "parts" / "report.html")

@@ -1,13 +1,22 @@
 """``depthmup merge``: join the stores of the shards of a sweep."""
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from depthmup.cli.folders import prepare_folder
+
+if TYPE_CHECKING:
+    from depthmup.sweep import Shard
+
+_OF_SHARD = re.compile(r"results\.shard-\d+-of-(\d{1,6})\.sqlite")
+
+SHOWN = 8
+"""Shards without a store that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,7 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli.report import report_on
-    from depthmup.sweep import MAIN_STORE, Store, merge
+    from depthmup.sweep import MAIN_STORE, Store, StoreError, merge
 
     if not options.stores:
         raise ValueError("Expected stores to join, or a folder of them; got none.")
@@ -48,7 +57,30 @@ def run(options: Options) -> int:
             f"{len(store)} results in {store.path}, {new} of them new from {len(stores)} stores.",
             file=sys.stderr,
         )
-    return report_on(out, export=options.export, json=options.json)
+    try:
+        return report_on(out, export=options.export, json=options.json)
+    except StoreError as error:
+        said, yet, _ = str(error).rpartition(" yet. ")
+        absent = _absent(stores)
+        if not yet or not absent:
+            raise
+        names = ", ".join(f"{shard.index}/{shard.count}" for shard in absent[:SHOWN])
+        more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        raise StoreError(
+            f"{said} yet. No store of shard {names}{more} was joined. Name its "
+            f"{absent[0].store_name}, or train it: the same command with --shard "
+            f"{absent[0].index}/{absent[0].count}."
+        ) from error
+
+
+def _absent(stores: list[Path]) -> "list[Shard]":
+    """The shards of which no store was joined, beside one of as many."""
+    from depthmup.sweep import Shard
+
+    names = {store.name for store in stores}
+    counts = {int(found[1]) for name in names if (found := _OF_SHARD.fullmatch(name))}
+    every = [Shard(index=i, count=k) for k in sorted(counts) for i in range(1, k + 1)]
+    return [shard for shard in every if shard.store_name not in names]
 
 
 def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
