@@ -324,7 +324,7 @@ def test_a_folder_is_loaded_and_ci_fails_unless_it_transfers(tmp_path, capsys):
     assert len(report.to_pandas("trials")) == 2 * 4 * 2
     assert report.verdict != "transfers"
     again = main(["transfer", *tiny, "--out", out, "--fail-unless", "transfers", "--json"])
-    assert again == 1
+    assert again == {"drifts": 1, "undecided": 5}[report.verdict]
     capsys.readouterr()
     with pytest.raises(StoreError, match="neither"):
         depthmup.load(tmp_path)

@@ -23,7 +23,7 @@ from depthmup.reports.tables import parts, text
 
 def test_summary_has_exactly_the_published_keys(study):
     found = summary(study)
-    assert list(found) == ["schema", "schemes", "config", "environment", "next"]
+    assert list(found) == ["schema", "headline", "best", "schemes", "config", "environment", "next"]
     for scheme in found["schemes"]:
         assert set(scheme) == {
             "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "bend",

@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 
 from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import answer, write_files
+from depthmup.cli.refusals import FAILS, HOLDS, UNDECIDED
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
 from depthmup.records import Outcome
 from depthmup.records.packages import need
-
-PASSED, FAILED, UNDECIDED = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +19,7 @@ class Options:
 
     Trains the model at several sizes for a few steps, fits an exponent of growth to every
     observable, and compares it with the scheme's. Exits with 0 if all exponents are as predicted, 1
-    if one is not, 2 if the measurement cannot decide or the input is wrong.
+    if one is not, 5 if the measurement cannot decide.
 
         depthmup check --model mine.py:make --scheme completep --out runs/check
         depthmup check --model mine.py:make --apply as-is --widths 64 --seeds 6
@@ -87,4 +86,4 @@ def run(options: Options) -> int:
     # Printed first: it stays where the disk is full.
     answer(result, result.summary(everything=options.all), json=options.json)
     write_files(files, result, lambda data: check_page(result))
-    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
+    return {Outcome.PASS: HOLDS, Outcome.FAIL: FAILS}.get(result.outcome, UNDECIDED)

@@ -20,6 +20,7 @@ from depthmup.records.codec import strict
 from depthmup.records.text import ON_TERMINALS, TONES
 
 _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
+_printed: ContextVar[bool] = ContextVar("printed", default=False)
 
 
 # A terminal of another code page (cp1252 on Windows, ASCII in many containers) has no minus sign.
@@ -105,13 +106,14 @@ def json_alone(wanted: bool) -> Iterator[None]:
     if descriptor == 1:
         result = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)  # of this process, and of the workers that it starts
-    token = _result.set(result)
+    token, printed = _result.set(result), _printed.set(False)
     sys.stdout = sys.stderr
     try:
         yield
     finally:
         sys.stdout = before
         _result.reset(token)
+        _printed.reset(printed)
         if result is not before:
             before.flush()
             with suppress(BrokenPipeError):
@@ -125,6 +127,13 @@ def print_json(value: Any) -> None:
     """Print the result of the command: a value as strict JSON, or a text that is JSON already."""
     text = value if isinstance(value, str) else json_format.dumps(value, indent=2, allow_nan=False)
     print(text, file=_result.get() or sys.stdout, flush=True)
+    _printed.set(True)
+
+
+def print_error(error: Any) -> None:
+    """Print an error as JSON, where a program reads it and has no result yet."""
+    if _result.get() is not None and not _printed.get():
+        print_json(error)
 
 
 def answer(result: Any, text: str, *, json: bool) -> None:

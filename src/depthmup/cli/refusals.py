@@ -4,9 +4,10 @@
 | --- | --- |
 | 0 | done, and what was judged holds |
 | 1 | done, and what was judged does not hold (``check``, ``limit --check``, ``regimes --map``) |
-| 2 | refused: the input, a file or this machine; or ``check`` cannot decide |
+| 2 | refused: the input, a file or this machine |
 | 3 | the code of a custom model raised an error or ended the program, or training runs failed |
 | 4 | a mistake in this package |
+| 5 | done, and what was judged is undecided (``check``, ``transfer --fail-unless``) |
 | 130 | interrupted by Ctrl-C |
 | 143 | ended by SIGTERM, as clusters do; finished runs are stored, as after Ctrl-C |
 """
@@ -20,11 +21,11 @@ from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
 from depthmup.cli.interrupts import INTERRUPTED, status_of
-from depthmup.cli.output import styled
+from depthmup.cli.output import print_error, styled
 from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
 
-REFUSED, OWN_CODE, DEFECT = 2, 3, 4
+HOLDS, FAILS, REFUSED, OWN_CODE, DEFECT, UNDECIDED = range(6)
 
 # What libraries raise where this package passes on what a person gave, with a text for people.
 _MESSAGES = (ValueError, RuntimeError, OSError, OverflowError, MemoryError, ModuleNotFoundError)
@@ -51,8 +52,8 @@ def explained(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         return readers_gone()
     except KeyboardInterrupt as interrupt:
-        say_error("interrupted.")
         status = status_of(interrupt)
+        say_error("interrupted.", status)
     except BaseException as error:
         # SystemExit too: a model's factory that calls sys.exit(0) has not measured anything.
         status = _explain(error)
@@ -73,23 +74,25 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, GeneratorExit):
         raise error
     if (forward := _own_forward(error)) is not None:
-        say_error(f"your own code raised {type(error.__cause__).__name__}:\n\n{forward}")
+        say_error(f"your own code raised {type(error.__cause__).__name__}:\n\n{forward}", OWN_CODE)
         return OWN_CODE
     if (trace := own_trace(error)) is not None:
         if isinstance(error, SystemExit):
-            say_error(f"your own code ended the program by sys.exit({error.code!r}):\n\n{trace}")
+            what = f"ended the program by sys.exit({error.code!r})"
         else:
-            say_error(f"your own code raised {type(error).__name__}:\n\n{trace}")
+            what = f"raised {type(error).__name__}"
+        say_error(f"your own code {what}:\n\n{trace}", OWN_CODE)
         return OWN_CODE
     if _is_of_workers(error):
-        say_error(str(error))
+        say_error(str(error), OWN_CODE)
         return OWN_CODE
     if is_refusal(error) or _has_message(error):
-        say_error(_text(error))
+        say_error(_text(error), REFUSED)
         return REFUSED
     say_error(
         "this is a mistake in depthmup, not yours. Please report it with the command and this:\n\n"
-        + "".join(traceback.format_exception(error)).rstrip()
+        + "".join(traceback.format_exception(error)).rstrip(),
+        DEFECT,
     )
     return DEFECT
 
@@ -140,8 +143,11 @@ def _text(error: BaseException) -> str:
 _SENTENCES = re.compile(r"(?s)(.+?(?<!e\.g|i\.e)\.) (?=[A-Z`])(.+)")
 
 
-def say_error(text: str) -> None:
-    """Print an error, and on a line of its own the hint that follows its first sentence."""
+def say_error(text: str, status: int) -> None:
+    """Print an error, and on a line of its own the hint that follows its first sentence.
+
+    With ``--json`` both are JSON as well, with the exit status.
+    """
     text = printable(text)
     error, hint = text, ""
     if "\n" not in text and (parts := _SENTENCES.fullmatch(text)):
@@ -149,3 +155,4 @@ def say_error(text: str) -> None:
     print(f"{styled('error:', 'bold red', sys.stderr)} {error}", file=sys.stderr)
     if hint:
         print(f"{styled('hint:', 'bold cyan', sys.stderr)} {hint}", file=sys.stderr)
+    print_error({"error": error, "hint": hint, "status": status})

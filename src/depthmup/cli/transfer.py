@@ -9,10 +9,11 @@ import tyro
 
 from depthmup.cli.folders import prepare_folder
 from depthmup.cli.interrupts import stopped
+from depthmup.cli.refusals import FAILS, HOLDS, UNDECIDED
 from depthmup.cli.sizes import parse_arms
 from depthmup.cli.spelling import arguments
 from depthmup.execution import Execution
-from depthmup.records import Tuned, tuned
+from depthmup.records import Tuned, Verdict, tuned
 from depthmup.records.run import Order, Precision
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import counted
@@ -239,7 +240,8 @@ class Options:
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
 
     fail_unless: Literal["transfers"] | None = None
-    """Exit with 1 unless the first scheme's best value transfers along every axis."""
+    """Exit with 1 if the first scheme's best value drifts along an axis, with 5 if that is
+    undecided."""
 
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
@@ -294,7 +296,9 @@ def run(options: Options) -> int:
         )
         return 0
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
-    return 1 if options.fail_unless not in (None, report.verdict.value) else 0
+    if options.fail_unless is None:
+        return HOLDS
+    return {Verdict.TRANSFERS: HOLDS, Verdict.DRIFTS: FAILS}.get(report.verdict, UNDECIDED)
 
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:

@@ -12,7 +12,7 @@ import tyro
 
 from depthmup._version import __version__
 from depthmup.cli.help import help_of, with_names
-from depthmup.cli.output import json_alone
+from depthmup.cli.output import json_alone, print_error
 from depthmup.cli.refusals import REFUSED, explained, say_error
 from depthmup.cli.spelling import as_meant, mistake, unknown_command
 from depthmup.records.grammar import on_command_line
@@ -120,9 +120,10 @@ def read(verb: str, words: Sequence[str]) -> Any:
     except SystemExit:
         error, hint = mistake(meant, verb, options)
         if error:
-            say_error(f"{error} {hint}")
+            say_error(f"{error} {hint}", REFUSED)
         else:  # in the parser's own words
             print(told.getvalue(), end="", file=sys.stderr)
+            print_error({"error": told.getvalue().strip(), "hint": "", "status": REFUSED})
         raise
 
 
@@ -133,7 +134,8 @@ def _completion(words: Sequence[str]) -> int:
         return 0
     if words[1:] or not {*words} <= SHELLS:
         say_error(
-            f"there is no completion for {' '.join(words)!r}. Name one of {', '.join(SHELLS)}."
+            f"there is no completion for {' '.join(words)!r}. Name one of {', '.join(SHELLS)}.",
+            REFUSED,
         )
         return REFUSED
     return explained(lambda: _complete(*words))
@@ -173,10 +175,11 @@ def run(words: list[str]) -> int:
     if verb == "completion":
         return _completion(rest)
     if verb not in VERBS:
-        say_error(unknown_command(verb, (*VERBS, "completion")))
+        say_error(unknown_command(verb, (*VERBS, "completion")), REFUSED)
         return REFUSED
     if {"-h", "--help", "--help-all"} & {*rest}:
         return _help(verb, rest)
-    options = read(verb, rest)
+    with json_alone("--json" in rest):
+        options = read(verb, rest)
     with on_command_line(), json_alone(getattr(options, "json", False)):
         return explained(lambda: int(module_of(verb).run(options)))

@@ -49,13 +49,18 @@ def certificate_headline(certificate: Certificate) -> str:
 
 
 def at_target(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
-    """The value to train the target with: the only one, or that of the scheme that transfers."""
+    """The value to train the target with, in a sentence."""
+    found = certified(studies, certificates)
+    return [] if found is None else [certificate_headline(found)]
+
+
+def certified(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Certificate | None:
+    """What is issued for the target: the only one, or that of the scheme that transfers."""
     best = holding(*studies)
-    return [
-        certificate_headline(c)
-        for c in certificates
-        if c.issued and (len(certificates) == 1 or (best is not None and c.scheme == best.scheme))
-    ][:1]
+    for c in certificates:
+        if c.issued and (len(certificates) == 1 or (best is not None and c.scheme == best.scheme)):
+            return c
+    return None
 
 
 def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:

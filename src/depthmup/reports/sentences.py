@@ -257,7 +257,7 @@ def advice(study: Study, *more: Study) -> str:
 
 def base_sentence(study: Study, transfer: Transfer) -> str:
     """The best value at the base, in plain numbers; empty where it is unknown."""
-    optimum = _base_optimum(study, transfer)
+    optimum = base_optimum(study, transfer)
     if optimum is None:
         return ""
     at, where = optimum.log2_lr, f"{study.axis} {size_number(base_size(study))}"
@@ -269,11 +269,12 @@ def base_sentence(study: Study, transfer: Transfer) -> str:
 
 def at_base(study: Study, transfer: Transfer) -> Estimate | None:
     """The log2 of the best value at the base, unless it is unknown or a bound."""
-    optimum = _base_optimum(study, transfer)
+    optimum = base_optimum(study, transfer)
     return None if optimum is None else optimum.log2_lr
 
 
-def _base_optimum(study: Study, transfer: Transfer) -> Optimum | None:
+def base_optimum(study: Study, transfer: Transfer) -> Optimum | None:
+    """The optimum at the base, unless it is unknown or a bound."""
     base = base_size(study)
     for optimum in transfer.optima:
         if size_of(study, optimum) == base and optimum.place is Place.INTERIOR:

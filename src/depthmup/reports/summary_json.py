@@ -6,13 +6,19 @@ from typing import Any
 from depthmup.records import Estimate, Study, Transfer
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode, strict
+from depthmup.records.finding import UNKNOWN, verdict_of_all
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
+from depthmup.reports.certificate import at_target, certified
 from depthmup.reports.next_steps import next_steps
+from depthmup.reports.sentences import advice, base_optimum, headline, holding
 from depthmup.reports.study_rows import ROWS, size_of, transfers
 
 SCHEMA = 4
 """Version of the file's layout."""
+
+CONFIDENCE = 0.95
+"""Of the intervals of optima."""
 
 
 def summary(
@@ -51,6 +57,8 @@ def summary(
     }
     findings = {
         "schema": SCHEMA,
+        "headline": _headline((study, *more), certificates),
+        "best": _best((study, *more), certificates),
         **({} if what.is_learning_rate else {"tuned": what.key}),
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         **({"together": together} if (together := _together((study, *more))) else {}),
@@ -65,6 +73,37 @@ def summary(
     }
     result: dict[str, Any] = strict(findings)
     return {**result, **(encode(kept) if whole else {})}
+
+
+def _headline(studies: Sequence[Study], certificates: Sequence[Certificate]) -> str:
+    """The first line of a report: the value to use, or else what was found."""
+    use = [*at_target(studies, certificates), advice(*studies)]
+    return next(filter(None, use), " ".join(headline(study) for study in studies))
+
+
+def _best(studies: Sequence[Study], certificates: Sequence[Certificate]) -> dict[str, Any] | None:
+    """The value to use: at the target where one is certified, else the best at the base."""
+    first = next(iter(transfers(studies[0])), None)
+    best = holding(*studies) or first
+    if best is None:
+        return None
+    value, size, confidence, scheme = UNKNOWN, dict[str, float](), CONFIDENCE, best.scheme
+    if (at := base_optimum(studies[0], best)) is not None:
+        value, size = at.log2_lr.exp2(), dict(at.size)
+    if (found := certified(studies, certificates)) is not None:
+        value, size, confidence = found.value, dict(found.target), found.confidence
+        scheme = found.scheme
+    of_scheme = (t.verdict for s in studies for t in transfers(s) if t.scheme == scheme)
+    return {
+        "scheme": scheme,
+        "verdict": verdict_of_all(of_scheme),
+        "size": size,
+        studies[0].tuned.key: value.value,
+        "low": value.low,
+        "high": value.high,
+        "confidence": confidence,
+        "certified": found is not None,
+    }
 
 
 def _together(studies: Sequence[Study]) -> list[dict[str, Any]]:
