@@ -134,3 +134,41 @@ def test_a_factory_is_no_model(given, words):
     for models in ((given, given), (model, given), (given, model)):
         with pytest.raises(TypeError, match=words):
             depthmup.plan(*models, example_inputs=inputs)
+
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        return self.out((q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v)
+
+
+class Attending(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.end = nn.Linear(4, width), nn.Linear(width, 2)
+        self.blocks = nn.ModuleList(Attention(width) for _ in range(depth))
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.end(x)
+
+
+@pytest.mark.parametrize("folding", [True, False])
+def test_a_hook_is_listed_once(folding):
+    plan = depthmup.plan(
+        Attending(16, 4), Attending(8, 2), scheme="completep", folding=folding,
+        example_inputs=torch.zeros(2, 3, 4),
+    )  # fmt: skip
+    table, _, _ = str(plan).partition("Source:")
+    lines = [line.split()[0] for line in table.splitlines() if "by hook" in line]
+    kinds = {str(m.where) for m in plan.multipliers if m.hooks}
+    assert table.count("by hook") == len(kinds) == (1 if folding else 3)
+    assert "blocks.*.qkv.weight" in lines
+    assert folding or {*lines} == {"blocks.*.qkv.weight", "blocks.*.out.weight", "end.weight"}

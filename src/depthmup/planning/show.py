@@ -18,6 +18,7 @@ from depthmup.planning.depth import StreamDepth
 from depthmup.planning.experts import MixtureGrowth
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import WITH_EPSILON
+from depthmup.planning.sites import Multiplier
 from depthmup.rules import Power
 from depthmup.tracing import pattern_of
 
@@ -44,11 +45,12 @@ class Row:
 def rows(plan: PlanContent) -> list[Row]:
     """Prescriptions grouped over repeated layers."""
     grouped: dict[tuple[object, ...], list[Prescription]] = {}
+    hooked = _hooked(plan)
     for p in plan.prescriptions:
         own = plan.own_laws[p.name].law if p.name in plan.own_laws else ""
         key = (
             pattern_of(p.name), p.shape, p.base_shape, p.role, p.ratios, p.folded, p.family,
-            p.converted, own,
+            p.converted, tuple((m.value, m.law) for m in hooked.get(p.name, ())), own,
         )  # fmt: skip
         grouped.setdefault(key, []).append(p)
     return [
@@ -242,16 +244,31 @@ def letter(p: Prescription, sign: int) -> str:
 
 
 def forward(plan: PlanContent, p: Prescription) -> list[str]:
-    """The multiplier that the parameter carries, or that hooks apply to its branch or output."""
+    """The multiplier that the parameter carries, or that hooks apply where it ends.
+
+    A hook acts on many parameters and stands beside one: the last matrix of its module.
+    """
     if carried := [m for m in plan.multipliers if p.name in m.folds]:
         laws = " ".join(str(m.law) for m in carried)
         return [f"A = {number(p.folded)}", f"{laws}, folded"]
-    explicit = [
-        m
-        for m in plan.multipliers
-        if m.hooks and (m.label == p.name or (p.role.in_branch and m.label in p.branches))
-    ]
+    explicit = _hooked(plan).get(p.name, ())
     return [line for m in explicit for line in (f"{number(m.value)} by hook", str(m.law))]
+
+
+def _hooked(plan: PlanContent) -> dict[str, list[Multiplier]]:
+    """Multipliers that stay hooks, by the parameter beside which each is listed."""
+    under: dict[str, list[Prescription]] = {}
+    for p in plan.prescriptions:
+        for label in {p.name, *(p.branches if p.role.in_branch else ())}:
+            under.setdefault(label, []).append(p)
+    found: dict[str, list[Multiplier]] = {}
+    for m in plan.multipliers:
+        if m.hooks and m.label in under:
+            inside = [p for p in under[m.label] if p.name.startswith(f"{m.hooks[0].module}.")]
+            those = inside or under[m.label]
+            matrices = [p for p in those if len(p.shape) > 1] or those
+            found.setdefault(matrices[-1].name, []).append(m)
+    return found
 
 
 def caption(plan: PlanContent) -> str:
