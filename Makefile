@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What the demo needs: PyTorch and the packages of pages.
+DEMO   := $(VENV)/.demo
 # What makes pins, bills of materials and audits, apart from what the package is tested with.
 TOOLS  := .venv-tools
 LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
@@ -20,7 +22,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mup
 	touch $@
 
-demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
+$(DEMO): pyproject.toml constraints.txt
+	test -e $(READY) || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt -e '.[pages]'; }
+	touch $@
+
+demo: $(DEMO)  ## measure learning-rate transfer across depth on real data; minutes
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
 test: $(READY) checks  ## everything CI checks; of long tests, one variant in seven
