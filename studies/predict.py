@@ -28,7 +28,8 @@ from depthmup.data import digits
 from depthmup.diagnostics import GaussNewton, sharpness
 from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
-from depthmup.statistics import Curves, minima, optima, rate_estimate
+from depthmup.statistics import Curves
+from depthmup.statistics.runs import Runs
 from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import batches as batches_of
 from depthmup.training import build, dataset
@@ -287,8 +288,9 @@ def optimum(rates: Sequence[float], losses: np.ndarray) -> Estimate:
 
     The one place that knows how the library finds optima.
     """
-    fitted = optima(Curves.of(rates, [losses]))
-    return rate_estimate(minima(fitted, [{"depth": 1.0}]), 0, confidence=0.9)
+    curves = Curves.of(rates, [losses])
+    [best] = Runs(name="", title="", sizes=({"depth": 1.0},), curves=curves).best(0.9)
+    return best.log2_lr
 
 
 def difference(one: Estimate, base: Estimate) -> Estimate:
