@@ -45,8 +45,7 @@ WITHOUT_SOURCE = {
     "this package's own, derived in docs/studies (statistics.md, adaptive.md, check.md)": {
         "depthmup": "next_runs score",
         "depthmup.diagnostics": "likely_cause",
-        "depthmup.statistics": "cost drift loss_estimate minima next_round "
-        "optima pooled_law rate_estimate",
+        "depthmup.statistics": "cost drift loss_estimate minima next_round optima pooled_law",
     },
 }
 # Classes that are theory and not the container of a result.

@@ -10,7 +10,7 @@ from pytest import approx
 from valleys import least
 
 from depthmup import fit
-from depthmup.statistics import Curves, loss_estimate, minima, optima, rate_estimate
+from depthmup.statistics import Curves, loss_estimate, measured, minima, optima
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 from studies.coverage import CHANGING, OTHERS, SHAPES, UNSEEN, WALLS, World
@@ -89,9 +89,9 @@ def test_intervals_of_single_sizes(shape):
                 curves = world.curves(rng, best[None])
                 fitted = optima(Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0]))
                 found = minima(fitted, SIZES)
+                estimates = [each.log2_lr for each in measured(found, SIZES)]
                 for i in (0, 2, 4):
-                    at = rate_estimate(found, i)
-                    held.append(at.low <= best[i] <= at.high)
+                    held.append(estimates[i].low <= best[i] <= estimates[i].high)
     # Three sizes of a table share its valley, so 32 tables count.
     assert np.mean(held) > least(COVERED.get(shape, 0.95), 32)
 

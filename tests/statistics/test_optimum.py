@@ -10,7 +10,7 @@ from pytest import approx
 from valleys import NAMES, SHAPES, doubling, fitted, found
 
 from depthmup.records import Place
-from depthmup.statistics import Curves, minima, optima, rate_estimate
+from depthmup.statistics import Curves, measured, minima, optima
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
 
@@ -34,7 +34,8 @@ class TestParabolas:
         # A valley is a parabola as far as its priors let it.
         valley, bandwidth = minima(fit, doubling(1)), max(2.0, 2.5 * spacing)
         assert valley.at[0] == approx(minimum, abs=0.05 * bandwidth)
-        assert rate_estimate(valley, 0).low < minimum < rate_estimate(valley, 0).high
+        best = measured(valley, doubling(1))[0].log2_lr
+        assert best.low < minimum < best.high
         assert valley.log_loss[0] == approx(level, abs=0.02 * curvature * bandwidth**2)
         assert fit.places() == (Place.INTERIOR,)
 

@@ -25,7 +25,7 @@ from depthmup.statistics.exponents import (
     moderated,
 )
 from depthmup.statistics.groups import across_groups
-from depthmup.statistics.minimum import Minima, loss_estimate, measured, minima, rate_estimate
+from depthmup.statistics.minimum import Minima, loss_estimate, measured, minima
 from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
@@ -67,6 +67,5 @@ __all__ = [
     "next_round",
     "optima",
     "pooled_law",
-    "rate_estimate",
     "student",
 ]

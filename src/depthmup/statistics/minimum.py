@@ -107,7 +107,7 @@ def minima(fitted: Optima, sizes: Sequence[Size], base: Size | None = None) -> M
     return Minima(fitted=fitted, posterior=posterior(fitted.curves, doublings_of(sizes, base)))
 
 
-def rate_estimate(found: Minima, size: int, ends: Array) -> Estimate:
+def _rate_estimate(found: Minima, size: int, ends: Array) -> Estimate:
     """One size's best log2 learning rate, of its median and interval; at an edge open outwards."""
     fitted = found.fitted
     median, low, high = map(float, ends)
@@ -172,7 +172,7 @@ def _optimum(
     half = float(student(math.inf, confidence)) * error
     return Optimum(
         size=dict(size),
-        log2_lr=rate_estimate(found, i, ends),
+        log2_lr=_rate_estimate(found, i, ends),
         loss=loss_estimate(found, i, confidence),
         place=location,
         curvature=around(curvature, half) if location is Place.INTERIOR else UNKNOWN,
