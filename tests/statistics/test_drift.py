@@ -10,7 +10,7 @@ from pytest import approx
 from valleys import NAMES, SHAPES, World, intervals, least
 
 from depthmup.posterior import drifts
-from depthmup.posterior.law import SLOPES
+from depthmup.posterior.priors import SLOPES
 from depthmup.records import Estimate, Optimum, Place, Verdict
 from depthmup.statistics import TOLERANCE, Curves, drift, judge, measured, minima, optima
 
@@ -254,9 +254,9 @@ class TestInvariances:
         one = drift(DEPTHS, HALF, losses)
         other = drift(DEPTHS, [HALF + added * i for i in range(5)], losses)
         half = (one.high - one.low) / 2
-        drawn_back = abs(added) * (half / 1.96 / SLOPES[1][0]) ** 2
+        drawn_back = abs(added) * (half / 1.96 / SLOPES[0][0]) ** 2
         assert other.value == approx(one.value + added, abs=half / 10 + drawn_back)
-        assert other.high - other.low == approx(2 * half, rel=0.2)
+        assert other.high - other.low == approx(2 * half, rel=0.3)
 
     @few
     @given(st.integers(0, 1000), st.permutations(range(5)))
@@ -303,7 +303,7 @@ class TestVerdicts:
         losses = np.exp(0.1 * (X[:, None] - best[:, None, None]) ** 2 + np.zeros(3))
         interval = drift(DEPTHS, X, losses)
         assert interval.low <= true_drift <= interval.high
-        assert 0.02 < interval.high - interval.low < 0.4
+        assert 0.02 < interval.high - interval.low < 0.45
 
 
 class TestMeasured:

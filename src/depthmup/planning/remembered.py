@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -44,14 +44,19 @@ def _signature(optimizer: Any, group: Mapping[str, Any]) -> object:
         (name, _stated(value))
         for holder in held
         for name, value in vars(holder).items()
-        if name not in _OF_TORCH and not is_wrapped(holder, name)
+        if name not in _of_torch() and not is_wrapped(holder, name)
     ]
     named = [sorted(each, key=lambda part: part[0]) for each in (settings.items(), attributes)]
     return codes, *map(tuple, named)
 
 
-_OF_TORCH = frozenset({"_step_count", "_opt_called"} | vars(torch.optim.SGD([Tensor()])).keys())
-"""What every optimizer of torch holds, some of it only with a scheduler: no setting is among it."""
+@cache
+def _of_torch() -> frozenset[str]:
+    """What every optimizer of torch holds, some only with a scheduler: no setting is among it.
+
+    Made when it is asked for: building one loads torch's compiler.
+    """
+    return frozenset({"_step_count", "_opt_called"} | vars(torch.optim.SGD([Tensor()])).keys())
 
 
 def _stated(value: object, depth: int = 0) -> object:
