@@ -53,10 +53,10 @@ def test_every_chart_renders_and_nothing_scrolls_sideways(browser, written, widt
 def test_the_slider_drives_every_chart(browser, written):
     tab = browser.open(written, width=1280)
     last = tab.run(PICTURES)
-    assert tab.run("document.getElementById('steps').textContent") == "240–300"
+    assert tab.run("document.getElementById('steps').textContent") == "steps 240–300"
     tab.run(MOVE % 0)
     first = tab.run(PICTURES)
-    assert tab.run("document.getElementById('steps').textContent") == "0–60"
+    assert tab.run("document.getElementById('steps').textContent") == "steps 0–60"
     assert all(a != b for a, b in zip(first, last, strict=True))
     assert tab.run("document.querySelector('.now').textContent") == "undecided"
     tab.run(MOVE % 4)
