@@ -41,6 +41,7 @@ from depthmup.statistics.runs import Runs
 from depthmup.sweep import (
     MAIN_STORE,
     Losses,
+    MissingRuns,
     SearchState,
     Store,
     StoreError,
@@ -809,9 +810,9 @@ def _cut_short(
         over = f"it still needs {counted(count, 'run')}"
         notes.append(Note(text=UNFINISHED.format(count=count)))
     else:
-        raise StoreError(
-            f"The runs to be trained next ({count}) are not in {store.path} yet. "
-            "Repeat the measurement with the same folder to go on; with shards, all of them."
+        raise MissingRuns(
+            f"The runs to be trained next ({count}) are not in {store.path} yet.",
+            "Repeat the measurement with the same folder to go on; with shards, all of them.",
         )
     names = [variant.name for variant in state.sweep.design.variants]
     ended = {**dict.fromkeys(names, over), **state.ended}
@@ -825,7 +826,7 @@ def _check_size(sweep: Sweep, store: Store) -> None:
     design = sweep.design
     of_variant = len(design.all_sizes) * len(design.log2_values) * design.seeds
     if (lacking := of_variant - len(store)) >= LISTED:
-        raise StoreError(
-            f"At least {lacking:,} runs are not in {store.path} yet. "
-            "Repeat the measurement with the same folder to finish them."
+        raise MissingRuns(
+            f"At least {lacking:,} runs are not in {store.path} yet.",
+            "Repeat the measurement with the same folder to finish them.",
         )

@@ -1,6 +1,5 @@
 """``depthmup merge``: join the stores of the shards of a sweep."""
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,6 @@ from depthmup.cli.folders import prepare_folder
 
 if TYPE_CHECKING:
     from depthmup.sweep import Shard
-
-_OF_SHARD = re.compile(r"results\.shard-\d+-of-(\d{1,6})\.sqlite")
 
 SHOWN = 8
 """Shards without a store that a message names."""
@@ -43,7 +40,7 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli.report import report_on
-    from depthmup.sweep import MAIN_STORE, Store, StoreError, merge
+    from depthmup.sweep import MAIN_STORE, MissingRuns, Store, StoreError, merge
 
     if not options.stores:
         raise ValueError("Expected stores to join, or a folder of them; got none.")
@@ -59,15 +56,13 @@ def run(options: Options) -> int:
         )
     try:
         return report_on(out, export=options.export, json=options.json)
-    except StoreError as error:
-        said, yet, _ = str(error).rpartition(" yet. ")
-        absent = _absent(stores)
-        if not yet or not absent:
+    except MissingRuns as error:
+        if not (absent := _absent(stores)):
             raise
         names = ", ".join(f"{shard.index}/{shard.count}" for shard in absent[:SHOWN])
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
         raise StoreError(
-            f"{said} yet. No store of shard {names}{more} was joined. Name its "
+            f"{error.said} No store of shard {names}{more} was joined. Name its "
             f"{absent[0].store_name}, or train it: the same command with --shard "
             f"{absent[0].index}/{absent[0].count}."
         ) from error
@@ -77,10 +72,10 @@ def _absent(stores: list[Path]) -> "list[Shard]":
     """The shards of which no store was joined, beside one of as many."""
     from depthmup.sweep import Shard
 
-    names = {store.name for store in stores}
-    counts = {int(found[1]) for name in names if (found := _OF_SHARD.fullmatch(name))}
-    every = [Shard(index=i, count=k) for k in sorted(counts) for i in range(1, k + 1)]
-    return [shard for shard in every if shard.store_name not in names]
+    joined = {shard for store in stores if (shard := Shard.of_store(store.name))}
+    counts = sorted({shard.count for shard in joined})
+    every = [Shard(index=i, count=k) for k in counts for i in range(1, k + 1)]
+    return [shard for shard in every if shard not in joined]
 
 
 def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:

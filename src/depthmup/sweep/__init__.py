@@ -11,7 +11,7 @@ from depthmup.sweep.jobs import Job, Train, together, training
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, snapshot
-from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
+from depthmup.sweep.store import MAIN_STORE, Asked, MissingRuns, Store, StoreError, StoreWarning
 from depthmup.sweep.strategy import SearchState, advance, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -27,6 +27,7 @@ __all__ = [
     "InProcess",
     "Job",
     "Losses",
+    "MissingRuns",
     "Processes",
     "Progress",
     "Ray",

@@ -1,5 +1,6 @@
 """Shards: shares of a sweep for machines without connection, and how their stores are merged."""
 
+import re
 import shutil
 import tempfile
 import time
@@ -33,6 +34,12 @@ class Shard:
                 "--array=1-8 and --shard $SLURM_ARRAY_TASK_ID/8."
             )
         return Shard(index=int(index), count=int(count))
+
+    @staticmethod
+    def of_store(name: str) -> "Shard | None":
+        """The share whose store has this name."""
+        found = re.fullmatch(r"results\.shard-(\d+)-of-(\d{1,6})\.sqlite", name)
+        return Shard(index=int(found[1]), count=int(found[2])) if found else None
 
     @property
     def store_name(self) -> str:

@@ -87,6 +87,14 @@ class StoreError(RuntimeError):
     """The store cannot be used as requested; the message says what to do."""
 
 
+class MissingRuns(StoreError):
+    """Runs that a measurement asks for are not in the store; ``said`` leaves out the remedy."""
+
+    def __init__(self, said: str, remedy: str) -> None:
+        super().__init__(f"{said} {remedy}")
+        self.said = said
+
+
 class StoreWarning(UserWarning):
     """Part of the store cannot be used and is ignored."""
 
@@ -326,9 +334,9 @@ class Store:
         results = list(self._results(asked))
         complete = {run: record for run, record in results if record is not None}
         if lacking := sum(record is None for _, record in results):
-            raise StoreError(
-                f"{lacking} of {len(results)} runs are not in {self.path} yet. "
-                "Repeat the measurement with the same folder to finish them."
+            raise MissingRuns(
+                f"{lacking} of {len(results)} runs are not in {self.path} yet.",
+                "Repeat the measurement with the same folder to finish them.",
             )
         return complete
 
