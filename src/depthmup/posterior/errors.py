@@ -21,23 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
-
-TAILS = 4.0
-"""Degrees of freedom of the noise."""
-
-NEAR, LOW = 2.0, 0.3
-"""Octaves from the middle, and nats above the minimum, within which valleys are as the family has
-them.
-
-*Source:* half of 25 public tables: beyond, plateaus of guessing and flat floors between walls put
-minima octaves off on grids of 1.8 octaves.
-"""
-
-BEYOND = 6.0
-"""How many times higher than the other side a wall rises: what lies behind is no valley."""
-
-FLAT = 0.05
-"""Of how far the gentler side rises in all: no side counts as flatter than that."""
+from depthmup.posterior.priors import BEYOND, FLAT, LOW, NEAR
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

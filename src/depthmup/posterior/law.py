@@ -30,6 +30,7 @@ from depthmup.posterior.intervals import Array
 from depthmup.posterior.priors import (
     ALIKE,
     BENDS,
+    FAST,
     FORGETS,
     GOES_ON,
     LOST,
@@ -38,6 +39,7 @@ from depthmup.posterior.priors import (
     PRODUCTS,
     SCATTERS,
     SLOPES,
+    SLOW,
     STANDS,
     STILL,
     WALKS,
@@ -45,10 +47,6 @@ from depthmup.posterior.priors import (
 
 Size: TypeAlias = Mapping[str, float]
 """Values by axis, such as ``{"width": 64, "depth": 8}``."""
-
-
-SLOW, FAST = 4.0, 1.0
-"""Doublings over which bends and walks are forgotten."""
 
 
 @dataclass(frozen=True, kw_only=True)

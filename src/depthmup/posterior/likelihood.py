@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.errors import TAILS, CurvePoints
+from depthmup.posterior.errors import CurvePoints
 from depthmup.posterior.intervals import Array, Index
 from depthmup.posterior.law import Covariances, LawNode
 from depthmup.posterior.levels import Levels, levels_of
@@ -34,6 +34,7 @@ from depthmup.posterior.priors import (
     ROUNDING,
     ROUNDING_SPREAD,
     STEEPNESS_SPREAD,
+    TAILS,
     TURNS,
     WALKING,
     WALL_PLACE,
@@ -363,7 +364,8 @@ def information(curves: Curves, doublings: Array) -> Information:
     belief = np.tile(beliefs, count)
     begin = first.fit.part(begun), first.sigma[begun], first.rho[begun]
     found = _solved(runs, of, belief, begin, weight[of], SECOND, _around(begin[1]))
-    log = found.log.reshape(count, fits, -1) + np.log([row[-1] for row in TURNS])[beliefs, None]
+    log_turns = np.log([row[-1] for row in TURNS])[beliefs]
+    log = found.log.reshape(count, fits, -1) + log_turns[:, None]
     log = _one_of_each(log, found.fit.k.reshape(count, fits, sizes), beliefs)
     # The heaviest nodes of all fits.
     of_fit = log.shape[-1]
@@ -375,7 +377,7 @@ def information(curves: Curves, doublings: Array) -> Information:
         flat = values.reshape(count, fits * of_fit, *values.shape[2:])
         return np.asarray(flat[np.arange(count)[:, None], order])
 
-    prior = np.repeat(np.log([row[-1] for row in TURNS])[beliefs], of_fit)[order]
+    prior = np.repeat(log_turns, of_fit)[order]
     lost = ~np.isfinite(np.take_along_axis(log, order, -1))
     nodes = Nodes(
         constant=np.where(lost, -np.inf, kept(found.nodes.constant) + prior),

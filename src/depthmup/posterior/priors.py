@@ -42,6 +42,23 @@ NOISES: Array = np.asarray(0.001 * 1.7 ** np.arange(13.0), float)
 NOISE, NOISE_SPREAD = math.log(0.01), 1.3
 """sigma's nodes, and its prior's mean and deviation in the logarithm."""
 
+TAILS = 4.0
+"""Degrees of freedom of the noise."""
+
+NEAR, LOW = 2.0, 0.3
+"""Octaves from the middle, and nats above the minimum, within which valleys are as the family has
+them.
+
+*Source:* half of 25 public tables: beyond, plateaus of guessing and flat floors between walls put
+minima octaves off on grids of 1.8 octaves.
+"""
+
+BEYOND = 6.0
+"""How many times higher than the other side a wall rises: what lies behind is no valley."""
+
+FLAT = 0.05
+"""Of how far the gentler side rises in all: no side counts as flatter than that."""
+
 DIVERGED, DIVERGED_WIDTH = 0.1, 0.07
 """A minimum lies below the first rate that diverges: by so many octaves, give or take."""
 
@@ -71,6 +88,9 @@ STILL = 0.03
 
 STANDS, GOES_ON, FORGETS = 0.1, 0.45, 0.45
 """Shares of laws that stand still, that go on, and whose slopes are lost."""
+
+SLOW, FAST = 4.0, 1.0
+"""Doublings over which bends and walks are forgotten."""
 
 SLOPES = ((0.15, 0.5), (0.5, 0.5))
 BENDS = ((0.0, 0.5), (0.1, 0.3), (0.3, 0.2))

@@ -15,9 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.errors import TAILS
 from depthmup.posterior.intervals import Array, Flags, Index
-from depthmup.posterior.priors import LEAST_SLOPE, OF_OWN, OWN, SHIFTS, STEEP_SHARE, STEEP_SLOPE
+from depthmup.posterior.priors import (
+    LEAST_SLOPE,
+    OF_OWN,
+    OWN,
+    SHIFTS,
+    STEEP_SHARE,
+    STEEP_SLOPE,
+    TAILS,
+)
 
 PASSES = 4
 
