@@ -59,10 +59,25 @@ def geometric_mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -
 
     *Source:* Student (1908), Biometrika 6:1-25.
     """
-    log = mean([float(v) for v in np.log(np.asarray(values, float))], confidence=confidence)
-    with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(v)) for v in (log.low, log.value, log.high))
-    return Estimate(value=value, low=low, high=high)
+    numbers = np.asarray(values, float)
+    if not len(numbers) or not (np.isfinite(numbers) & (numbers > 0)).all():
+        return UNKNOWN
+    low, value, high = geometric_means(numbers, confidence=confidence)
+    return Estimate(value=float(value), low=float(low), high=float(high))
+
+
+def geometric_means(values: Array, *, confidence: float = CONFIDENCE) -> tuple[Array, Array, Array]:
+    """The same of the finite values along the last axis: lower ends, means, and upper ends."""
+    finite = np.isfinite(values)
+    count = finite.sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        logs = np.log(np.where(finite, values, 1.0))
+        middle = logs.sum(-1) / count
+        apart = np.where(finite, logs - middle[..., None], 0.0)
+        error = np.sqrt((apart**2).sum(-1) / (count - 1) / count)
+        t = student(np.maximum(count - 1, 1), confidence)
+        half = np.where(count > 1, error * t, math.inf)
+        return np.exp(middle - half), np.exp(middle), np.exp(middle + half)
 
 
 def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tuple[Array, Array]:

@@ -4,14 +4,13 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, SupportsFloat
 
 import numpy as np
 
-from depthmup.posterior.intervals import student
+from depthmup.posterior.intervals import geometric_means
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -63,20 +62,12 @@ def curves_of_sizes(part: Runs) -> tuple[Curve, ...]:
     diverge, with t intervals of the logarithm.
     """
     losses = part.curves.losses
-    finite = np.isfinite(losses)
-    count = finite.sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        logs = np.log(np.where(finite, losses, 1.0))
-        mean = logs.sum(-1) / count
-        apart = np.where(finite, logs - mean[..., None], 0.0)
-        error = np.sqrt((apart**2).sum(-1) / (count - 1) / count)
-        half = np.where(count > 1, error * student(np.maximum(count - 1, 1)), math.inf)
-        low, value, high = np.exp(mean - half), np.exp(mean), np.exp(mean + half)
+    low, value, high = geometric_means(losses)
     seeds, diverged = (~np.isnan(losses)).sum(-1), np.isinf(losses).sum(-1)
 
     def point(i: int, k: int) -> Point:
         loss = UNKNOWN
-        if count[i, k]:
+        if seeds[i, k] > diverged[i, k]:
             ends = float(low[i, k]), float(value[i, k]), float(high[i, k])
             loss = Estimate(low=ends[0], value=ends[1], high=ends[2])
         rate = float(part.curves.log2_lrs[i, k])
