@@ -13,7 +13,7 @@ from depthmup.records.text import aligned, begin, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
-from depthmup.reports.sentences import PLACES, UNKNOWN, holding, number, rate_interval
+from depthmup.reports.sentences import PLACES, UNKNOWN, advice, holding, number, rate_interval
 
 MOST_ROWS = 12
 """Sizes that text lists one by one."""
@@ -52,6 +52,11 @@ def at_target(studies: Sequence[Study], certificates: Sequence[Certificate]) -> 
     """The value to train the target with, in a sentence."""
     found = certified(studies, certificates)
     return [] if found is None else [certificate_headline(found)]
+
+
+def to_use(studies: Sequence[Study], certificates: Sequence[Certificate]) -> list[str]:
+    """What to do, at the target and at the sizes measured; empty where nothing transfers."""
+    return [*at_target(studies, certificates), *filter(None, [advice(*studies)])]
 
 
 def certified(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Certificate | None:

@@ -9,9 +9,9 @@ from depthmup.records.codec import encode, strict
 from depthmup.records.finding import UNKNOWN, verdict_of_all
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
-from depthmup.reports.certificate import at_target, certified
+from depthmup.reports.certificate import certified, to_use
 from depthmup.reports.next_steps import next_steps
-from depthmup.reports.sentences import advice, base_optimum, headline, holding
+from depthmup.reports.sentences import base_optimum, headline, holding
 from depthmup.reports.study_rows import ROWS, size_of, transfers
 
 SCHEMA = 4
@@ -77,8 +77,8 @@ def summary(
 
 def _headline(studies: Sequence[Study], certificates: Sequence[Certificate]) -> str:
     """The first line of a report: the value to use, or else what was found."""
-    use = [*at_target(studies, certificates), advice(*studies)]
-    return next(filter(None, use), " ".join(headline(study) for study in studies))
+    found = " ".join(headline(study) for study in studies)
+    return next(iter(to_use(studies, certificates)), found)
 
 
 def _best(studies: Sequence[Study], certificates: Sequence[Certificate]) -> dict[str, Any] | None:

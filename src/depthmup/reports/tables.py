@@ -11,11 +11,10 @@ from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import ON_TERMINALS, TONES, WIDE, aligned, counted
-from depthmup.reports.certificate import at_target, certificate_text
+from depthmup.reports.certificate import certificate_text, to_use
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
     UNKNOWN,
-    advice,
     bend_sentence,
     best_rate,
     cost,
@@ -230,7 +229,7 @@ def said(
 ) -> list[str]:
     """What to do at the target and at the sizes measured, once; then what was found."""
     studies = among or (study,)
-    use = [*at_target(studies, certificates), advice(*studies)] if study is studies[0] else []
+    use = to_use(studies, certificates) if study is studies[0] else []
     if use and len(use[0]) > _WIDEST:
         first, point, rest = use[0].partition(". ")
         use[:1] = [f"{first}." if point else first, rest]
