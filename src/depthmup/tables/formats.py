@@ -80,12 +80,9 @@ class Source:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns; ``1-NAME`` in place of an accuracy that is read as an error."""
-        error = self._error
-        return (
-            tuple(self.loss if n == error.name else n for n in self._names)
-            if error
-            else (self._names)
-        )
+        if (error := self._error) is None:
+            return self._names
+        return tuple(self.loss if n == error.name else n for n in self._names)
 
     @cached_property
     def _error(self) -> Wanted | None:
