@@ -15,6 +15,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -48,6 +49,22 @@ class Table:
     name: str
     curves: Curves
     s: Array
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return posteriors(self.curves, self.s)[0]
+
+    @cached_property
+    def beliefs(self) -> tuple[Array, Array, Array]:
+        """Every pair of a law and what seeds may have: log weights, laws, and both together."""
+        prior = prior_of(self.s)
+        errors = shared_errors(self.curves.seeds[0].astype(float), self.s.sum(-1))
+        seeds = self.posterior.seeds
+        kept = np.exp(seeds - seeds.max()) > 1e-4
+        sizes = len(self.s)
+        both = (prior.whole[:, None] + errors[kept][None]).reshape(-1, sizes, sizes)
+        laws = np.repeat(prior.whole, int(kept.sum()), axis=0)
+        return (prior.log_weight[:, None] + seeds[kept][None]).ravel(), laws, both
 
 
 def tables(count: int) -> Iterator[Table]:
@@ -115,15 +132,10 @@ def density(table: Table) -> tuple[Callable[[Any], Any], Array, Array]:
     some = there.any(-1)
     ones = jnp.einsum("nirq,iq->nir", turned, there.astype(float))
     # The law of the minima, blurred by what seeds have of their own.
-    laws = prior_of(table.s)
-    errors = shared_errors(table.curves.seeds[0].astype(float), table.s.sum(-1))
-    seeds = posterior_of(table).seeds
-    kept = np.exp(seeds - seeds.max()) > 1e-4
-    total = laws.whole[:, None] + errors[kept][None]
-    flat = total.reshape(-1, sizes, sizes)
-    inverse, (_, dets) = np.linalg.inv(flat), np.linalg.slogdet(flat)
-    log_law = (laws.log_weight[:, None] + seeds[kept][None]).ravel() - 0.5 * dets
-    precision, log_law = jnp.asarray(inverse), jnp.asarray(log_law)
+    weight_of_pairs, _, both = table.beliefs
+    _, dets = np.linalg.slogdet(both)
+    precision = jnp.asarray(np.linalg.inv(both))
+    log_law = jnp.asarray(weight_of_pairs - 0.5 * dets)
     mean, scales = jnp.asarray(runs.mean[0]), jnp.asarray(runs.scales)
     wall = jnp.asarray(runs.wall[0])
     noises = jnp.asarray(NOISES)
@@ -153,10 +165,6 @@ def density(table: Table) -> tuple[Callable[[Any], Any], Array, Array]:
         return likelihood_ + law - 0.5 * (over**2).sum()
 
     return log_density, start, spread
-
-
-def posterior_of(table: Table) -> Posterior:
-    return posteriors(table.curves, table.s)[0]
 
 
 def sampled(table: Table, seed: int) -> tuple[Array, float]:
@@ -191,25 +199,20 @@ def sampled(table: Table, seed: int) -> tuple[Array, float]:
 
 def without_seeds(table: Table, k: Array, rng: np.random.Generator) -> Array:
     """Minima of the law's sizes, given where the curves' own lie, one draw for each."""
-    laws, sizes = prior_of(table.s), len(table.s)
-    errors = shared_errors(table.curves.seeds[0].astype(float), table.s.sum(-1))
-    seeds = posterior_of(table).seeds
-    kept = np.flatnonzero(np.exp(seeds - seeds.max()) > 1e-4)
-    pairs = [(v, e) for v in range(len(laws.whole)) for e in kept]
-    both = np.stack([laws.whole[v] + errors[e] for v, e in pairs])
+    log_weight, laws, both = table.beliefs
     inverse, (_, dets) = np.linalg.inv(both), np.linalg.slogdet(both)
-    prior = np.array([laws.log_weight[v] + seeds[e] for v, e in pairs]) - 0.5 * dets
+    prior = log_weight - 0.5 * dets
     result = np.empty_like(k)
     for i, row in enumerate(k):
         log = prior - 0.5 * np.einsum("i,lij,j->l", row, inverse, row)
         weight = np.exp(log - log.max())
-        pick = int(rng.choice(len(pairs), p=weight / weight.sum()))
-        law = laws.whole[pairs[pick][0]]
+        pick = int(rng.choice(len(both), p=weight / weight.sum()))
+        law = laws[pick]
         gain = law @ inverse[pick]
         left = law - gain @ law
         values, vectors = np.linalg.eigh(left)
         deviations = np.sqrt(np.maximum(values, 0.0))
-        result[i] = gain @ row + vectors @ (deviations * rng.standard_normal(sizes))
+        result[i] = gain @ row + vectors @ (deviations * rng.standard_normal(len(row)))
     return result
 
 
@@ -226,7 +229,7 @@ def main() -> None:
     for number, table in enumerate(tables(options.tables)):
         t = table.s[:, 0] - table.s[:, 0].mean()
         row = t / (t @ t)
-        ours = posterior_of(table).estimate(row)
+        ours = table.posterior.estimate(row)
         k, r_hat = sampled(table, number)
         drift = without_seeds(table, k, np.random.default_rng(number)) @ row
         low, middle, high = np.quantile(drift, [0.025, 0.5, 0.975])
