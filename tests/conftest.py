@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What a page or a table prints does not depend on the terminal that the tests run in.
+os.environ.pop("COLUMNS", None)
 
 import browsers
 import pytest

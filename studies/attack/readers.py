@@ -29,7 +29,7 @@ from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
 from depthmup.records import Certificate
 from depthmup.report import load_report
-from depthmup.sweep import InProcess, Store, StoreError, run
+from depthmup.sweep import InProcess, MissingRuns, Store, StoreError, run
 from depthmup.sweep.store_rows import checksum
 from depthmup.tables import example
 from depthmup.training.built_in.formats import cifar_pickle, cifar_rows, idx
@@ -46,6 +46,7 @@ class Reader:
     name: str
     read: Callable[[Any], object]
     error: type[Exception]
+    """Its own; what a store lacks is said by another, of every store."""
     sources: Iterable[Any]
 
 
@@ -71,9 +72,9 @@ def _outcome(reader: Reader, source: Any) -> str:
         return "read"
     except Exception as error:
         text = str(error).replace("\n", " ")
-        if type(error) is reader.error and len(text) <= 4000 and text.isprintable():
+        right = type(error) in {reader.error, MissingRuns}
+        if right and len(text) <= 4000 and text.isprintable():
             return "refused"
-        right = type(error) is reader.error
         told = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(told.filename).name}:{told.lineno}"
         outcome = "UNPRINTABLE" if right else f"ANOTHER ERROR {type(error).__name__} at {where}"

@@ -227,7 +227,7 @@ def test_the_rows_of_runs_have_what_is_tuned():
         ({"tune": "weight_decay", "lrs": 0.1, "values": [0.0, 0.1]}, "weight decay to be positive"),
         ({"tune": "weight_decay", "lrs": 0.1, "values": [0.2, 0.1]}, "weight decays to be strict"),
         ({"tune": "momentum", "lrs": 0.1}, "one of lr, weight_decay, multiplier, init_scale"),
-        ({"values": [0.1, 0.2]}, "whose values are lrs="),
+        ({"values": [0.1, 0.2]}, "its values are lrs=; leave values="),
         ({"tune": "weight_decay", "lrs": 0.1, "values": []}, "at least one value"),
     ],
 )

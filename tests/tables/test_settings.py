@@ -217,7 +217,7 @@ def test_a_wide_table_is_read_by_its_option(tmp_path, capsys):
     path = tmp_path / "wide.csv"
     wide.reset_index().to_csv(path, index=False)
     assert main(["fit", str(path), "--lr", "lr", "--loss", "loss"]) == 2
-    assert "--wide width --lr lr read it" in capsys.readouterr().err
+    assert "Read it by --wide width --lr lr." in capsys.readouterr().err
     assert main(["fit", str(path), "--lr", "lr", "--wide", "depth"]) == 0
     long = depthmup.fit(table()[lambda t: t.seed == 0], **{**ASKED, "seed": ""})
     read = depthmup.fit(path, lr="lr", reading=Reading(wide="depth"))
