@@ -4,6 +4,7 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 """
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.posterior import NormalMixture, Posterior, drifts, posterior, slope_row
+from depthmup.posterior.mixture import NormalMixture
+from depthmup.posterior.posterior import Posterior, drifts, posterior, slope_row
 
 __all__ = ["Curves", "NormalMixture", "Posterior", "drifts", "posterior", "slope_row"]

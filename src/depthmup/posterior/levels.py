@@ -14,10 +14,14 @@ TINY = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Levels:
-    """Log losses at the minima, (fits, sizes), and covariances: of these, and of the shape."""
+    """Log losses at the minima, (fits, sizes), and covariances: of these, and of the shape.
+
+    ``fitted`` is the part of ``covariance`` that the fit leaves; the rest is seeds' own.
+    """
 
     level: Array
     covariance: Array
+    fitted: Array
     shape_covariance: Array
 
 
@@ -57,6 +61,7 @@ def levels_of(
     return Levels(
         level=level,
         covariance=errors[:, :sizes, :sizes] + _of_seeds(of_seeds),
+        fitted=errors[:, :sizes, :sizes],
         shape_covariance=errors[:, shared, shared],
     )
 

@@ -16,6 +16,7 @@ from depthmup.posterior.curve import Curves
 from depthmup.posterior.intervals import CONFIDENCE, Array, Index, Numbers
 from depthmup.posterior.law import Covariances, Prior, prior_of
 from depthmup.posterior.likelihood import Information, Mode, expected, information
+from depthmup.posterior.mixture import NormalMixture
 from depthmup.posterior.seeds import shared_errors
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import Estimate
@@ -23,64 +24,8 @@ from depthmup.records import Estimate
 KEPT = 0.998
 """Share of the weight that the nodes kept have."""
 
-HALVINGS = 40
-
-ENDS, POINTS = 1e-4, 400
-"""The part of a distribution beyond which nothing is drawn, and the points between."""
-
 FEW, MOST = 4, 500
 """Nodes by which laws are weighed first, and pairs of a node and a law that are kept."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NormalMixture:
-    """Normal distributions and their weights, (..., nodes)."""
-
-    mean: Array
-    deviation: Array
-    weight: Array
-
-    @property
-    def value(self) -> Array:
-        """Its mean, (...,)."""
-        return np.asarray((self.weight * self.mean).sum(-1))
-
-    def below(self, at: Array) -> Array:
-        """Probability of less, (...,)."""
-        from scipy.special import ndtr
-
-        standard = (at[..., None] - self.mean) / np.maximum(self.deviation, 1e-300)
-        return np.asarray((self.weight * ndtr(standard)).sum(-1))
-
-    def quantile(self, share: float | Array) -> Array:
-        """(...,), by bisection."""
-        reach = 40 * self.deviation
-        low, high = (self.mean - reach).min(-1), (self.mean + reach).max(-1)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            under = self.below(middle) < share
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.asarray((low + high) / 2)
-
-    def interval(self, confidence: float) -> tuple[Array, Array]:
-        tail = (1 - confidence) / 2
-        return self.quantile(tail), self.quantile(1 - tail)
-
-    def estimate(self, confidence: float, unit: str = "") -> Estimate:
-        """The first answer: its median, and the interval between equal tails."""
-        low, high = self.interval(confidence)
-        value = self.quantile(0.5)
-        return Estimate(value=float(value[0]), low=float(low[0]), high=float(high[0]), unit=unit)
-
-    def quantiles(self, shares: Array) -> Array:
-        """Many quantiles of the first answer, (shares,), to a thousandth of its spread."""
-        from scipy.special import ndtr
-
-        mean, deviation, weight = self.mean[0], self.deviation[0], self.weight[0]
-        low, high = (float(self.quantile(share)[0]) for share in (ENDS, 1 - ENDS))
-        at = np.linspace(low, high, POINTS)
-        below = ndtr((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
-        return np.interp(shares, below, at)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +38,8 @@ class Posterior:
         constant, linear, precision: of every node, as in ``posterior.nodes``, seeds' own included.
         seeds: log weights of what seeds may have of their own.
         mode: the heaviest node, of a batch of one; its shape has ``shape_covariance``.
-        level, level_covariance: log losses at the minima, (sizes,).
+        level, level_covariance: log losses at the minima, (sizes,); ``level_fitted`` is the part
+            of their covariance that seeds have not of their own.
         place: standard error of the place of all minima alike, octaves.
     """
 
@@ -107,6 +53,7 @@ class Posterior:
     shape_covariance: Array
     level: Array
     level_covariance: Array
+    level_fitted: Array
     place: float = 0.0
 
     @cached_property
@@ -162,6 +109,11 @@ class Posterior:
         u = np.asarray(octaves, float).reshape(1, 1, -1)
         high = rise(u, self.mode.fit.shape, self.s[[size]]).height
         return np.asarray(high.reshape(np.shape(octaves)))
+
+    def rise_at(self, place: Array, octaves: Array) -> Array:
+        """The same at a size that was not trained, (1, axes) in doublings."""
+        u = np.asarray(octaves, float).reshape(1, 1, -1)
+        return np.asarray(rise(u, self.mode.fit.shape, place).height[0, 0])
 
     def bend(self, size: int, octaves: Array) -> tuple[float, float]:
         """The mean rise at some distances, and its standard error."""
@@ -292,6 +244,7 @@ def _one(seen: Information, curves: Curves, s: Array, i: int) -> Posterior:
         shape_covariance=seen.levels.shape_covariance[i],
         level=seen.levels.level[i],
         level_covariance=seen.levels.covariance[i],
+        level_fitted=seen.levels.fitted[i],
         place=float(seen.place[i]),
     )
 
@@ -338,6 +291,7 @@ def _kept(asked: _Asked) -> Posterior:
         mode=found.mode.reordered(back),
         level=found.level[back],
         level_covariance=found.level_covariance[back][:, back],
+        level_fitted=found.level_fitted[back][:, back],
     )
 
 

@@ -117,3 +117,39 @@ SCATTERS = ((0.0, 0.3), (0.06, 0.17), (0.12, 0.2), (0.22, 0.15), (0.5, 0.12), (1
 
 ALIKE = 0.6
 """Correlation of two sizes' scatter a doubling apart."""
+
+RATIOS = ((0.35, 0.15), (0.5, 0.25), (0.71, 0.25), (0.84, 0.15), (1.19, 0.12), (1.41, 0.08))
+"""r: by what a gap, or a level's distance from its floor, is multiplied per doubling."""
+
+BETWEEN = 0.15
+"""Of log r about each of these."""
+
+SHARES = (0.2, 0.35, 0.25, 0.2)
+"""Of gaps that stay, go on in a straight line, fade to nothing (or grow from it), and fade to a
+constant."""
+
+BENT_OVER = 2.0
+"""Doublings over which the bend of such a line is forgotten."""
+
+GAP_PLACE = 0.3
+GAP_SLOPES = ((0.003, 0.3), (0.01, 0.3), (0.03, 0.25), (0.1, 0.15))
+GAP_AMPLITUDES = ((0.02, 0.4), (0.06, 0.35), (0.2, 0.25))
+GAP_SCATTERS = ((0.0, 0.45), (0.003, 0.2), (0.01, 0.2), (0.03, 0.1), (0.1, 0.05))
+"""Nats, nats per doubling: of how far two variants' levels lie apart."""
+
+LEVEL_PLACE = 1.0
+LEVEL_SLOPES = ((0.03, 0.4), (0.1, 0.4), (0.3, 0.2))
+LEVEL_AMPLITUDES = ((0.05, 0.4), (0.2, 0.4), (0.6, 0.2))
+LEVEL_SCATTERS = ((0.0, 0.4), (0.003, 0.2), (0.01, 0.2), (0.03, 0.15), (0.1, 0.05))
+"""The same of levels themselves, about their mean."""
+
+OWN_LEVELS = (
+    (0.0, 0.25),
+    (0.1, 0.15),
+    (0.3, 0.15),
+    (1.0, 0.15),
+    (3.0, 0.15),
+    (10.0, 0.1),
+    (30.0, 0.05),
+)
+"""o^2: what a seed's level has of its own, over the variance of one run's noise."""

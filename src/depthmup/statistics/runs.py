@@ -34,6 +34,7 @@ class Runs:
         base: where the arms of a design meet; without one every slice of sizes counts.
         alpha, gamma: of the variant's scheme, as text.
         gathered: of a random design, whose sizes are cells, the number of runs in them.
+        seeds: names of the columns of the curves; none where these are repeats.
         question: by axis what its drift answers; a plain one where there is none.
         problem: why nothing can be fitted, if so.
     """
@@ -47,6 +48,7 @@ class Runs:
     gathered: int = 0
     alpha: str = ""
     gamma: str = ""
+    seeds: tuple[str, ...] = ()
     question: Mapping[Axis, str] | None = None
     problem: str = ""
 

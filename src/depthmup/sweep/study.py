@@ -95,6 +95,7 @@ def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> R
         curves=Curves.of(losses.log2_lrs, losses.values) if sizes else Curves.none(),
         chance=losses.chance,
         base=design.base,
+        seeds=tuple(map(str, range(design.seeds))),
         alpha=str(variant.scheme.alpha),
         gamma=str(variant.scheme.gamma),
     )

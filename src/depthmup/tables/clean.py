@@ -89,6 +89,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
         curves=curves,
         chance=question.reading.chance,
         gathered=len(loss) if scattered else 0,
+        seeds=rows.seed_names if shared and len(rows.seed_names) == curves.losses.shape[-1] else (),
     )
     usual = np.zeros(0)
     if rows.counts_steps and not scattered:
@@ -134,7 +135,7 @@ def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> C
     )
     log2, point = np.unique(np.log2(numbers[question.lr]), return_inverse=True)
     seeds = np.array([float(s) for s in table.names[question.seed]])[table.codes[question.seed]]
-    column = np.unique(seeds, return_inverse=True)[1]
+    names, column = np.unique(seeds, return_inverse=True)
     losses = np.full((len(sizes), len(log2), int(column.max()) + 1), math.nan)
     losses[size.reshape(-1), point.reshape(-1), column.reshape(-1)] = numbers[question.loss]
     return Cleaned(
@@ -145,6 +146,7 @@ def own_runs(table: RunTable, question: Question, *, name: str, title: str) -> C
             curves=Curves.of(log2.tolist(), losses),
             chance=float(numbers[CHANCE][0]),
             base={axis: number(numbers[column][0]) for axis, column in question.base.items()},
+            seeds=tuple(str(number(name)) for name in names),
         ),
         notes=(),
     )

@@ -88,6 +88,15 @@ class GroupRows:
         return distinct(ranks[self.table.codes[column]])[0]
 
     @property
+    def seed_names(self) -> tuple[str, ...]:
+        """The texts of those numbers."""
+        if not self.question.seed:
+            return ()
+        column = self.question.seed
+        names = np.array(self.table.names[column])
+        return tuple(map(str, np.unique(names[self.table.codes[column]])))
+
+    @property
     def counts_steps(self) -> bool:
         """Whether a column tells the steps of every run, and is no axis."""
         steps = self.question.steps

@@ -1,0 +1,64 @@
+"""A mixture of normal distributions: what every answer of a posterior is, with its quantiles."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.posterior.intervals import Array
+from depthmup.records import Estimate
+
+HALVINGS = 40
+
+ENDS, POINTS = 1e-4, 400
+"""The part of a distribution beyond which nothing is drawn, and the points between."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NormalMixture:
+    """Normal distributions and their weights, (..., nodes)."""
+
+    mean: Array
+    deviation: Array
+    weight: Array
+
+    @property
+    def value(self) -> Array:
+        """Its mean, (...,)."""
+        return np.asarray((self.weight * self.mean).sum(-1))
+
+    def below(self, at: Array) -> Array:
+        """Probability of less, (...,)."""
+        from scipy.special import ndtr
+
+        standard = (at[..., None] - self.mean) / np.maximum(self.deviation, 1e-300)
+        return np.asarray((self.weight * ndtr(standard)).sum(-1))
+
+    def quantile(self, share: float | Array) -> Array:
+        """(...,), by bisection."""
+        reach = 40 * self.deviation
+        low, high = (self.mean - reach).min(-1), (self.mean + reach).max(-1)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            under = self.below(middle) < share
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        return np.asarray((low + high) / 2)
+
+    def interval(self, confidence: float) -> tuple[Array, Array]:
+        tail = (1 - confidence) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+    def estimate(self, confidence: float, unit: str = "") -> Estimate:
+        """The first answer: its median, and the interval between equal tails."""
+        low, high = self.interval(confidence)
+        value = self.quantile(0.5)
+        return Estimate(value=float(value[0]), low=float(low[0]), high=float(high[0]), unit=unit)
+
+    def quantiles(self, shares: Array) -> Array:
+        """Many quantiles of the first answer, (shares,), to a thousandth of its spread."""
+        from scipy.special import ndtr
+
+        mean, deviation, weight = self.mean[0], self.deviation[0], self.weight[0]
+        low, high = (float(self.quantile(share)[0]) for share in (ENDS, 1 - ENDS))
+        at = np.linspace(low, high, POINTS)
+        below = ndtr((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
+        return np.interp(shares, below, at)

@@ -1,0 +1,437 @@
+"""How much better one variant is than another at every size, at a target, and what becomes of it.
+
+The gain of B over A at a size is the difference of their log losses there,
+
+    g = log loss_A - log loss_B,
+
+*tuned*, each at its own minimum, or *as trained*, each at the value that its minimum at the base
+hands on. Errors of the fits of both add up; what seeds have of their own cancels where both were
+trained with the same ones. The course of the gain over sizes is ``posterior.level_law``'s.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import CONFIDENCE, Array
+from depthmup.posterior.law import Size
+from depthmup.posterior.level_law import Course, SeedContrasts, gaps, levels
+from depthmup.posterior.mixture import NormalMixture
+from depthmup.posterior.seeds import averages
+from depthmup.records import UNKNOWN, Estimate, Place
+from depthmup.records.gain import Gain, GainVerdict, SizeGain
+from depthmup.records.sizes import size_text
+from depthmup.statistics.directions import volume
+from depthmup.statistics.runs import Runs
+
+PREDICTION = 0.9
+"""Confidence at a target that was not trained."""
+
+DRAWS = 1_000
+
+SHARE = 0.5
+"""Of the base's gain, that a target must keep."""
+
+FLAT = 0.05
+"""Share of draws in which a frontier may rise, from which on no size is worth anything."""
+
+FARTHEST = 64.0
+"""Times the size, beyond which a gain's worth is no number."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pair:
+    """Two variants at the sizes at which both have an optimum inside their grids."""
+
+    a: Runs
+    b: Runs
+
+    @cached_property
+    def sizes(self) -> list[Size]:
+        """By volume, the smallest first."""
+        there = [dict(size) for size, ok in zip(self.a.sizes, self.a.inside, strict=True) if ok]
+        own = [dict(size) for size, ok in zip(self.b.sizes, self.b.inside, strict=True) if ok]
+        return sorted((size for size in there if size in own), key=volume)
+
+    @cached_property
+    def base(self) -> Size:
+        """The base of a design, else the smallest size."""
+        base = self.a.base
+        return base if base is not None and dict(base) in self.sizes else self.sizes[0]
+
+    @cached_property
+    def axes(self) -> list[str]:
+        """Those that vary."""
+        return [a for a in self.base if len({size[a] for size in self.sizes}) > 1]
+
+    def doublings(self, sizes: Sequence[Size]) -> Array:
+        rows = [[math.log2(size[a] / self.base[a]) for a in self.axes] for size in sizes]
+        return np.reshape(np.array(rows, float), (len(sizes), len(self.axes)))
+
+    def _at(self, runs: Runs, sizes: Sequence[Size]) -> list[int]:
+        """Numbers of sizes among those of a variant that train."""
+        own = [dict(runs.sizes[i]) for i in runs.trains]
+        return [own.index(dict(size)) for size in sizes]
+
+    @cached_property
+    def course(self) -> Course:
+        """Of the tuned gain."""
+        found = []
+        for runs in (self.a, self.b):
+            at = self._at(runs, self.sizes)
+            p = runs.minima.posterior
+            found.append((p.level[at], p.level_fitted[np.ix_(at, at)]))
+        (level_a, error_a), (level_b, error_b) = found
+        return Course(
+            s=self.doublings(self.sizes),
+            value=level_a - level_b,
+            fitted=error_a + error_b,
+            seeds=contrasts(*(self._curves(runs) for runs in (self.a, self.b)), paired=self.paired),
+            beliefs=gaps(len(self.axes)),
+        )
+
+    def _curves(self, runs: Runs) -> "SeedCurves":
+        own = [dict(size) for size in runs.sizes]
+        return SeedCurves(
+            curves=runs.curves[[own.index(dict(size)) for size in self.sizes]],
+            labels=runs.seeds,
+            noise=float(runs.minima.posterior.mode.sigma[0]) ** 2,
+        )
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether both were trained with the same seeds."""
+        return bool(self.a.seeds) and self.a.seeds == self.b.seeds
+
+    def frontier(self, runs: Runs) -> Course:
+        """The course of one variant's own tuned loss."""
+        at = self._at(runs, self.sizes)
+        p = runs.minima.posterior
+        own = self._curves(runs)
+        return Course(
+            s=self.doublings(self.sizes),
+            value=p.level[at],
+            fitted=p.level_fitted[np.ix_(at, at)],
+            seeds=contrasts(own, None, paired=False),
+            beliefs=levels(len(self.axes)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeedCurves:
+    """Curves of some sizes, the names of their seeds, and the variance of a run's noise."""
+
+    curves: Curves
+    labels: tuple[str, ...]
+    noise: float
+
+    @cached_property
+    def levels(self) -> tuple[Array, Array]:
+        """Of each seed over the average of its size, NaN without; the noise's part of its variance."""
+        found = averages(self.curves)
+        level = found.level
+        rates = (found.weight > 0).sum(-2)
+        there = ~np.isnan(level) & (rates > 0)
+        return np.where(there, level, np.nan), np.where(there, self.noise / np.maximum(rates, 1), 0)
+
+
+def contrasts(a: SeedCurves, b: SeedCurves | None, *, paired: bool) -> SeedContrasts:
+    """What seeds show of their own levels: of one variant, or of the gap between two."""
+    (level, noise), run = a.levels, a.noise
+    if b is None:
+        return _pooled(level, noise, run)
+    other, noise_b = b.levels
+    run += b.noise
+    if paired:
+        return _pooled(level - other, noise + noise_b, run)
+    one, two = _pooled(level, noise, a.noise), _pooled(other, noise_b, b.noise)
+    # Seeds of their own: both variances count, and as many of each as their harmonic mean.
+    count = 2 / (1 / np.maximum(one.count, 1) + 1 / np.maximum(two.count, 1))
+    return SeedContrasts(
+        count=count,
+        square=one.square + two.square,
+        freedom=min(one.freedom, two.freedom),
+        noise=one.noise + two.noise,
+        run=run,
+    )
+
+
+def _pooled(level: Array, noise: Array, run: float) -> SeedContrasts:
+    there = ~np.isnan(level)
+    count = there.sum(-1)
+    mean = np.where(there, level, 0.0).sum(-1, keepdims=True) / np.maximum(count, 1)[:, None]
+    freedom = float(np.maximum(count - 1, 0).sum())
+    square = float((np.where(there, level - mean, 0.0) ** 2).sum() / max(freedom, 1))
+    part = float(np.where(there, noise, 0.0).sum() / max(count.sum(), 1))
+    return SeedContrasts(
+        count=count.astype(float), square=square, freedom=freedom, noise=part, run=run
+    )
+
+
+def gain_of(
+    b: Runs,
+    a: Runs,
+    *,
+    target: Size | None = None,
+    share: float = SHARE,
+    among: int = 1,
+    reservations: Sequence[str] = (),
+) -> Gain:
+    """The gain of ``b`` over ``a``; verdict and ``why`` are about the target.
+
+    Without a target it is the largest size that was trained. ``among`` candidates one is picked
+    from: intervals hold for all of them at once (Bonferroni).
+
+    Raises:
+        ValueError: no size at which both have an optimum inside their grids, or a target that lacks
+            an axis, or lies where the sizes do not tell.
+    """
+    pair = Pair(a=a, b=b)
+    if not pair.sizes:
+        raise ValueError(_nothing_common(a, b))
+    target = _checked(pair, target)
+    trained = dict(target) in pair.sizes
+    measured, predicted = (1 - (1 - c) / among for c in (CONFIDENCE, PREDICTION))
+    s = pair.doublings(pair.sizes)
+    tuned = pair.course.of(np.eye(len(s)))
+    carried = Carried(pair=pair)
+    rows = [
+        SizeGain(
+            size=size,
+            tuned=_part(tuned, i).estimate(measured),
+            as_trained=carried.at(_part(tuned, i), size, measured),
+        )
+        for i, size in enumerate(pair.sizes)
+    ]
+    start = pair.sizes.index(dict(pair.base))
+    if trained:
+        at_target = rows[pair.sizes.index(dict(target))]
+        here, carries = at_target.tuned, at_target.as_trained
+    else:
+        there = pair.course.of(_unit(len(s) + 1, -1), pair.doublings([target]))
+        here, carries = there.estimate(predicted), carried.at(there, target, predicted)
+    slope = _slope(pair, target, predicted)
+    verdict, why = judge(rows[start].tuned, here, slope, share)
+    return Gain(
+        of=b.name,
+        over=a.name,
+        sizes=tuple(rows),
+        base=dict(pair.base),
+        target=dict(target),
+        trained=trained,
+        tuned=here,
+        as_trained=carries,
+        slope=slope,
+        worth=dict(_worth(pair, target, predicted)),
+        share=share,
+        among=among,
+        verdict=verdict,
+        why=why,
+        reservations=(*reservations, *_reservations(pair)),
+    )
+
+
+def level_of(runs: Runs, target: Size) -> Estimate:
+    """The tuned loss of one variant at a target, with its 90% interval."""
+    pair = Pair(a=runs, b=runs)
+    if not pair.sizes:
+        raise ValueError(f"Expected an optimum inside the grid at some size; {runs.name} has none.")
+    target = _checked(pair, target)
+    course = pair.frontier(runs)
+    found = course.of(_unit(len(course.s) + 1, -1), pair.doublings([target])).estimate(PREDICTION)
+    with np.errstate(over="ignore"):
+        low, value, high = (float(np.exp(v)) for v in (found.low, found.value, found.high))
+    return Estimate(value=value, low=low, high=high, unit="loss")
+
+
+def _unit(count: int, at: int) -> Array:
+    row = np.zeros((1, count))
+    row[0, at] = 1.0
+    return row
+
+
+def _part(mixture: NormalMixture, i: int) -> NormalMixture:
+    index = slice(i, i + 1)
+    return NormalMixture(
+        mean=mixture.mean[index], deviation=mixture.deviation[index], weight=mixture.weight[index]
+    )
+
+
+def _checked(pair: Pair, target: Size | None) -> Size:
+    """A target that names every axis, on the way that the sizes know."""
+    if target is None:
+        return pair.sizes[-1]
+    fixed = [a for a in pair.base if a not in pair.axes]
+    if unknown := [a for a in target if a not in pair.base]:
+        raise ValueError(
+            f"Expected a target in the axes {', '.join(pair.base)}; got {', '.join(unknown)} too."
+        )
+    whole = {**pair.base, **{axis: float(n) for axis, n in target.items()}}
+    if moved := [a for a in fixed if whole[a] != pair.base[a]]:
+        raise ValueError(
+            f"Expected a target along {' and '.join(pair.axes) or 'no axis'}, which varies among "
+            f"the sizes that both have; got another {', '.join(moved)}."
+        )
+    return whole
+
+
+def _nothing_common(a: Runs, b: Runs) -> str:
+    own = [dict(size) for size in a.sizes]
+    common = [dict(size) for size in b.sizes if dict(size) in own]
+    if not common:
+        return (
+            f"Expected sizes that both {b.name} and {a.name} were trained at; they share none. "
+            "Train both at the same sizes."
+        )
+    return (
+        f"Expected an optimum inside the grids of {b.name} and {a.name} at one size of "
+        f"{len(common)} at least; there is none. Extend the grids."
+    )
+
+
+def _slope(pair: Pair, target: Size, confidence: float) -> Estimate:
+    """Of the law, without what sizes scatter by, from base to target."""
+    places = pair.doublings([pair.base, target])
+    doublings = float(places[1].sum() - places[0].sum())
+    if not doublings:
+        return UNKNOWN
+    row = np.concatenate([np.zeros(len(pair.sizes)), [-1.0, 1.0]])[None] / doublings
+    found = pair.course.of(row, places, scatter=False)
+    return found.estimate(confidence, "nats per doubling")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Carried:
+    """What each variant loses at a size by the value that its base hands on."""
+
+    pair: Pair
+
+    def at(self, tuned: NormalMixture, size: Size, confidence: float) -> Estimate:
+        """The gain as trained: the tuned one, less what ``b`` loses, and what ``a`` loses back."""
+        rng = np.random.default_rng(0)
+        gain = tuned.quantiles(rng.permutation(_SHARES))
+        for runs, sign in ((self.pair.a, 1.0), (self.pair.b, -1.0)):
+            gain = gain + sign * self._lost(runs, size, rng.permutation(_SHARES))
+        tail = (1 - confidence) / 2
+        low, value, high = np.quantile(gain, [tail, 0.5, 1 - tail])
+        return Estimate(value=float(value), low=float(low), high=float(high))
+
+    def _lost(self, runs: Runs, size: Size, shares: Array) -> Array:
+        """Draws of the rise at the base's value."""
+        if dict(size) == dict(self.pair.base):
+            return np.zeros(len(shares))
+        found = runs.minima
+        own = [dict(runs.sizes[i]) for i in runs.trains]
+        start = own.index(dict(self.pair.base))
+        if dict(size) in own:
+            i = own.index(dict(size))
+            row = np.zeros((1, len(own)))
+            row[0, start], row[0, i] = 1.0, -1.0
+            away = found.posterior.of_sizes(row).quantiles(shares)
+            return np.asarray(found.excess(i, away))
+        place = self._place(runs, size)
+        there = found.posterior.of_law(np.ones((1, 1)), place, scatter=True).quantiles(shares)
+        return found.posterior.rise_at(place, float(found.at[start]) - there)
+
+    def _place(self, runs: Runs, size: Size) -> Array:
+        """A size in the doublings of a variant's posterior."""
+        own = [runs.sizes[i] for i in runs.trains]
+        axes = [a for a in own[0] if len({s[a] for s in own}) > 1]
+        start = runs.base or {a: min(s[a] for s in own) for a in own[0]}
+        return np.array([[math.log2(size[a] / start[a]) for a in axes]])
+
+
+_SHARES = (np.arange(DRAWS) + 0.5) / DRAWS
+
+
+def _worth(pair: Pair, target: Size, confidence: float) -> Iterator[tuple[str, Estimate]]:
+    """By axis, how many times larger ``a`` must be at the target for the loss that ``b`` has there.
+
+    By the slope of its own frontier over the last doubling before the target; none where that may
+    be flat.
+    """
+    frontier = pair.frontier(pair.a)
+    place = pair.doublings([target])
+    rng = np.random.default_rng(0)
+    gain = pair.course.of(_unit(len(pair.sizes) + 1, -1), place).quantiles(rng.permutation(_SHARES))
+    for number, axis in enumerate(pair.axes):
+        before = place.copy()
+        before[0, number] -= 1
+        row = np.concatenate([np.zeros(len(pair.sizes)), [-1.0, 1.0]])[None]
+        falls = frontier.of(row, np.concatenate([before, place]), scatter=False)
+        slope = falls.quantiles(rng.permutation(_SHARES))
+        if (slope >= 0).mean() > FLAT:
+            continue
+        with np.errstate(over="ignore", divide="ignore"):
+            times = np.exp2(np.clip(-gain / np.minimum(slope, -1e-9), -99, 99))
+        tail = (1 - confidence) / 2
+        low, value, high = (float(v) for v in np.quantile(times, [tail, 0.5, 1 - tail]))
+        if 1 / FARTHEST < value < FARTHEST:
+            yield axis, Estimate(value=value, low=low, high=high, unit=f"times the {axis}")
+
+
+def judge(
+    base: Estimate, target: Estimate, slope: Estimate, share: float
+) -> tuple[GainVerdict, str]:
+    """The verdict on a gain by the target's interval, against that share of the base's.
+
+    Of a lead that is the other's the same is said in mirror: it fades or crosses, or there is no
+    gain at all.
+    """
+    verdict = GainVerdict
+    if base.low > 0:
+        if target.high < 0:
+            return verdict.CROSSES, "At the target all of its interval lies below 0."
+        if target.low > share * base.value:
+            grows = slope.known and slope.low > 0
+            why = f"At the target all of its interval lies above {share:g} of the base's."
+            return (verdict.GROWS if grows else verdict.HOLDS), why
+        if target.high < share * base.value:
+            return (
+                verdict.FADES,
+                f"At the target all of its interval lies below {share:g} of the base's.",
+            )
+        return verdict.UNDECIDED, f"The target's interval holds {share:g} of the base's gain."
+    if base.high < 0:
+        if target.low > 0:
+            return verdict.CROSSES, "It is worse at the base, and better at the target."
+        if target.high < 0:
+            return verdict.WORSE, "It is worse at the base, and at the target."
+        return verdict.UNDECIDED, "It is worse at the base; the target's interval holds 0."
+    if target.high < 0:
+        return verdict.WORSE, "There is no gain at the base, and at the target it is worse."
+    return verdict.UNDECIDED, "The base's interval holds 0: there is no gain yet that could hold."
+
+
+def _reservations(pair: Pair) -> Iterator[str]:
+    """Why a gain may not be what it seems."""
+    a, b = pair.a, pair.b
+    counts = []
+    for runs in (a, b):
+        tried = (~np.isnan(runs.curves.losses)).any(-1).sum(-1)
+        counts.append(int(tried.sum()))
+        if (tried < 2).all():
+            yield f"One value was tried for {runs.name}: the gain may be its tuning."
+        edges = [s for s, p in zip(runs.sizes, runs.optima.places(), strict=True) if p.at_edge]
+        if edges:
+            some = ", ".join(size_text(size) for size in edges[:3])
+            yield (
+                f"The grid of {runs.name} ends at its optimum at {some}"
+                f"{' and elsewhere' if len(edges) > 3 else ''}: these sizes are left out."
+            )
+        if any(p is Place.FAILED for p in runs.optima.places()):
+            yield f"{runs.name} does not train at every size."
+    if max(counts) > 1.5 * min(counts):
+        fewer, more = (a, b) if counts[0] < counts[1] else (b, a)
+        yield (
+            f"{fewer.name} was tuned on {min(counts)} values, {more.name} on {max(counts)}: the one "
+            "with more was searched more finely."
+        )
+    if not pair.paired:
+        yield "Seeds are not paired: intervals are wider than with the same seeds for both."
+    if pair.course.seeds.freedom < 1:
+        yield "With one seed, intervals rest on how sizes scatter."
