@@ -4,16 +4,17 @@
     python -m studies.gains --pairs 50 --world fades
 
 A pair is two variants at three to five sizes, a doubling apart, seven half-octave rates about a
-guess of each optimum, one to four seeds that both share, noise of 0.1 to 20% of the loss, of which a
-part is the seed's own at a size. A's level falls to a floor as a power of the size. B's gain over it
-stays, fades to nothing by 0.5 or 0.7 per doubling, grows by 1.25, crosses zero in a straight line, or
-is none. Optima stay, or move by up to 0.3 octaves per doubling, alike or not. The target lies two
-doublings beyond the largest size.
+guess of each optimum, one to four seeds that both share, noise of 0.1 to 20% of the loss, of which
+a part is the seed's own at a size. A's level falls to a floor as a power of the size. B's gain over
+it stays, fades to nothing by 0.5 or 0.7 per doubling, grows by 1.25, crosses zero in a straight
+line, or is none. Optima stay, or move by up to 0.3 octaves per doubling, alike or not. The target
+lies two doublings beyond the largest size.
 
 *decided* counts pairs whose true gain at the target is three times the ideal half-width: that of a
-straight line through gains whose noise and optima are known. *gone* are pairs whose true gain at the
-target is at most a tenth of the base's; *false* is how many of these were said to hold or grow. The
-naive judge trains both at A's best rate of the base, and calls the largest size's difference.
+straight line through gains whose noise and optima are known; *right* are those of them with the
+right verdict. *false* is how many were said to hold or grow of the pairs whose true gain at the
+target is at most a tenth of the base's. The naive judge trains both at A's best rate of the base,
+and calls the largest size's difference.
 """
 
 import argparse
@@ -101,9 +102,10 @@ def draw(world: str, rng: np.random.Generator, noise: float, seeds: int, sizes: 
                 seeds=tuple(map(str, range(seeds))),
             )
         )
-    carried = gains[:sizes] + np.diff(
-        [valley(o[0] - o[:sizes], steep, tilt) for o in optima][::-1], axis=0
-    )[0]
+    carried = (
+        gains[:sizes]
+        + np.diff([valley(o[0] - o[:sizes], steep, tilt) for o in optima][::-1], axis=0)[0]
+    )
     # Of a straight line through gains whose noise and optima are known.
     error = np.sqrt(2 * (noise**2 / 7 + own**2) / seeds)
     x = s[:sizes] - s[:sizes].mean()
@@ -122,7 +124,7 @@ def draw(world: str, rng: np.random.Generator, noise: float, seeds: int, sizes: 
 
 def _naive(tables: list[tuple[Array, Array]], base_gain: float) -> float:
     """The largest size's difference, both at A's best rate of the base, over the base's."""
-    (xa, ya), (xb, yb) = tables
+    [(xa, ya), _] = tables
     rate = xa[0, np.log(ya[0]).mean(-1).argmin()]
     at = [[np.log(y[i]).mean(-1)[np.abs(x[i] - rate).argmin()] for x, y in tables] for i in (0, -1)]
     start, end = (a - b for a, b in at)
@@ -158,7 +160,9 @@ def judged(world: str, pairs: int) -> dict[str, list[float]]:
             told["naive false"].append(pair.naive > SHARE)
         if pair.target > 3 * pair.ideal:
             told["decided"].append(gain.verdict is not GainVerdict.UNDECIDED)
-            right = holds if pair.target > SHARE * pair.gains[0] else gain.verdict is GainVerdict.FADES
+            right = (
+                holds if pair.target > SHARE * pair.gains[0] else gain.verdict is GainVerdict.FADES
+            )
             told["right"].append(right)
         told[str(gain.verdict)].append(1)
         told[f"seeds {seeds}"].append(told["target"][-1])

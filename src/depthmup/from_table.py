@@ -40,6 +40,7 @@ def fit(
     where: str | Sequence[str] = (),
     scheme: str | Scheme | None = None,
     target: Mapping[str, float] | str | None = None,
+    over: str = "",
     tolerance: float = TOLERANCE,
     reading: Reading | None = None,
 ) -> Report:
@@ -70,6 +71,8 @@ def fit(
             are rates at its base.
         target: a size, to predict the best value for, in all axes: ``{"depth": 64}``. Numbers need
             not be whole: ``{"tokens per parameter": 2.5}``. In whole numbers also as text.
+        over: the group that the gains of the others are over, or a part of its name; by default the
+            first of few.
         tolerance: largest drift, in octaves per doubling, that still counts as staying.
         reading: columns to ignore, tests to skip, the loss of guessing, words (``tables.Reading``).
 
@@ -97,7 +100,7 @@ def fit(
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
     wanted = None if target is None else checked_target(target, question.axes)
-    question = replace(question, scheme=under, target=wanted, tolerance=tolerance)
+    question = replace(question, scheme=under, target=wanted, over=over, tolerance=tolerance)
     rows, groups = cleaned(question)
     excluded = tuple(out for group in groups for out in group.excluded)
     return Report(

@@ -18,6 +18,7 @@ from depthmup.reports import write_result
 from depthmup.reports.html import prepare
 from depthmup.runner import Runner, runner_of
 from depthmup.statistics import TOLERANCE
+from depthmup.statistics.gain import baselines
 from depthmup.sweep import (
     MAIN_STORE,
     BuiltIn,
@@ -60,6 +61,7 @@ def transfer(
     out: str | Path | None = None,
     on: Execution | Executor | int = 1,
     target: Size | str | None = None,
+    over: str = "",
     tolerance: float = TOLERANCE,
     title: str = "",
     log: Log | None = None,
@@ -85,6 +87,8 @@ def transfer(
             ``{"depth": 64}`` or "128x64"; the report then has ``certificates``, and the folder a
             certificate.json. Missing axes take the base's values. A target that grows
             along two axes adds a corner to the design.
+        over: the variant that the gains of the others are over, or a part of its name, such as
+            ``"adamw"``; by default the first.
         tolerance: largest drift, in octaves per doubling, that still counts as staying.
         title: of the page.
         log: receives each run as it ends, and losses of custom models while they train, such as
@@ -129,6 +133,8 @@ def transfer(
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     check_resolved(sweep, target, tolerance)
+    if over:
+        baselines([variant.name for variant in sweep.design.variants], over)
     folder = None if out is None else Path(out)
     runner = runner_of(model, sweep, on, out=folder)
     path = None if folder is None else folder / MAIN_STORE
@@ -156,6 +162,7 @@ def transfer(
         "tolerance": tolerance,
         "target": None if target is None else dict(target),
         "title": title,
+        **({"over": over} if over else {}),
         "environment": {**environment(), **runner.environment},
         **({"command": list(command)} if command else {}),
     }

@@ -29,6 +29,7 @@ from depthmup.records import (
 from depthmup.records.certificate import TargetProbe
 from depthmup.records.codec import decode, parse
 from depthmup.records.finding import verdict_of_all
+from depthmup.records.gain import Gain
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
@@ -36,7 +37,9 @@ from depthmup.records.text import begin, counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
+from depthmup.statistics.gain import SHARE, Pair, gain_of, level_of
 from depthmup.statistics.groups import across_groups, comparable
+from depthmup.statistics.recorded import runs_in
 from depthmup.statistics.runs import Runs
 from depthmup.sweep import (
     MAIN_STORE,
@@ -58,7 +61,7 @@ from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.strategy import with_all_stored
-from depthmup.sweep.study import loss_over
+from depthmup.sweep.study import loss_over, runs_of
 from depthmup.tables.predict import predicted
 from depthmup.tables.rows import Excluded
 
@@ -69,8 +72,8 @@ LISTED = 100_000
 """Runs that may be missing where a message counts them exactly, at a millisecond each."""
 
 Kind = Literal[
-    "points", "optima", "transfers", "runs", "trials", "rules", "laws", "notes", "excluded",
-    "predictions",
+    "points", "optima", "transfers", "runs", "trials", "rules", "laws", "notes", "gains",
+    "excluded", "predictions",
 ]  # fmt: skip
 
 UNFINISHED = (
@@ -376,6 +379,84 @@ class Report(Meant):
             config=study.config,
             environment=study.environment,
         )
+
+    @cached_property
+    def variants(self) -> dict[str, Runs]:
+        """The runs of every variant, by its name."""
+        runs: Sequence[Runs] = self.table_runs or runs_in(self._judged)
+        if self.sweep is not None:
+            last = self._judged[0].headline
+            steps = slice(last.start, last.stop)
+            runs = [
+                runs_of(self.sweep, self.records, variant, steps)
+                for variant in self.sweep.design.variants
+            ]
+        return {each.name: each for each in runs}
+
+    def _runs(self, name: str) -> Runs:
+        found = self.variants.get(name)
+        if found is None or found.problem or not found.sizes:
+            raise ValueError(
+                f"Expected a variant with runs, one of {', '.join(map(repr, self.variants))}; got "
+                f"{name!r}."
+            )
+        return found
+
+    def gain(
+        self,
+        of: str,
+        over: str | None = None,
+        *,
+        target: Mapping[str, float] | str | None = None,
+        share: float = SHARE,
+    ) -> Gain:
+        """How much lower the loss of one variant is than another's, and what becomes of it.
+
+        The gain is ``log loss of over - log loss of of`` at one size, positive where ``of`` is
+        better: *tuned*, each at its own best value, and *as trained*, each at the value that its
+        base hands on. At sizes that were trained intervals hold 95%, at a target 90%. Of several
+        candidates the intervals of ``report.study().gains`` hold for all at once; this one is of
+        the pair alone.
+
+        Args:
+            of: the candidate.
+            over: the baseline; by default the first variant.
+            target: the size that the verdict is about; by default the largest that was trained.
+                Missing axes take the base's values.
+            share: of the base's gain, that is to be left at the target for it to hold.
+
+        Returns:
+            The gain: ``value``, ``low``, ``high``, ``verdict``, ``why``, ``at(size)``, ``worth``.
+
+        Raises:
+            ValueError: no such variant, or no size at which both have an optimum.
+
+        Example:
+            ``report.gain("muon", over="adamw", target={"width": 4096}).verdict``
+
+        *Source:* the law of gains is that of two power laws (``posterior.level_law``).
+        """
+        if isinstance(target, str):
+            target = parse_size(target, option="target")
+        base = over or next(iter(self.variants), "")
+        return gain_of(self._runs(of), self._runs(base), target=target, share=share)
+
+    def level(self, name: str, target: Mapping[str, float] | str) -> Estimate:
+        """The tuned loss of a variant at a target, with its 90% interval.
+
+        Args:
+            name: of the variant.
+            target: the size; missing axes take the base's values.
+
+        Returns:
+            The loss.
+
+        Raises:
+            ValueError: no such variant, or it has no optimum inside its grid.
+        """
+        if isinstance(target, str):
+            target = parse_size(target, option="target")
+        return level_of(self._runs(name), target)
 
     @property
     def best_lr(self) -> Estimate:
@@ -721,7 +802,14 @@ def load_report(
         )
         notes.append(Note(text=mixed))
     judged = studies(
-        sweep, records, title=last.get("title", ""), search=search, notes=notes, **about
+        sweep,
+        records,
+        title=last.get("title", ""),
+        search=search,
+        notes=notes,
+        over=last.get("over", ""),
+        target=last.get("target"),
+        **about,
     )
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
@@ -760,6 +848,33 @@ def load(folder: str | Path) -> Report:
                 )
             return load_report(opened, partial=True)
     return read_report(path / JSON)
+
+
+def gains_between(loaded: Mapping[str, Report], over: str) -> list[Gain]:
+    """The gain of every report's variants over those of one report that are called alike.
+
+    Where reports have one variant each, they need no common name. Variants without a common size
+    have none.
+    """
+    named = {
+        (name, key.casefold()): replace(runs, name=name if len(of) == 1 else f"{name} {runs.title}")
+        for name, report in loaded.items()
+        for of in [report.variants]
+        for key, runs in of.items()
+        if runs.sizes and not runs.problem and not runs.gathered
+    }
+    found = []
+    pairs = [
+        (runs, base)
+        for (name, key), runs in named.items()
+        for (other, of), base in named.items()
+        if other == over != name
+        and (key == of or len(loaded[name].variants) == len(loaded[over].variants) == 1)
+    ]
+    for runs, base in pairs:
+        if Pair(a=base, b=runs).sizes:
+            found.append(gain_of(runs, base, among=len(pairs)))
+    return found
 
 
 def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:

@@ -53,6 +53,7 @@ class Options:
     """Size to predict the best value for: AXIS=NUMBER for every axis, which need not be whole, or
     WIDTHxDEPTH."""
 
+    over: str = ""
     tuned: str = "learning rate"
     wide: str = ""
     names: str = ""

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,6 +25,7 @@ class Options:
 
         depthmup report runs/demo --figure paper
         depthmup report runs/before runs/after --out compared.html
+        depthmup report runs/new --over runs/old
     """
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -33,6 +34,9 @@ class Options:
 
     out: Path = Path("compared.html")
     """With several folders: the page, a file that ends in .html."""
+
+    over: Path | None = None
+    """Of several folders: the one that gains are over; the first unless given."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
 
@@ -47,6 +51,8 @@ class Options:
 def run(options: Options) -> int:
     if not options.folders:
         raise ValueError("Expected the folder of a measurement; got none.")
+    if options.over is not None and options.over not in options.folders:
+        options = replace(options, folders=(options.over, *options.folders))
     if len(options.folders) > 1:
         return _compared(options)
     return report_on(
@@ -95,16 +101,23 @@ def report_on(
 
 def _compared(options: Options) -> int:
     """Write the page of several reports side by side."""
-    from depthmup.report import load
+    from depthmup.report import gains_between, load
     from depthmup.reports import comparison_page, write_text
+    from depthmup.reports.gain import gain_lines
 
     prepare_file(options.out, option="--out", ends=(".html",))
     names = [path.name for path in options.folders]
     if len({*names}) < len(names):
         names = [str(path) for path in options.folders]
-    studies = {n: load(path).studies for n, path in zip(names, options.folders, strict=True)}
-    page = comparison_page(studies, command=["depthmup", *sys.argv[1:]])
+    loaded = {n: load(path) for n, path in zip(names, options.folders, strict=True)}
+    over = names[options.folders.index(options.over)] if options.over else names[0]
+    gains = gains_between(loaded, over)
+    studies = {name: report.studies for name, report in loaded.items()}
+    page = comparison_page(studies, gains=gains, command=["depthmup", *sys.argv[1:]])
     write_text(options.out, page)
+    first = next(iter(loaded.values())).studies[0]
+    for line in gain_lines(replace(first, gains=tuple(gains))):
+        show(line)
     say_page(options.out)
     return 0
 

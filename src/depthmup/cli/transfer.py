@@ -14,12 +14,14 @@ from depthmup.cli.sizes import parse_arms
 from depthmup.cli.spelling import arguments
 from depthmup.execution import Execution
 from depthmup.records import Tuned, Verdict, tuned
+from depthmup.records.gain import GainVerdict
 from depthmup.records.run import Order, Precision
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import counted
 
 if TYPE_CHECKING:
     from depthmup.model import Model
+    from depthmup.report import Report
     from depthmup.sweep import Auto, BuiltIn, Design
 
 Preset = Literal["tiny", "small", "medium"]
@@ -224,6 +226,9 @@ class Options:
 
     window: int | None = None
     tolerance: float = 0.15
+    over: str = ""
+    """Variant that the gains of the others are over, or a part of its name, such as adamw; by
+    default the first."""
     custom: Annotated[CustomModel, tyro.conf.OmitArgPrefixes] = field(default_factory=CustomModel)
     networks: Annotated[BuiltInNetworks, tyro.conf.OmitArgPrefixes] = field(
         default_factory=BuiltInNetworks
@@ -239,9 +244,9 @@ class Options:
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
 
-    fail_unless: Literal["transfers"] | None = None
-    """Exit with 1 if the first scheme's best value drifts along an axis, with 5 if that is
-    undecided."""
+    fail_unless: Literal["transfers", "holds"] | None = None
+    """transfers: exit with 1 if the first scheme's best value drifts along an axis. holds: exit
+    with 1 if the first gain over --over fades, crosses or is none. With 5 if that is undecided."""
 
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
@@ -266,6 +271,10 @@ def run(options: Options) -> int:
     from depthmup.sweep.logs import log_named
 
     model, design = asked(options)
+    if options.fail_unless == "holds" and not options.over:
+        raise ValueError(
+            "Expected --over, the variant that a gain is over, for --fail-unless holds; got none."
+        )
     target = parse_size(options.target, option="--target")
     prepare_folder(options.out)
     shard = options.execution.shard
@@ -277,6 +286,7 @@ def run(options: Options) -> int:
                 out=options.out,
                 on=options.execution,
                 target=target or None,
+                over=options.over,
                 tolerance=options.tolerance,
                 log=log_named(options.log) if options.log else None,
                 progress=display.tell,
@@ -298,7 +308,17 @@ def run(options: Options) -> int:
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
     if options.fail_unless is None:
         return HOLDS
+    if options.fail_unless == "holds":
+        return _of_gain(report)
     return {Verdict.TRANSFERS: HOLDS, Verdict.DRIFTS: FAILS}.get(report.verdict, UNDECIDED)
+
+
+def _of_gain(report: "Report") -> int:
+    """0 if the first gain holds or grows, 5 where that is undecided or there is no gain."""
+    gains = [gain for study in report.studies for gain in study.gains]
+    if not gains or gains[0].verdict is GainVerdict.UNDECIDED:
+        return UNDECIDED
+    return HOLDS if gains[0].verdict in (GainVerdict.HOLDS, GainVerdict.GROWS) else FAILS
 
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:

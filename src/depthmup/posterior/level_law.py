@@ -1,34 +1,31 @@
 """How levels go on with size: log losses at the minima, and how far two variants' lie apart.
 
-With s_a doublings of a size along axis a, a level or a gap is one of
+With s_a doublings of a size along axis a, a level or a gap is
 
-    g = p + sum_a b_a s_a + bend,    g = A prod_a r_a^s_a,    g = p + A prod_a r_a^s_a,
+    g = p + sum_a b_a s_a + bend,    g = A prod_a r_a^s_a,    g = p + b s + A prod_a r_a^s_a,
 
-normal in p, b and A, and sizes scatter about it. Two power laws of one floor lie apart by a gap that
-fades as r^s, of different exponents by one that grows in a straight line, of one exponent and no
-floor by a constant; a level comes nearer its floor as r^s.
-
-Seeds have a level of their own, of variance o^2. Contrasts of f seeds, of mean square S, say
-
-    log p(S | o) = -f/2 (log v + S / v),    v = o^2 + n,
-
-n the part of S that the noise of their runs is. With one seed the prior stays, and what sizes
-scatter by.
+normal in p, b and A, and sizes scatter about it. Two power laws of one floor lie apart by a gap
+that fades as r^s, of different exponents by one that grows in a straight line, of one exponent and
+no floor by a constant. A level comes nearer its floor as r^s, and along an axis that has a best
+value of its own, such as the batch, leaves it so.
 
 *Source:* Kaplan et al. (2020), arXiv 2001.08361, and Hoffmann et al. (2022), arXiv 2203.15556, for
 laws with and without a floor; Rasmussen and Williams (2006), Section 2.2, for their posterior.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 
-from depthmup.posterior.intervals import Array
+from depthmup.posterior.curve import Curves
+from depthmup.posterior.intervals import Array, Index
 from depthmup.posterior.law import integrated
-from depthmup.posterior.mixture import NormalMixture
+from depthmup.posterior.mixture import NormalMixture, heaviest
+from depthmup.posterior.own_levels import SeedContrasts, SeedCurves, contrasts
+from depthmup.posterior.posterior import Posterior
 from depthmup.posterior.priors import (
     BENT_OVER,
     BETWEEN,
@@ -40,10 +37,15 @@ from depthmup.posterior.priors import (
     LEVEL_PLACE,
     LEVEL_SCATTERS,
     LEVEL_SLOPES,
-    OWN_LEVELS,
     RATIOS,
     SHARES,
 )
+
+KEPT = 0.9995
+"""Share of the weight that the nodes kept have."""
+
+TINY = 1e-12
+"""Nats squared by which gaps that cannot differ may: a covariance has a root."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +112,10 @@ def _laws(
     for _, ratios, weight in _along(axes):
         if fades:
             yield LevelLaw(amplitude=place, ratio=ratios, weight=fades * weight)
-    falling = sum(weight for ratio, _, weight in _along(axes) if ratio < 1)
-    for (amplitude, wa), (ratio, ratios, wr) in product(amplitudes, _along(axes)):
-        if ratio < 1:
-            weight = floor * wa * wr / falling
-            yield LevelLaw(place=place, amplitude=amplitude, ratio=ratios, weight=weight)
+    tilts = ((0.0, 0.5), (slopes[0][0], 0.5))
+    for (amplitude, wa), (_, ratios, wr), (tilt, wt) in product(amplitudes, _along(axes), tilts):
+        weight = floor * wa * wr * wt
+        yield LevelLaw(place=place, slope=tilt, amplitude=amplitude, ratio=ratios, weight=weight)
 
 
 def gaps(axes: int) -> Beliefs:
@@ -130,33 +131,6 @@ def levels(axes: int) -> Beliefs:
         _laws(axes, LEVEL_PLACE, LEVEL_SLOPES, LEVEL_AMPLITUDES, (stays, straight, 0.0, floor))
     )
     return Beliefs(laws=laws, scatters=LEVEL_SCATTERS)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SeedContrasts:
-    """What seeds show of the level that each has of its own.
-
-    Attributes:
-        count: seeds of every size, (sizes,).
-        square, freedom: S and f.
-        noise: n; also the variance of one run.
-        run: the variance of one run's noise, which ``OWN_LEVELS`` count in.
-    """
-
-    count: Array
-    square: float
-    freedom: float
-    noise: float
-    run: float
-
-    @cached_property
-    def nodes(self) -> tuple[Array, Array]:
-        """o^2 of every node, and log weights."""
-        own, weight = np.array(OWN_LEVELS).T
-        variance = own * self.run
-        expected = np.maximum(variance + self.noise, 1e-300)
-        told = -self.freedom / 2 * (np.log(expected) + self.square / expected)
-        return variance, np.log(weight) + told
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,10 +151,57 @@ class Course:
     seeds: SeedContrasts
     beliefs: Beliefs
 
+    def none_at(self, sizes: Sequence[int]) -> "Course":
+        """The same, where values at some sizes are zero without an error."""
+        some = np.zeros(len(self.s), bool)
+        some[list(sizes)] = True
+        apart = np.outer(~some, ~some)
+        count = np.where(some, np.inf, self.seeds.count)
+        return replace(
+            self,
+            value=np.where(some, 0.0, self.value),
+            fitted=np.where(apart, self.fitted, 0.0),
+            seeds=replace(self.seeds, count=count),
+        )
+
     @cached_property
     def _centre(self) -> float:
         """Levels count from their mean: their place is not known. Gaps count from none."""
         return float(self.value.mean()) if self.beliefs.laws[0].place >= LEVEL_PLACE else 0.0
+
+    @cached_property
+    def _nodes(self) -> tuple[Array, Index, Array, Array, Array]:
+        """Of what counts of laws, scatters and seeds: weight, law, scatter^2, L^-1, L^-1 value.
+
+        L is the root of the covariance of what was measured.
+        """
+        beliefs, count = self.beliefs, len(self.s)
+        own, of_seeds = self.seeds.nodes
+        tau, share = np.array(beliefs.scatters).T
+        smooth = np.stack([law.covariance(self.s) for law in beliefs.laws])
+        prior = np.log([law.weight for law in beliefs.laws])
+        law, scatter, seed = (
+            index.ravel() for index in np.indices((len(smooth), len(tau), len(own)))
+        )
+        each = tau[scatter, None] ** 2 + own[seed, None] / np.maximum(self.seeds.count, 1)
+        total = smooth[law] + self.fitted + np.eye(count) * (each[:, None] + TINY)
+        root = np.linalg.cholesky(total)
+        value = np.broadcast_to((self.value - self._centre)[:, None], (len(law), count, 1))
+        right = np.linalg.solve(root, value)[..., 0]
+        logs = np.log(np.einsum("nii->ni", root)).sum(-1)
+        told = of_seeds[seed] - logs - 0.5 * (right**2).sum(-1)
+        log = prior[law] + np.log(share)[scatter] + told
+        kept = heaviest(log, KEPT)
+        weight = np.exp(log[kept] - log.max())
+        inverse = np.asarray(np.linalg.inv(root[kept]), float)
+        of_law = np.asarray(law[kept], np.int64)
+        return (
+            weight / weight.sum(),
+            of_law,
+            tau[scatter[kept]] ** 2,
+            inverse,
+            np.asarray(right[kept], float),
+        )
 
     def of(
         self, rows: Array, places: Array | None = None, *, scatter: bool = True
@@ -193,39 +214,65 @@ class Course:
         count = len(self.s)
         places = np.zeros((0, self.s.shape[1])) if places is None else places
         everywhere = np.concatenate([self.s, places])
-        own, of_seeds = self.seeds.nodes
-        error = np.einsum("o,i,ij->oij", own, 1 / np.maximum(self.seeds.count, 1), np.eye(count))
-        error += self.fitted + 1e-12 * np.eye(count)
+        weight, law, tau, inverse, right = self._nodes
         apart = np.diag(np.r_[np.ones(count), np.full(len(places), float(scatter))])
-        value = self.value - self._centre
-        means, deviations, weights = [], [], []
-        for law in self.beliefs.laws:
-            smooth = law.covariance(everywhere)
-            for tau, share in self.beliefs.scatters:
-                whole = smooth + tau**2 * apart
-                total = whole[:count, :count] + error
-                root = np.linalg.cholesky(total)
-                read = rows @ whole[:, :count]
-                both = np.concatenate(
-                    [
-                        np.broadcast_to(read.T, (len(own), *read.T.shape)),
-                        np.broadcast_to(value[:, None], (len(own), count, 1)),
-                    ],
-                    -1,
-                )
-                solved = np.linalg.solve(root, both)
-                halves, right = solved[..., :-1], solved[..., -1]
-                prior = np.einsum("ai,ij,aj->a", rows, whole, rows)
-                logs = np.log(np.einsum("oii->oi", root)).sum(-1)
-                means.append(np.einsum("oia,oi->ao", halves, right))
-                deviations.append(np.maximum(prior[:, None] - (halves**2).sum(1).T, 0.0))
-                told = of_seeds - logs - 0.5 * (right**2).sum(-1)
-                weights.append(told + np.log(law.weight * share))
-        log = np.concatenate(weights)
-        weight = np.exp(log - log.max())
-        mean = np.concatenate(means, -1) + self._centre * rows.sum(-1)[:, None]
+        used, again = np.unique(law, return_inverse=True)
+        smooth = np.stack([self.beliefs.laws[i].covariance(everywhere) for i in used])
+        of_rows = (rows @ smooth)[again] + tau[:, None, None] * (rows @ apart)
+        halves = of_rows[..., :count] @ np.swapaxes(inverse, -1, -2)
+        mean = np.einsum("nai,ni->an", halves, right) + self._centre * rows.sum(-1)[:, None]
+        variance = np.einsum("nai,ai->an", of_rows, rows) - (halves**2).sum(-1).T
         return NormalMixture(
             mean=mean,
-            deviation=np.sqrt(np.concatenate(deviations, -1)),
-            weight=np.broadcast_to(weight / weight.sum(), mean.shape),
+            deviation=np.sqrt(np.maximum(variance, 0.0)),
+            weight=np.broadcast_to(weight, mean.shape),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Frontier:
+    """The best losses of one variant at some of its sizes.
+
+    Attributes:
+        found: the posterior of all of its sizes.
+        curves: of those.
+        at: the numbers of some, and ``s`` their doublings.
+    """
+
+    found: Posterior
+    curves: Curves
+    at: Sequence[int]
+    s: Array
+
+    @property
+    def level(self) -> Array:
+        return np.asarray(self.found.level[list(self.at)])
+
+    @property
+    def fitted(self) -> Array:
+        return np.asarray(self.found.level_fitted[np.ix_(self.at, self.at)])
+
+    @property
+    def seeds(self) -> SeedCurves:
+        noise = float(self.found.mode.sigma[0]) ** 2
+        return SeedCurves(curves=self.curves[list(self.at)], noise=noise)
+
+    @cached_property
+    def course(self) -> Course:
+        return Course(
+            s=self.s,
+            value=self.level,
+            fitted=self.fitted,
+            seeds=contrasts(self.seeds, None, paired=False),
+            beliefs=levels(self.s.shape[1]),
+        )
+
+    def over(self, other: "Frontier", *, paired: bool) -> Course:
+        """The course of how far the other one's best losses lie above these."""
+        return Course(
+            s=self.s,
+            value=other.level - self.level,
+            fitted=other.fitted + self.fitted,
+            seeds=contrasts(other.seeds, self.seeds, paired=paired),
+            beliefs=gaps(self.s.shape[1]),
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.posterior.intervals import Array
+from depthmup.posterior.intervals import Array, Index
 from depthmup.records import Estimate
 
 HALVINGS = 40
@@ -62,3 +62,11 @@ class NormalMixture:
         at = np.linspace(low, high, POINTS)
         below = ndtr((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
         return np.interp(shares, below, at)
+
+
+def heaviest(log: Array, share: float) -> Index:
+    """Indices of the entries that have this share of the weight."""
+    order = np.argsort(-log)
+    weight = np.exp(log[order] - log[order[0]])
+    total = np.cumsum(weight)
+    return np.asarray(order[: int(np.searchsorted(total, share * total[-1])) + 1], np.int64)

@@ -16,7 +16,7 @@ from depthmup.posterior.curve import Curves
 from depthmup.posterior.intervals import CONFIDENCE, Array, Index, Numbers
 from depthmup.posterior.law import Covariances, Prior, prior_of
 from depthmup.posterior.likelihood import Information, Mode, expected, information
-from depthmup.posterior.mixture import NormalMixture
+from depthmup.posterior.mixture import NormalMixture, heaviest
 from depthmup.posterior.seeds import shared_errors
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import Estimate
@@ -67,16 +67,16 @@ class Posterior:
         # A node's constant is its weight at the origin alone: what counts is all of the minima.
         usual = [int(prior.log_weight.argmax())]
         of_nodes = _log_weights(prior.root[usual], self.linear, self.precision)[0] + self.constant
-        heavy = _heaviest(of_nodes, KEPT)[:FEW]
+        heavy = heaviest(of_nodes, KEPT)[:FEW]
         first = _log_weights(prior.root, self.linear[heavy], self.precision[heavy])
         first = np.logaddexp.reduce(first + self.constant[heavy], axis=1)
-        some = _heaviest(first + prior.log_weight, KEPT)
+        some = heaviest(first + prior.log_weight, KEPT)
         log = (
             _log_weights(prior.root[some], self.linear, self.precision)
             + prior.log_weight[some, None]
             + self.constant
         )
-        flat = _heaviest(log.ravel(), KEPT)[:MOST]
+        flat = heaviest(log.ravel(), KEPT)[:MOST]
         law, node = np.unravel_index(flat, log.shape)
         weight = np.exp(log.ravel()[flat] - log.max())
         root = prior.root[some][law]
@@ -196,19 +196,11 @@ def _log_weights(root: Array, linear: Array, precision: Array) -> Array:
     return np.asarray(0.5 * (right * solved).sum(-1) - 0.5 * logs)
 
 
-def _heaviest(log: Array, share: float) -> Index:
-    """Indices of the entries that have this share of the weight."""
-    order = np.argsort(-log)
-    weight = np.exp(log[order] - log[order[0]])
-    total = np.cumsum(weight)
-    return np.asarray(order[: int(np.searchsorted(total, share * total[-1])) + 1], np.int64)
-
-
 def _blurred(
     constant: Array, linear: Array, precision: Array, seeds: Array, errors: Array
 ) -> tuple[Array, Array, Array]:
     """Nodes with the errors that seeds' own minima are: k + error has Lambda (1 + D Lambda)^-1."""
-    some = _heaviest(seeds, 0.99)
+    some = heaviest(seeds, 0.99)
     own, d = seeds[some] - seeds.max(), errors[some]
     sizes = d.shape[-1]
     inner = np.eye(sizes) + precision[:, None] @ d[None]

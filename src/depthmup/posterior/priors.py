@@ -118,15 +118,23 @@ SCATTERS = ((0.0, 0.3), (0.06, 0.17), (0.12, 0.2), (0.22, 0.15), (0.5, 0.12), (1
 ALIKE = 0.6
 """Correlation of two sizes' scatter a doubling apart."""
 
-RATIOS = ((0.35, 0.15), (0.5, 0.25), (0.71, 0.25), (0.84, 0.15), (1.19, 0.12), (1.41, 0.08))
+RATIOS = (
+    (0.35, 0.12),
+    (0.5, 0.2),
+    (0.71, 0.22),
+    (0.84, 0.14),
+    (1.19, 0.17),
+    (1.41, 0.1),
+    (2.0, 0.05),
+)
 """r: by what a gap, or a level's distance from its floor, is multiplied per doubling."""
 
 BETWEEN = 0.15
 """Of log r about each of these."""
 
 SHARES = (0.2, 0.35, 0.25, 0.2)
-"""Of gaps that stay, go on in a straight line, fade to nothing (or grow from it), and fade to a
-constant."""
+"""Of gaps that stay, go on in a straight line, fade to nothing or grow from it, and the same beside
+a constant."""
 
 BENT_OVER = 2.0
 """Doublings over which the bend of such a line is forgotten."""
@@ -140,7 +148,7 @@ GAP_SCATTERS = ((0.0, 0.45), (0.003, 0.2), (0.01, 0.2), (0.03, 0.1), (0.1, 0.05)
 LEVEL_PLACE = 1.0
 LEVEL_SLOPES = ((0.03, 0.4), (0.1, 0.4), (0.3, 0.2))
 LEVEL_AMPLITUDES = ((0.05, 0.4), (0.2, 0.4), (0.6, 0.2))
-LEVEL_SCATTERS = ((0.0, 0.4), (0.003, 0.2), (0.01, 0.2), (0.03, 0.15), (0.1, 0.05))
+LEVEL_SCATTERS = ((0.0, 0.25), (0.003, 0.15), (0.01, 0.2), (0.03, 0.2), (0.1, 0.12), (0.3, 0.08))
 """The same of levels themselves, about their mean."""
 
 OWN_LEVELS = (

@@ -35,7 +35,7 @@ class SizeGain:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """The gain of one variant over another: log loss of the other minus its own, positive if better.
+    """The gain of one variant over another: the other's log loss minus its own.
 
     Intervals at sizes that were trained hold 95%; at a target that was not, and of the slope, 90%.
     Of several candidates against one other they hold all at once, by Bonferroni's correction.

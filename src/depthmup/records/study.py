@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
+from depthmup.records.gain import Gain
 from depthmup.records.judgement import AcrossGroups, JointLaw, Judgement
 from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
@@ -101,6 +102,7 @@ class Study:
         laws: of all axes at once, one for each variant that has one.
         notes: what a reader must know of the runs.
         together: what all groups of a table show together, where they are many.
+        gains: of variants over one of them, at all sizes; in the first study of several.
     """
 
     title: str
@@ -116,6 +118,7 @@ class Study:
     notes: tuple[Note, ...] = ()
     training: tuple[Window, ...] = ()
     together: AcrossGroups | None = None
+    gains: tuple[Gain, ...] = ()
 
     @property
     def headline(self) -> Window:

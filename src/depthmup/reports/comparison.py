@@ -5,22 +5,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from depthmup.records import Optimum, Study, Transfer
-from depthmup.records.finding import change
+from depthmup.records.finding import Verdict, change
+from depthmup.records.gain import Gain
 from depthmup.records.sizes import size_number
 from depthmup.reports.axes import optimum_axis, plain
 from depthmup.reports.charts import optimum_chart, scheme_signs, window_of
+from depthmup.reports.gain import gain_section, gain_sentence, gain_table
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import advice, best_rate, headline
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_page import verdict_cards
 from depthmup.reports.study_rows import size_of, transfers
 
+OPEN = Verdict.UNDECIDED.value
 
-def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence[str] = ()) -> str:
+
+def comparison_page(
+    reports: Mapping[str, Sequence[Study]],
+    *,
+    gains: Sequence[Gain] = (),
+    command: Sequence[str] = (),
+) -> str:
     """Several reports as one page, beside each other along every axis that all of them measured.
 
     Args:
         reports: the studies of each report, by its name.
+        gains: of their variants over those of one report.
         command: that made it.
 
     Returns:
@@ -41,6 +51,9 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
     if not axes:
         raise ValueError("Expected reports along one axis at least that all of them measured.")
     sections = []
+    judged = replace(next(iter(reports.values()))[0], gains=tuple(gains))
+    if gains:
+        sections = [gain_section(judged), gain_table(judged)]
     for axis in axes:
         studies = {name: of[axis] for name, of in by_axis.items()}
         cards = [
@@ -74,8 +87,14 @@ def comparison_page(reports: Mapping[str, Sequence[Study]], *, command: Sequence
         ]
     return Page(
         title=f"{' and '.join(reports)}, side by side",
-        headline=" ".join(_agreement({n: of[axis] for n, of in by_axis.items()}) for axis in axes),
-        lead=[f"{name}: {advice(*of) or headline(of[0])}" for name, of in reports.items()],
+        headline=" ".join(
+            [gain_sentence(judged, gain) for gain in gains[:1]]
+            or [_agreement({n: of[axis] for n, of in by_axis.items()}) for axis in axes]
+        ),
+        lead=[
+            *(gain_sentence(judged, gain) for gain in gains[1:]),
+            *(f"{name}: {advice(*of) or headline(of[0])}" for name, of in reports.items()),
+        ],
         sections=sections,
         command=command,
     ).html()
@@ -93,8 +112,11 @@ def _agreement(studies: Mapping[str, Study]) -> str:
     if not common:
         return f"No scheme along {axis} is in all reports."
     differ = [scheme for scheme in common if len({of[scheme] for of in verdicts.values()}) > 1]
-    if not differ:
+    undecided = {scheme for of in verdicts.values() for scheme in common if of[scheme] == OPEN}
+    if not differ and not undecided:
         return f"All verdicts along {axis} agree."
+    if not differ:
+        return f"No verdict along {axis} differs; {len(undecided)} of {len(common)} are undecided."
     titles = _titles(studies)
     return " ".join(
         f"{titles[scheme]} along {axis}: "

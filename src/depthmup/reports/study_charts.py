@@ -20,6 +20,7 @@ from depthmup.reports.charts import (
 )
 from depthmup.reports.drift_chart import drift_section
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
+from depthmup.reports.gain import gain_section
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.search_story import search_section
 from depthmup.reports.sentences import headline
@@ -37,6 +38,7 @@ STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
     "loss": loss_section,
     "training": training_section,
     "drift": drift_section,
+    "gain": gain_section,
     "search": search_section,
 }
 """Every chart by the name of its figure; one that has nothing to draw has no plots."""

@@ -10,6 +10,7 @@ from depthmup.records.finding import rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.reports.certificate import at_target, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
+from depthmup.reports.gain import gain_table
 from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Section, Table, spec_of
 from depthmup.reports.sentences import (
@@ -91,6 +92,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += chart_sections(s, prefix=f"axis-{i}-" if i else "")
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
+    sections += [gain_table(s) for s in studies if s.gains]
     sections += [*_laws(studies), *_notes(studies)]
     measured = advice(*studies) or _by_axis(studies)
     use = [*at_target(studies, certificates), *([measured] if measured else [])]

@@ -143,6 +143,35 @@ def note_rows(study: Study) -> list[Row]:
     ]
 
 
+def gain_rows(study: Study) -> list[Row]:
+    """The gain at every size, and at the target: one row per pair and size."""
+    rows = []
+    for gain in study.gains:
+        about = {"of": gain.of, "over": gain.over}
+        for at in gain.sizes:
+            rows.append(
+                {
+                    **about,
+                    **at.size,
+                    "trained": True,
+                    **interval_columns("tuned", at.tuned),
+                    **interval_columns("as_trained", at.as_trained),
+                    "verdict": "",
+                }
+            )
+        rows.append(
+            {
+                **about,
+                **gain.target,
+                "trained": gain.trained,
+                **interval_columns("tuned", gain.tuned),
+                **interval_columns("as_trained", gain.as_trained),
+                "verdict": gain.verdict.value,
+            }
+        )
+    return rows
+
+
 def prediction_rows(certificates: Iterable[Certificate]) -> list[Row]:
     """The predictions at the target, and what published rules prescribe there."""
     rows: list[Row] = []
@@ -168,6 +197,7 @@ ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
     "rules": rule_rows,
     "laws": law_rows,
     "notes": note_rows,
+    "gains": gain_rows,
 }
 """Tables of a study by their names."""
 

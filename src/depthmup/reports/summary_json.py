@@ -70,6 +70,11 @@ def summary(
             for step in next_steps((study, *more), certificates)
         ],
         **{name: rows for name, rows in beyond.items() if rows},
+        **(
+            {"gains": found}
+            if (found := encode([g for s in (study, *more) for g in s.gains]))
+            else {}
+        ),
     }
     result: dict[str, Any] = strict(findings)
     return {**result, **(encode(kept) if whole else {})}

@@ -12,6 +12,7 @@ from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import ON_TERMINALS, TONES, WIDE, aligned, counted
 from depthmup.reports.certificate import certificate_text, to_use
+from depthmup.reports.gain import gain_lines
 from depthmup.reports.next_steps import next_lines
 from depthmup.reports.sentences import (
     UNKNOWN,
@@ -125,7 +126,8 @@ def parts(
     for study in studies:
         shown = (study, studies, certificates)
         yield table(*shown, width=width) if coloured else _printable(plain_table(*shown))
-    further = ["\n".join(_beyond(study, width)) for study in studies]
+    further = ["\n".join(_wrapped(gain_lines(study), width)) for study in studies]
+    further += ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
         further.append(certificate_text(certificate))
         further.append("\n".join(textwrap.wrap(span_sentence(certificate), width)))
@@ -147,6 +149,10 @@ def _beyond(study: Study, width: int) -> list[str]:
     lines += [f"{of_scheme(study, law.scheme)}{said}" for law, said in laws if said]
     if notes := noted(study):
         lines += ["Notes on the runs:", *(f"- {note}" for note in notes)]
+    return _wrapped(lines, width)
+
+
+def _wrapped(lines: Sequence[str], width: int) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
 
 

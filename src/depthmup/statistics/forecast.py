@@ -16,6 +16,7 @@ import numpy as np
 from depthmup.posterior import Posterior
 from depthmup.posterior.intervals import Array, around, student
 from depthmup.posterior.law import Size
+from depthmup.posterior.level_law import Frontier
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import LEARNING_RATE, Estimate, Tuned
 from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
@@ -129,22 +130,16 @@ class Forecast:
 
     @property
     def best_loss(self) -> Estimate:
-        """The loss at the target's optimum, by the same laws of size."""
-        found = self.posterior
-        precision = np.asarray(np.linalg.inv(found.level_covariance), float)
-        levels = Posterior(
-            s=found.s,
-            origin=float(found.level.mean()),
-            constant=np.zeros(1),
-            linear=((found.level - found.level.mean()) @ precision)[None],
-            precision=precision[None],
-            seeds=found.seeds,
-            mode=found.mode,
-            shape_covariance=found.shape_covariance,
-            level=found.level,
-            level_covariance=found.level_covariance,
+        """The loss at the target's optimum, by the law of levels."""
+        sizes = self.where.sizes
+        frontier = Frontier(
+            found=self.posterior,
+            curves=self.found.fitted.curves,
+            at=range(len(sizes)),
+            s=self._places(sizes),
         )
-        log = levels.of_law(np.ones((1, 1)), self._places([self.target]), scatter=True)
+        row = np.append(np.zeros(len(sizes)), 1.0)[None]
+        log = frontier.course.of(row, self._places([self.target]))
         best = log.estimate(CONFIDENCE)
         with np.errstate(over="ignore"):
             low, value, high = (float(np.exp(v)) for v in (best.low, best.value, best.high))

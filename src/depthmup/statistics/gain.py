@@ -10,18 +10,17 @@ trained with the same ones. The course of the gain over sizes is ``posterior.lev
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior.curve import Curves
 from depthmup.posterior.intervals import CONFIDENCE, Array
 from depthmup.posterior.law import Size
-from depthmup.posterior.level_law import Course, SeedContrasts, gaps, levels
+from depthmup.posterior.level_law import Course, Frontier
 from depthmup.posterior.mixture import NormalMixture
-from depthmup.posterior.seeds import averages
 from depthmup.records import UNKNOWN, Estimate, Place
 from depthmup.records.gain import Gain, GainVerdict, SizeGain
 from depthmup.records.sizes import size_text
@@ -32,6 +31,9 @@ PREDICTION = 0.9
 """Confidence at a target that was not trained."""
 
 DRAWS = 1_000
+
+MOST_SIZES = 32
+"""Sizes of which a gain is told: the time grows with their cube."""
 
 SHARE = 0.5
 """Of the base's gain, that a target must keep."""
@@ -52,10 +54,11 @@ class Pair:
 
     @cached_property
     def sizes(self) -> list[Size]:
-        """By volume, the smallest first."""
+        """By volume, the smallest first; of many it and the largest."""
         there = [dict(size) for size, ok in zip(self.a.sizes, self.a.inside, strict=True) if ok]
         own = [dict(size) for size, ok in zip(self.b.sizes, self.b.inside, strict=True) if ok]
-        return sorted((size for size in there if size in own), key=volume)
+        common = sorted((size for size in there if size in own), key=volume)
+        return [*common[:1], *common[1:][1 - MOST_SIZES :]]
 
     @cached_property
     def base(self) -> Size:
@@ -67,6 +70,10 @@ class Pair:
     def axes(self) -> list[str]:
         """Those that vary."""
         return [a for a in self.base if len({size[a] for size in self.sizes}) > 1]
+
+    def reaches(self, target: Size) -> bool:
+        """Whether it differs from the sizes along axes alone that vary among them."""
+        return all(target.get(a, n) == n for a, n in self.base.items() if a not in self.axes)
 
     def doublings(self, sizes: Sequence[Size]) -> Array:
         rows = [[math.log2(size[a] / self.base[a]) for a in self.axes] for size in sizes]
@@ -80,96 +87,37 @@ class Pair:
     @cached_property
     def course(self) -> Course:
         """Of the tuned gain."""
-        found = []
-        for runs in (self.a, self.b):
-            at = self._at(runs, self.sizes)
-            p = runs.minima.posterior
-            found.append((p.level[at], p.level_fitted[np.ix_(at, at)]))
-        (level_a, error_a), (level_b, error_b) = found
-        return Course(
-            s=self.doublings(self.sizes),
-            value=level_a - level_b,
-            fitted=error_a + error_b,
-            seeds=contrasts(*(self._curves(runs) for runs in (self.a, self.b)), paired=self.paired),
-            beliefs=gaps(len(self.axes)),
-        )
+        course = self.frontier(self.b).over(self.frontier(self.a), paired=self.paired)
+        return course.none_at([i for i, size in enumerate(self.sizes) if self._coincide(size)])
 
-    def _curves(self, runs: Runs) -> "SeedCurves":
-        own = [dict(size) for size in runs.sizes]
-        return SeedCurves(
-            curves=runs.curves[[own.index(dict(size)) for size in self.sizes]],
-            labels=runs.seeds,
-            noise=float(runs.minima.posterior.mode.sigma[0]) ** 2,
-        )
+    def _coincide(self, size: Size) -> bool:
+        """Whether both are one at a size, as schemes at their base: all runs in common agree."""
+        (x, y), (other_x, other_y) = (_runs_at(runs, size) for runs in (self.a, self.b))
+        seeds = min(y.shape[1], other_y.shape[1])
+        _, i, j = np.intersect1d(x, other_x, return_indices=True)
+        both = ~np.isnan(y[i, :seeds]) & ~np.isnan(other_y[j, :seeds])
+        equal = (y[i, :seeds] == other_y[j, :seeds])[both]
+        return len(equal) > 1 and bool(equal.all())
 
     @cached_property
     def paired(self) -> bool:
         """Whether both were trained with the same seeds."""
         return bool(self.a.seeds) and self.a.seeds == self.b.seeds
 
-    def frontier(self, runs: Runs) -> Course:
-        """The course of one variant's own tuned loss."""
-        at = self._at(runs, self.sizes)
-        p = runs.minima.posterior
-        own = self._curves(runs)
-        return Course(
+    def frontier(self, runs: Runs) -> Frontier:
+        """One variant's own best losses."""
+        return Frontier(
+            found=runs.minima.posterior,
+            curves=runs.minima.fitted.curves,
+            at=self._at(runs, self.sizes),
             s=self.doublings(self.sizes),
-            value=p.level[at],
-            fitted=p.level_fitted[np.ix_(at, at)],
-            seeds=contrasts(own, None, paired=False),
-            beliefs=levels(len(self.axes)),
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SeedCurves:
-    """Curves of some sizes, the names of their seeds, and the variance of a run's noise."""
-
-    curves: Curves
-    labels: tuple[str, ...]
-    noise: float
-
-    @cached_property
-    def levels(self) -> tuple[Array, Array]:
-        """Of each seed over the average of its size, NaN without; the noise's part of its variance."""
-        found = averages(self.curves)
-        level = found.level
-        rates = (found.weight > 0).sum(-2)
-        there = ~np.isnan(level) & (rates > 0)
-        return np.where(there, level, np.nan), np.where(there, self.noise / np.maximum(rates, 1), 0)
-
-
-def contrasts(a: SeedCurves, b: SeedCurves | None, *, paired: bool) -> SeedContrasts:
-    """What seeds show of their own levels: of one variant, or of the gap between two."""
-    (level, noise), run = a.levels, a.noise
-    if b is None:
-        return _pooled(level, noise, run)
-    other, noise_b = b.levels
-    run += b.noise
-    if paired:
-        return _pooled(level - other, noise + noise_b, run)
-    one, two = _pooled(level, noise, a.noise), _pooled(other, noise_b, b.noise)
-    # Seeds of their own: both variances count, and as many of each as their harmonic mean.
-    count = 2 / (1 / np.maximum(one.count, 1) + 1 / np.maximum(two.count, 1))
-    return SeedContrasts(
-        count=count,
-        square=one.square + two.square,
-        freedom=min(one.freedom, two.freedom),
-        noise=one.noise + two.noise,
-        run=run,
-    )
-
-
-def _pooled(level: Array, noise: Array, run: float) -> SeedContrasts:
-    there = ~np.isnan(level)
-    count = there.sum(-1)
-    mean = np.where(there, level, 0.0).sum(-1, keepdims=True) / np.maximum(count, 1)[:, None]
-    freedom = float(np.maximum(count - 1, 0).sum())
-    square = float((np.where(there, level - mean, 0.0) ** 2).sum() / max(freedom, 1))
-    part = float(np.where(there, noise, 0.0).sum() / max(count.sum(), 1))
-    return SeedContrasts(
-        count=count.astype(float), square=square, freedom=freedom, noise=part, run=run
-    )
+def _runs_at(runs: Runs, size: Size) -> tuple[Array, Array]:
+    i = [dict(own) for own in runs.sizes].index(dict(size))
+    there = ~np.isnan(runs.curves.log2_lrs[i])
+    return np.round(runs.curves.log2_lrs[i][there], 9), runs.curves.losses[i][there]
 
 
 def gain_of(
@@ -235,13 +183,70 @@ def gain_of(
     )
 
 
+def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
+    """Every candidate's baseline: the first variant unless ``over`` names one, or a part of names.
+
+    Where variants differ in two things, a candidate's baseline shares all with it but ``over``.
+
+    Raises:
+        ValueError: no variant has that name, or that part of one.
+
+    Example:
+        >>> baselines(["sp adam", "sp muon", "mup adam", "mup muon"], "adam")
+        {'sp muon': 'sp adam', 'mup muon': 'mup adam'}
+    """
+    if over and len(names) < 2:
+        raise ValueError(
+            f"Expected several variants for a gain over {over!r}; got {names[0]!r} alone."
+        )
+    over = over or names[0]
+    if over in names:
+        return {name: over for name in names if name != over}
+    parts = {name: re.split(r",? ", name) for name in names}
+    found = {
+        name: base
+        for name in names
+        for base in names
+        if over in parts[base]
+        and over not in parts[name]
+        and len(parts[base]) == len(parts[name])
+        and sum(a != b for a, b in zip(parts[base], parts[name], strict=True)) == 1
+    }
+    if not found:
+        raise ValueError(
+            f"Expected over to name one of {', '.join(map(repr, names))}, or a part of them; got "
+            f"{over!r}."
+        )
+    return found
+
+
+def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = None) -> list[Gain]:
+    """The gain of every variant over its baseline; none of those that share no size with it.
+
+    Random designs have none: no two of their runs stand at one size.
+    """
+    runs = {each.name: each for each in variants if each.sizes and not each.gathered}
+    if len(variants) < 2:
+        return []
+    pairs = baselines([each.name for each in variants], over)
+    found = []
+    for name, base in pairs.items():
+        if name not in runs or base not in runs:
+            continue
+        pair = Pair(a=runs[base], b=runs[name])
+        if pair.sizes:
+            there = target if target is not None and pair.reaches(target) else None
+            found.append(gain_of(runs[name], runs[base], target=there, among=len(pairs)))
+    return found
+
+
 def level_of(runs: Runs, target: Size) -> Estimate:
     """The tuned loss of one variant at a target, with its 90% interval."""
     pair = Pair(a=runs, b=runs)
     if not pair.sizes:
         raise ValueError(f"Expected an optimum inside the grid at some size; {runs.name} has none.")
     target = _checked(pair, target)
-    course = pair.frontier(runs)
+    course = pair.frontier(runs).course
     found = course.of(_unit(len(course.s) + 1, -1), pair.doublings([target])).estimate(PREDICTION)
     with np.errstate(over="ignore"):
         low, value, high = (float(np.exp(v)) for v in (found.low, found.value, found.high))
@@ -265,13 +270,13 @@ def _checked(pair: Pair, target: Size | None) -> Size:
     """A target that names every axis, on the way that the sizes know."""
     if target is None:
         return pair.sizes[-1]
-    fixed = [a for a in pair.base if a not in pair.axes]
     if unknown := [a for a in target if a not in pair.base]:
         raise ValueError(
             f"Expected a target in the axes {', '.join(pair.base)}; got {', '.join(unknown)} too."
         )
     whole = {**pair.base, **{axis: float(n) for axis, n in target.items()}}
-    if moved := [a for a in fixed if whole[a] != pair.base[a]]:
+    if not pair.reaches(whole):
+        moved = [a for a, n in pair.base.items() if a not in pair.axes and whole[a] != n]
         raise ValueError(
             f"Expected a target along {' and '.join(pair.axes) or 'no axis'}, which varies among "
             f"the sizes that both have; got another {', '.join(moved)}."
@@ -354,7 +359,7 @@ def _worth(pair: Pair, target: Size, confidence: float) -> Iterator[tuple[str, E
     By the slope of its own frontier over the last doubling before the target; none where that may
     be flat.
     """
-    frontier = pair.frontier(pair.a)
+    frontier = pair.frontier(pair.a).course
     place = pair.doublings([target])
     rng = np.random.default_rng(0)
     gain = pair.course.of(_unit(len(pair.sizes) + 1, -1), place).quantiles(rng.permutation(_SHARES))
@@ -404,6 +409,8 @@ def judge(
         return verdict.UNDECIDED, "It is worse at the base; the target's interval holds 0."
     if target.high < 0:
         return verdict.WORSE, "There is no gain at the base, and at the target it is worse."
+    if target.low > max(share * base.value, 0.0) and slope.known and slope.low > 0:
+        return verdict.GROWS, "There is none at the base that is clear, and one at the target."
     return verdict.UNDECIDED, "The base's interval holds 0: there is no gain yet that could hold."
 
 
@@ -428,8 +435,8 @@ def _reservations(pair: Pair) -> Iterator[str]:
     if max(counts) > 1.5 * min(counts):
         fewer, more = (a, b) if counts[0] < counts[1] else (b, a)
         yield (
-            f"{fewer.name} was tuned on {min(counts)} values, {more.name} on {max(counts)}: the one "
-            "with more was searched more finely."
+            f"{fewer.name} was tuned on {min(counts)} values, {more.name} on {max(counts)}: "
+            "the one with more was searched more finely."
         )
     if not pair.paired:
         yield "Seeds are not paired: intervals are wider than with the same seeds for both."

@@ -14,6 +14,7 @@ from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves
+from depthmup.statistics.gain import gains
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.sweep.design import Design, Size, Variant, windows_of_training
@@ -112,6 +113,8 @@ def studies(
     search: SearchStory | None = None,
     steps: Sequence[slice] | None = None,
     notes: Sequence[Note] = (),
+    over: str = "",
+    target: Mapping[str, float] | None = None,
 ) -> tuple[Study, ...]:
     """Judge a sweep whose runs are done: a study for each axis; the last window is the headline."""
     design = sweep.design
@@ -119,7 +122,9 @@ def studies(
         (span, [runs_of(sweep, records, variant, span) for variant in design.variants])
         for span in steps or design.windows
     ]
-    result = []
+    result: list[Study] = []
+    # Of all axes at once: they stand in the first study.
+    found = gains(of_windows[-1][1], over=over, target=target)
     for axis in design.axes:
         windows = tuple(
             window(
@@ -153,6 +158,7 @@ def studies(
                 tuned=design.tune,
                 rules=tuple(rules),
                 notes=(*far, *notes),
+                gains=() if result else tuple(found),
                 training=tuple(_earlier(sweep, records, windows[-1], span) for span in earlier),
             )
         )

@@ -86,6 +86,8 @@ class Question:
     conditions: tuple[Condition, ...] = ()
     scheme: Scheme | None = None
     target: Mapping[str, float] | None = None
+    over: str = ""
+    """The group that gains are over, or a part of its name; the first unless given."""
     tolerance: float = TOLERANCE
     fewest: int = 2
     """Sizes that a group needs: one, where nothing is asked of how the optimum moves."""

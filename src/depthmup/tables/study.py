@@ -7,11 +7,13 @@ import numpy as np
 
 from depthmup._version import __version__
 from depthmup.records import UNKNOWN, AcrossGroups, Study, Transfer
+from depthmup.records.gain import Gain
 from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
 from depthmup.records.text import counted
 from depthmup.rules import canonical
 from depthmup.rules.claims import claims
+from depthmup.statistics.gain import gains
 from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.tables.clean import Cleaned
@@ -39,6 +41,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
     notes += [Note(text=g.runs.problem, scheme=g.runs.name) for g in groups if g.runs.problem]
     notes += budget_notes(question)
     axes = [axis for axis in question.axes if not _in_step(groups, axis)]
+    found = _gains(groups, question)
     studies = [_study(groups, laws, axis, question) for axis in axes]
     excluded = sum(len(group.excluded) for group in groups)
     return tuple(
@@ -50,9 +53,23 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
             # What is said of all axes stands in the first.
             laws=() if i else tuple(law for law in laws if law is not None),
             notes=(*(() if i else notes), *study.notes),
+            gains=() if i else found,
         )
         for i, study in enumerate(study for study in studies if study is not None)
     )
+
+
+def _gains(groups: Sequence[Cleaned], question: Question) -> tuple[Gain, ...]:
+    """Of groups over the first, or over the one that was named; of many only if one was."""
+    if len(groups) >= MANY and not question.over:
+        return ()
+    runs = [group.runs for group in groups]
+    if len(runs) < 2 and question.over:
+        raise ValueError(
+            f"Expected several groups for a gain over {question.over!r}; got one. Name the column "
+            "that tells them apart with by."
+        )
+    return tuple(gains(runs, over=question.over, target=question.target))
 
 
 def _config(
