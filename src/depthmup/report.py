@@ -37,7 +37,7 @@ from depthmup.records.text import begin, counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
-from depthmup.statistics.gain import SHARE, Pair, gain_of, level_of
+from depthmup.statistics.gain import SHARE, Compared, gain_of, level_of
 from depthmup.statistics.groups import across_groups, comparable
 from depthmup.statistics.recorded import runs_in
 from depthmup.statistics.runs import Runs
@@ -872,7 +872,7 @@ def gains_between(loaded: Mapping[str, Report], over: str) -> list[Gain]:
         and (key == of or len(loaded[name].variants) == len(loaded[over].variants) == 1)
     ]
     for runs, base in pairs:
-        if Pair(a=base, b=runs).sizes:
+        if Compared(a=base, b=runs).sizes:
             found.append(gain_of(runs, base, among=len(pairs)))
     return found
 

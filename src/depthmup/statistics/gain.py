@@ -46,7 +46,7 @@ FARTHEST = 64.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pair:
+class Compared:
     """Two variants at the sizes at which both have an optimum inside their grids."""
 
     a: Runs
@@ -138,7 +138,7 @@ def gain_of(
         ValueError: no size at which both have an optimum inside their grids, or a target that lacks
             an axis, or lies where the sizes do not tell.
     """
-    pair = Pair(a=a, b=b)
+    pair = Compared(a=a, b=b)
     if not pair.sizes:
         raise ValueError(_nothing_common(a, b))
     target = _checked(pair, target)
@@ -233,7 +233,7 @@ def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = Non
     for name, base in pairs.items():
         if name not in runs or base not in runs:
             continue
-        pair = Pair(a=runs[base], b=runs[name])
+        pair = Compared(a=runs[base], b=runs[name])
         if pair.sizes:
             there = target if target is not None and pair.reaches(target) else None
             found.append(gain_of(runs[name], runs[base], target=there, among=len(pairs)))
@@ -242,7 +242,7 @@ def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = Non
 
 def level_of(runs: Runs, target: Size) -> Estimate:
     """The tuned loss of one variant at a target, with its 90% interval."""
-    pair = Pair(a=runs, b=runs)
+    pair = Compared(a=runs, b=runs)
     if not pair.sizes:
         raise ValueError(f"Expected an optimum inside the grid at some size; {runs.name} has none.")
     target = _checked(pair, target)
@@ -266,7 +266,7 @@ def _part(mixture: NormalMixture, i: int) -> NormalMixture:
     )
 
 
-def _checked(pair: Pair, target: Size | None) -> Size:
+def _checked(pair: Compared, target: Size | None) -> Size:
     """A target that names every axis, on the way that the sizes know."""
     if target is None:
         return pair.sizes[-1]
@@ -298,7 +298,7 @@ def _nothing_common(a: Runs, b: Runs) -> str:
     )
 
 
-def _slope(pair: Pair, target: Size, confidence: float) -> Estimate:
+def _slope(pair: Compared, target: Size, confidence: float) -> Estimate:
     """Of the law, without what sizes scatter by, from base to target."""
     places = pair.doublings([pair.base, target])
     doublings = float(places[1].sum() - places[0].sum())
@@ -313,7 +313,7 @@ def _slope(pair: Pair, target: Size, confidence: float) -> Estimate:
 class Carried:
     """What each variant loses at a size by the value that its base hands on."""
 
-    pair: Pair
+    pair: Compared
 
     def at(self, tuned: NormalMixture, size: Size, confidence: float) -> Estimate:
         """The gain as trained: the tuned one, less what ``b`` loses, and what ``a`` loses back."""
@@ -353,7 +353,7 @@ class Carried:
 _SHARES = (np.arange(DRAWS) + 0.5) / DRAWS
 
 
-def _worth(pair: Pair, target: Size, confidence: float) -> Iterator[tuple[str, Estimate]]:
+def _worth(pair: Compared, target: Size, confidence: float) -> Iterator[tuple[str, Estimate]]:
     """By axis, how many times larger ``a`` must be at the target for the loss that ``b`` has there.
 
     By the slope of its own frontier over the last doubling before the target; none where that may
@@ -414,7 +414,7 @@ def judge(
     return verdict.UNDECIDED, "The base's interval holds 0: there is no gain yet that could hold."
 
 
-def _reservations(pair: Pair) -> Iterator[str]:
+def _reservations(pair: Compared) -> Iterator[str]:
     """Why a gain may not be what it seems."""
     a, b = pair.a, pair.b
     counts = []
