@@ -3,7 +3,7 @@
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ from depthmup.report import Report, load_report
 from depthmup.reports import write_result
 from depthmup.reports.html import prepare
 from depthmup.runner import Runner, runner_of
+from depthmup.several import check_names, measured_together
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.gain import baselines
 from depthmup.sweep import (
@@ -55,7 +56,7 @@ SEARCHES = (
 
 
 def transfer(
-    model: Model | BuiltIn,
+    model: Model | BuiltIn | Mapping[str, Model | BuiltIn],
     design: Design,
     *,
     out: str | Path | None = None,
@@ -77,7 +78,9 @@ def transfer(
     several schemes, optimizers, multipliers or decays, every combination is measured.
 
     Args:
-        model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
+        model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network; or several by
+            their names, such as ``{"old": ..., "new": ...}``. Each is measured by the same design
+            and seeds, in a folder of its own in ``out``, and the report compares them.
         design: the sizes, learning rates and seeds.
         out: folder for finished runs, page and summary; the same call resumes there.
         on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
@@ -130,6 +133,21 @@ def transfer(
     leave_if_starting()
     if out is not None:
         need("The page in a folder", "altair", "vl_convert")
+    if isinstance(model, Mapping):
+        return _of_several(
+            model,
+            design,
+            out=out,
+            over=over,
+            on=on,
+            target=target,
+            tolerance=tolerance,
+            title=title,
+            log=log,
+            progress=progress,
+            forecast=forecast,
+            command=command,
+        )
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     check_resolved(sweep, target, tolerance)
@@ -207,6 +225,38 @@ def transfer(
     if folder is not None:
         write_result(report.studies, folder, certificates=report.certificates, redraw=False)
     return report
+
+
+def _of_several(
+    models: Mapping[str, Model | BuiltIn],
+    design: Design,
+    *,
+    out: str | Path | None,
+    over: str,
+    **asked: Any,
+) -> Report:
+    """Every model's sweep, none of which begins before all can be measured."""
+    check_names(models)
+    if getattr(asked["on"], "shard", ""):
+        raise ValueError("Expected no shard with several models; share each model's sweep alone.")
+    target = None
+    for each in models.values():
+        sweep, target = resolved_sweep(each, design, asked["target"])
+        check_resolved(sweep, target, asked["tolerance"])
+    several = len(sweep.design.variants) > 1
+    names = [
+        f"{variant.name}, {name}" if several else name
+        for name in models
+        for variant in sweep.design.variants
+    ]
+    baselines(names, over)
+    return measured_together(
+        models,
+        lambda each, folder: transfer(each, design, out=folder, **asked),
+        out=None if out is None else Path(out),
+        over=over,
+        target=target,
+    )
 
 
 def _store_in(folder: Path | None, path: Path | None) -> Store:

@@ -679,7 +679,8 @@ class Report(Meant):
             whole=self.sweep is None,  # of a table no store is beside it
         )
         written = [folder / PAGE, folder / JSON]
-        if self.table_runs:  # a report that was loaded leaves the rows beside it as they are
+        # A report that was loaded leaves the rows beside it as they are.
+        if self.table_runs and "table" in self._judged[0].config:
             reports.write_text(folder / EXCLUDED, self.excluded_csv)
             written.append(folder / EXCLUDED)
         return tuple(written)

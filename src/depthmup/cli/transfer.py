@@ -228,7 +228,8 @@ class Options:
     tolerance: float = 0.15
     over: str = ""
     """Variant that the gains of the others are over, or a part of its name, such as adamw; by
-    default the first."""
+    default the first. Or another model, function or command, by the same words as --model, --train
+    or --command: both are measured, as old and new."""
     custom: Annotated[CustomModel, tyro.conf.OmitArgPrefixes] = field(default_factory=CustomModel)
     networks: Annotated[BuiltInNetworks, tyro.conf.OmitArgPrefixes] = field(
         default_factory=BuiltInNetworks
@@ -270,7 +271,7 @@ def run(options: Options) -> int:
     from depthmup.sweep import MAIN_STORE, Shard
     from depthmup.sweep.logs import log_named
 
-    model, design = asked(options)
+    model, design, over = rivals(options)
     if options.fail_unless == "holds" and not options.over:
         raise ValueError(
             "Expected --over, the variant that a gain is over, for --fail-unless holds; got none."
@@ -286,7 +287,7 @@ def run(options: Options) -> int:
                 out=options.out,
                 on=options.execution,
                 target=target or None,
-                over=options.over,
+                over=over,
                 tolerance=options.tolerance,
                 log=log_named(options.log) if options.log else None,
                 progress=display.tell,
@@ -319,6 +320,22 @@ def _of_gain(report: "Report") -> int:
     if not gains or gains[0].verdict is GainVerdict.UNDECIDED:
         return UNDECIDED
     return HOLDS if gains[0].verdict in (GainVerdict.HOLDS, GainVerdict.GROWS) else FAILS
+
+
+OLD, NEW = "old", "new"
+"""Names of two models of a person's own, the first of which the gain is over."""
+
+
+def rivals(options: Options) -> tuple[Any, "Design", str]:
+    """The model, or two where --over names another one; the design; and the baseline's name."""
+    model, design = asked(options)
+    custom = options.custom
+    kind = next((kind for kind in ("model", "train", "command") if getattr(custom, kind)), "")
+    if not kind or ("{" if kind == "command" else ":") not in options.over:
+        return model, design, options.over
+    given: dict[str, Any] = {kind: options.over}
+    other, _ = asked(replace(options, custom=replace(custom, **given)))
+    return {OLD: other, NEW: model}, design, OLD
 
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
