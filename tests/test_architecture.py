@@ -58,7 +58,7 @@ ARROWS = {
 DOORS = {"data", "models"}
 
 # A result draws and saves itself: what does so is loaded when it is asked for.
-LATE = {"records/certificate.py": {"reports"}, "records/check.py": {"reports"}}
+LATE = {f"records/{name}.py": {"reports"} for name in ("certificate", "check", "gain")}
 
 # The public functions, which join packages into one road.
 TOP = {
@@ -75,6 +75,7 @@ TOP = {
     "notebook": {"sweep", "reports"},
     "report": {"sweep", "tables", "statistics", "reports", "records"},
     "runner": {"model", "sweep", "training"},
+    "several": {"sweep", "statistics", "records"},
 }
 
 

@@ -51,7 +51,7 @@ Train: TypeAlias = Callable[[Sequence[Any], Tell], None]
 
 SEARCHES = (
     "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
-    "verdict is decided."
+    "{what} is decided."
 )
 
 
@@ -156,7 +156,7 @@ def transfer(
     folder = None if out is None else Path(out)
     runner = runner_of(model, sweep, on, out=folder)
     path = None if folder is None else folder / MAIN_STORE
-    state = SearchState(sweep=sweep, tolerance=tolerance, complete=target is not None)
+    state = SearchState(sweep=sweep, tolerance=tolerance, complete=target is not None, over=over)
     check_budget(state)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if runner.shard:
@@ -205,7 +205,7 @@ def transfer(
 
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
-                forecast(SEARCHES)
+                forecast(SEARCHES.format(what="gain" if over else "verdict"))
             state = _train_rounds(state, store, train=train, tell=tell_all)
         else:
             train(asked, tell_all)

@@ -395,6 +395,9 @@ class Report(Meant):
 
     def _runs(self, name: str) -> Runs:
         found = self.variants.get(name)
+        if found is None:  # a group of a table is called "arch new", and its title "new"
+            alike = [v for v in self.variants.values() if name in (v.title, *v.name.split(" "))]
+            found = alike[0] if len(alike) == 1 else None
         if found is None or found.problem or not found.sizes:
             raise ValueError(
                 f"Expected a variant with runs, one of {', '.join(map(repr, self.variants))}; got "
@@ -420,7 +423,7 @@ class Report(Meant):
 
         Args:
             of: the candidate.
-            over: the baseline; by default the first variant.
+            over: the baseline; by default the first other variant.
             target: the size that the verdict is about; by default the largest that was trained.
                 Missing axes take the base's values.
             share: of the base's gain, that is to be left at the target for it to hold.
@@ -438,8 +441,12 @@ class Report(Meant):
         """
         if isinstance(target, str):
             target = parse_size(target, option="target")
-        base = over or next(iter(self.variants), "")
-        return gain_of(self._runs(of), self._runs(base), target=target, share=share)
+        new = self._runs(of)
+        others = (name for name in self.variants if name != new.name)
+        base = self._runs(over or next(others, of))
+        if base.name == new.name:
+            raise ValueError(f"Expected two variants for a gain; got {new.name!r} twice.")
+        return gain_of(new, base, target=target, share=share)
 
     def level(self, name: str, target: Mapping[str, float] | str) -> Estimate:
         """The tuned loss of a variant at a target, with its 90% interval.
@@ -911,7 +918,12 @@ def _of_all_shards(command: Sequence[str]) -> list[str]:
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
     complete = session.get("target") is not None
-    return SearchState(sweep=sweep, tolerance=session["tolerance"], complete=complete)
+    return SearchState(
+        sweep=sweep,
+        tolerance=session["tolerance"],
+        complete=complete,
+        over=session.get("over", ""),
+    )
 
 
 def _cut_short(

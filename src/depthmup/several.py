@@ -13,7 +13,7 @@ from typing import Any
 from depthmup.records import Study, Window
 from depthmup.records.printable import printable
 from depthmup.report import Report
-from depthmup.statistics.gain import gains
+from depthmup.statistics.gain import gains, without_gain
 from depthmup.sweep import Size
 
 _NAME = re.compile(r"\w[\w.+-]{0,59}")
@@ -68,6 +68,7 @@ def joined(reports: Mapping[str, Report], *, over: str = "", target: Size | None
         s.axis for s in first.studies if all(s.axis in {t.axis for t in o.studies} for o in others)
     ]
     found = gains(runs, over=over, target=target)
+    lacking = without_gain(runs, found, over)
     studies: list[Study] = []
     for axis in axes:
         own = {
@@ -90,7 +91,7 @@ def joined(reports: Mapping[str, Report], *, over: str = "", target: Size | None
                 training=(),
                 search=None,
                 rules=tuple(rule for s in own.values() for rule in s.rules),
-                notes=tuple(note for s in own.values() for note in s.notes),
+                notes=(*lacking, *(note for s in own.values() for note in s.notes)),
                 gains=() if studies else tuple(found),
                 config={**one.config, "models": list(reports)},
             )

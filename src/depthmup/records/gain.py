@@ -3,8 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from depthmup.records.finding import Estimate
+from depthmup.records.packages import need
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class GainVerdict(StrEnum):
@@ -84,11 +90,30 @@ class Gain:
     def high(self) -> float:
         return self.tuned.high
 
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the gain against size; written where a path ends in .svg, .pdf, .png or .html."""
+        need("A chart", "altair", "vl_convert")
+        from depthmup.reports import save_chart
+        from depthmup.reports.gain import gain_picture
+
+        chart = gain_picture(self)
+        if path is not None:
+            save_chart(chart, Path(path))
+        return chart
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A row for each size, and for the target: gains in nats, tuned and as trained."""
+        need("A table", "pandas")
+        import pandas as pd
+
+        from depthmup.reports.study_rows import rows_of_gain
+
+        return pd.DataFrame(rows_of_gain(self))
+
     def at(self, size: Mapping[str, float]) -> SizeGain:
         """The gain at a size that was trained.
 
-        Raises:
-            KeyError: it was not, or one of both has no optimum there.
+        A KeyError where it was not, or where one of both has no optimum there.
         """
         for each in self.sizes:
             if dict(each.size) == dict(size):

@@ -1,15 +1,16 @@
 """Gains in words, as rows, and as a chart: which variant is better, and whether it stays so."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 from depthmup.records import Estimate, Study
 from depthmup.records.gain import Gain, GainVerdict
 from depthmup.records.sizes import size_number, size_text
 from depthmup.reports import theme
 from depthmup.reports.axes import Axis, size_axis
-from depthmup.reports.chart import Chart, Layer, against_size, band_of
+from depthmup.reports.chart import DASHED, Chart, Layer, against_size, band_of, draw
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import number
 from depthmup.reports.study_rows import Row, title_of
@@ -161,34 +162,47 @@ def _name(study: Study, gain: Gain) -> str:
 
 
 def gain_chart(study: Study) -> Chart | None:
-    """Of the sizes along the study's axis, the other axes at the base's values."""
-    axis = study.axis
+    """Gains along the study's axis."""
+    return chart_of(study.gains, study.axis, [_name(study, gain) for gain in study.gains])
+
+
+def gain_picture(gain: Gain) -> Any:
+    """One gain along the first axis that its sizes vary along; on a chart of one size there is it
+    alone.
+    """
+    axes = [a for a in gain.base if len({s.size[a] for s in gain.sizes}) > 1] or list(gain.target)
+    name = f"{gain.of} over {gain.over}"
+    chart = chart_of([gain], axes[0], [name])
+    if chart is None:
+        raise ValueError(f"Expected two sizes along {axes[0]} for a chart; {name} has one.")
+    return draw(chart)
+
+
+def chart_of(gains: Sequence[Gain], axis: str, names: Sequence[str]) -> Chart | None:
+    """Of the sizes along an axis, the other axes at the base's values; none of one size."""
     points: list[Row] = []
     aims: list[Row] = []
-    for gain in study.gains:
+    for gain, name in zip(gains, names, strict=True):
         on_arm = [s for s in gain.sizes if _beside(s.size, gain.base, axis)]
-        points += [_row(study, gain, s.size[axis], s.tuned) for s in on_arm]
+        points += [_row(name, s.size[axis], s.tuned) for s in on_arm]
         if not gain.trained and _beside(gain.target, gain.base, axis):
-            aims.append(_row(study, gain, gain.target[axis], gain.tuned))
-    if len({row["x"] for row in [*points, *aims]}) < 2:
-        return None
+            aims.append(_row(name, gain.target[axis], gain.tuned))
     every = [*points, *aims]
+    if len({row["x"] for row in every}) < 2:
+        return None
     ends = [row[key] for row in every for key in ("value", "low", "high")] + [0.0]
     low, high = min(ends), max(ends)
     air = 0.08 * (high - low) or 1.0
     y = Axis(title="gain, percent", low=low - air, high=high + air, format=".3~g")
     for row in every:
         row |= band_of(row, "low", "high", y)
-    names = [_name(study, gain) for gain in study.gains]
-    x = size_axis(axis, [row["x"] for row in every])
-    zero = [{"zero": 0.0}]
     tips = [("name", "gain", ""), ("x", axis, ""), ("value", "percent", ".2f")]
     return Chart(
         layers=[
-            Layer(mark="rule", rows=zero, y="zero", look={"color": theme.INK, "strokeWidth": 1}),
+            Layer(mark="rule", rows=[{"zero": 0.0}], y="zero", look=DASHED),
             *against_size(points, by="name", tips=tips, aims=aims),
         ],
-        x=x,
+        x=size_axis(axis, [row["x"] for row in every]),
         y=y,
         colours=dict(zip(names, cycle(theme.SERIES), strict=False)),
         shapes={"gain": "circle"},
@@ -201,9 +215,6 @@ def _beside(size: Mapping[str, float], base: Mapping[str, float], axis: str) -> 
     return all(size[a] == n for a, n in base.items() if a != axis)
 
 
-def _row(study: Study, gain: Gain, x: float, log: Estimate) -> Row:
+def _row(name: str, x: float, log: Estimate) -> Row:
     value, low, high = (-100 * math.expm1(-v) for v in (log.value, log.low, log.high))
-    return {
-        "x": x, "value": value, "low": low, "high": high,
-        "name": _name(study, gain), "mark": "gain",
-    }  # fmt: skip
+    return {"x": x, "value": value, "low": low, "high": high, "name": name, "mark": "gain"}

@@ -33,12 +33,12 @@ Name = str
 """A key of ``STUDY_CHARTS``."""
 
 STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
+    "gain": gain_section,
     "rates": rates_section,
     "transfer": transfer_section,
     "loss": loss_section,
     "training": training_section,
     "drift": drift_section,
-    "gain": gain_section,
     "search": search_section,
 }
 """Every chart by the name of its figure; one that has nothing to draw has no plots."""

@@ -22,6 +22,7 @@ from depthmup.records import (
     Window,
 )
 from depthmup.records.certificate import Certificate
+from depthmup.records.gain import Gain
 
 Row = dict[str, Any]
 
@@ -144,32 +145,27 @@ def note_rows(study: Study) -> list[Row]:
 
 
 def gain_rows(study: Study) -> list[Row]:
-    """The gain at every size, and at the target: one row per pair and size."""
-    rows = []
-    for gain in study.gains:
-        about = {"of": gain.of, "over": gain.over}
-        for at in gain.sizes:
-            rows.append(
-                {
-                    **about,
-                    **at.size,
-                    "trained": True,
-                    **interval_columns("tuned", at.tuned),
-                    **interval_columns("as_trained", at.as_trained),
-                    "verdict": "",
-                }
-            )
-        rows.append(
-            {
-                **about,
-                **gain.target,
-                "trained": gain.trained,
-                **interval_columns("tuned", gain.tuned),
-                **interval_columns("as_trained", gain.as_trained),
-                "verdict": gain.verdict.value,
-            }
-        )
-    return rows
+    """The gains at every size, and at the target: one row per pair and size."""
+    return [row for gain in study.gains for row in rows_of_gain(gain)]
+
+
+def rows_of_gain(gain: Gain) -> list[Row]:
+    """One gain at every size that was trained, then at the target, which has the verdict."""
+    places = [(at.size, True, at.tuned, at.as_trained, "") for at in gain.sizes]
+    verdict = gain.verdict.value
+    places.append((gain.target, gain.trained, gain.tuned, gain.as_trained, verdict))
+    return [
+        {
+            "of": gain.of,
+            "over": gain.over,
+            **size,
+            "trained": trained,
+            **interval_columns("tuned", tuned),
+            **interval_columns("as_trained", carried),
+            "verdict": said,
+        }
+        for size, trained, tuned, carried, said in places
+    ]
 
 
 def prediction_rows(certificates: Iterable[Certificate]) -> list[Row]:

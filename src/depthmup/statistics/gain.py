@@ -23,6 +23,7 @@ from depthmup.posterior.level_law import Course, Frontier
 from depthmup.posterior.mixture import NormalMixture
 from depthmup.records import UNKNOWN, Estimate, Place
 from depthmup.records.gain import Gain, GainVerdict, SizeGain
+from depthmup.records.note import Note
 from depthmup.records.sizes import size_text
 from depthmup.statistics.directions import volume
 from depthmup.statistics.runs import Runs
@@ -132,15 +133,14 @@ def gain_of(
     """The gain of ``b`` over ``a``; verdict and ``why`` are about the target.
 
     Without a target it is the largest size that was trained. ``among`` candidates one is picked
-    from: intervals hold for all of them at once (Bonferroni).
-
-    Raises:
-        ValueError: no size at which both have an optimum inside their grids, or a target that lacks
-            an axis, or lies where the sizes do not tell.
+    from: intervals hold for all of them at once (Bonferroni). Refused where no size has an optimum
+    of both inside their grids, and where a target lies off the sizes' axes.
     """
     pair = Compared(a=a, b=b)
     if not pair.sizes:
-        raise ValueError(_nothing_common(a, b))
+        raise ValueError(
+            f"Expected a size at which both have an optimum; got none. {_nothing_common(a, b)}"
+        )
     target = _checked(pair, target)
     trained = dict(target) in pair.sizes
     measured, predicted = (1 - (1 - c) / among for c in (CONFIDENCE, PREDICTION))
@@ -186,14 +186,8 @@ def gain_of(
 def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
     """Every candidate's baseline: the first variant unless ``over`` names one, or a part of names.
 
-    Where variants differ in two things, a candidate's baseline shares all with it but ``over``.
-
-    Raises:
-        ValueError: no variant has that name, or that part of one.
-
-    Example:
-        >>> baselines(["sp adam", "sp muon", "mup adam", "mup muon"], "adam")
-        {'sp muon': 'sp adam', 'mup muon': 'mup adam'}
+    Where variants differ in two things, a candidate's baseline shares all with it but ``over``:
+    over adam, "sp muon" is compared with "sp adam". Refused where nothing has that name.
     """
     if over and len(names) < 2:
         raise ValueError(
@@ -238,6 +232,22 @@ def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = Non
             there = target if target is not None and pair.reaches(target) else None
             found.append(gain_of(runs[name], runs[base], target=there, among=len(pairs)))
     return found
+
+
+def without_gain(variants: Sequence[Runs], found: Sequence[Gain], over: str) -> tuple[Note, ...]:
+    """Why candidates have no gain over the baseline that was asked for."""
+    if not over:
+        return ()
+    runs = {each.name: each for each in variants}
+    told = {gain.of for gain in found}
+    return tuple(
+        Note(
+            text=f"No gain: {_nothing_common(runs[base], runs[name])}",
+            scheme=name,
+        )
+        for name, base in baselines(list(runs), over).items()
+        if name not in told and runs[name].sizes and runs[base].sizes
+    )
 
 
 def level_of(runs: Runs, target: Size) -> Estimate:
@@ -285,17 +295,14 @@ def _checked(pair: Compared, target: Size | None) -> Size:
 
 
 def _nothing_common(a: Runs, b: Runs) -> str:
+    """Why two variants have no gain."""
+    both = f"{b.title} and {a.title}"
+    if a.gathered or b.gathered:
+        return f"{both} are random designs, no two runs of which stand at one size."
     own = [dict(size) for size in a.sizes]
-    common = [dict(size) for size in b.sizes if dict(size) in own]
-    if not common:
-        return (
-            f"Expected sizes that both {b.name} and {a.name} were trained at; they share none. "
-            "Train both at the same sizes."
-        )
-    return (
-        f"Expected an optimum inside the grids of {b.name} and {a.name} at one size of "
-        f"{len(common)} at least; there is none. Extend the grids."
-    )
+    if not any(dict(size) in own for size in b.sizes):
+        return f"{both} share no size: train both at the same sizes."
+    return f"{both} have no size with an optimum inside both grids: extend the grids."
 
 
 def _slope(pair: Compared, target: Size, confidence: float) -> Estimate:
@@ -422,20 +429,20 @@ def _reservations(pair: Compared) -> Iterator[str]:
         tried = (~np.isnan(runs.curves.losses)).any(-1).sum(-1)
         counts.append(int(tried.sum()))
         if (tried < 2).all():
-            yield f"One value was tried for {runs.name}: the gain may be its tuning."
+            yield f"One value was tried for {runs.title}: the gain may be its tuning."
         edges = [s for s, p in zip(runs.sizes, runs.optima.places(), strict=True) if p.at_edge]
         if edges:
             some = ", ".join(size_text(size) for size in edges[:3])
             yield (
-                f"The grid of {runs.name} ends at its optimum at {some}"
+                f"The grid of {runs.title} ends at its optimum at {some}"
                 f"{' and elsewhere' if len(edges) > 3 else ''}: these sizes are left out."
             )
         if any(p is Place.FAILED for p in runs.optima.places()):
-            yield f"{runs.name} does not train at every size."
+            yield f"{runs.title} does not train at every size."
     if max(counts) > 1.5 * min(counts):
         fewer, more = (a, b) if counts[0] < counts[1] else (b, a)
         yield (
-            f"{fewer.name} was tuned on {min(counts)} values, {more.name} on {max(counts)}: "
+            f"{fewer.title} was tuned on {min(counts)} values, {more.title} on {max(counts)}: "
             "the one with more was searched more finely."
         )
     if not pair.paired:

@@ -33,6 +33,9 @@ FAR = 1.5
 where optima move so fast it often misses, or nothing trains. The other seeds follow at the rates of
 the bracket, so that no verdict changes."""
 
+BRACKETED = "every size has its optimum"
+"""Where minima alone are wanted."""
+
 CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
 and the lowest point of a lopsided valley lies beside the centre of three points. Of certificates
@@ -47,7 +50,8 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round:
             "empty mapping for a size without runs."
         )
     search = replace(search, losses=losses)
-    to_the_end = search.complete or search.precision is not None or search.whole
+    verdict_alone = not (search.complete or search.whole or search.minima)
+    to_the_end = search.precision is not None or not verdict_alone
     ended: dict[str, str] = {}  # axes along which no larger size is needed, and why
     reached: list[int] = []
     for i in search.order:
@@ -197,6 +201,8 @@ def _sharpen(search: Search, reached: Sequence[int], ended: Mapping[str, str]) -
             return Round(asks=asks, why="half steps at every size, for the prediction")
         if search.look < min(CERTIFIED, search.looks[-1]):
             return search.more_seeds(reached)
+    if search.minima:
+        return Round(why=BRACKETED)
     reasons = []
     for axis in search.axes:
         sizes = [i for i in search.arm(axis) if i in reached]

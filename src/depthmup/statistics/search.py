@@ -63,6 +63,7 @@ class Search:
         precision: half-width of every drift's interval that ends the search, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
+        minima: whether those of all sizes are wanted, and no verdict on them.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
         losses: of every size, so far.
@@ -79,6 +80,7 @@ class Search:
     whole: bool = False
     precision: float | None = None
     complete: bool = False
+    minima: bool = False
     chance: float = math.inf
     grain: float = GRAIN
     tuned: Tuned = LEARNING_RATE

@@ -24,9 +24,11 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.bracket import Losses
 from depthmup.statistics.drift import drift_unit
+from depthmup.statistics.next_run import BRACKETED
 from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Variant
+from depthmup.sweep.narrowing import narrowing
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import positive_loss_over
 from depthmup.sweep.sweep import Sweep
@@ -43,6 +45,7 @@ class SearchState:
 
     Attributes:
         region, whole: as in ``statistics.Search``.
+        over: where gains over a variant are what is searched, its name or a part of it.
         window: steps over which losses are averaged; the last of training unless given.
         rest, rest_runs: the work and the runs expected after the pending ones.
         why: the pending runs are made, for the first variant whose search goes on.
@@ -54,6 +57,7 @@ class SearchState:
     complete: bool = False
     region: tuple[float, float] | None = None
     whole: bool = False
+    over: str = ""
     window: slice | None = None
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
@@ -211,6 +215,7 @@ _Step: TypeAlias = tuple[Search, Round, Mapping[Ask, Any]]
 def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
     """The next round of every variant whose search goes on, and the state with those that end."""
     steps, ended = dict[str, _Step](), dict(state.ended)
+    waiting: dict[str, Search] = {}
     sizes = state.sweep.design.all_sizes
     for variant in state.sweep.design.variants:
         if variant.name in ended:
@@ -218,15 +223,32 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
         search = search_of(state, variant)
         losses = state.losses.get(variant.name) or [{} for _ in sizes]
         step = next_round(search, losses)
-        if not step.asks:
-            ended[variant.name] = step.why
+        if step.asks:
+            steps[variant.name] = _step(state, variant, search, step)
+        elif step.why == BRACKETED:
+            waiting[variant.name] = replace(search, losses=losses)
         else:
-            runs = {
-                ask: state.sweep.run(variant, sizes[ask.size], ask.log2_lr, ask.seed)
-                for ask in step.asks
-            }
-            steps[variant.name] = (search, step, runs)
+            ended[variant.name] = step.why
+    if waiting and not steps:
+        rounds, over = narrowing(state.sweep, state.records, state.over, waiting)
+        ended |= over
+        for name, step in rounds.items():
+            variant = state.sweep.design.variant(name)
+            steps[name] = _step(state, variant, waiting[name], step)
     return replace(state, ended=ended), steps
+
+
+def _step(state: SearchState, variant: Variant, search: Search, step: Round) -> _Step:
+    """A round with its runs."""
+    sizes = state.sweep.design.all_sizes
+    return (
+        search,
+        step,
+        {
+            ask: state.sweep.run(variant, sizes[ask.size], ask.log2_lr, ask.seed)
+            for ask in step.asks
+        },
+    )
 
 
 def search_of(state: SearchState, variant: Variant) -> Search:
@@ -249,6 +271,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         whole=state.whole,
         precision=auto.precision,
         complete=state.complete,
+        minima=bool(state.over),
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
         tuned=design.tune,
     )

@@ -14,7 +14,7 @@ from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves
-from depthmup.statistics.gain import gains
+from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
 from depthmup.sweep.design import Design, Size, Variant, windows_of_training
@@ -125,6 +125,7 @@ def studies(
     result: list[Study] = []
     # Of all axes at once: they stand in the first study.
     found = gains(of_windows[-1][1], over=over, target=target)
+    notes = [*notes, *without_gain(of_windows[-1][1], found, over)]
     for axis in design.axes:
         windows = tuple(
             window(

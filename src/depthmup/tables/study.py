@@ -13,7 +13,7 @@ from depthmup.records.note import Note
 from depthmup.records.text import counted
 from depthmup.rules import canonical
 from depthmup.rules.claims import claims
-from depthmup.statistics.gain import gains
+from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.tables.clean import Cleaned
@@ -42,6 +42,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
     notes += budget_notes(question)
     axes = [axis for axis in question.axes if not _in_step(groups, axis)]
     found = _gains(groups, question)
+    notes += without_gain([group.runs for group in groups], found, question.over)
     studies = [_study(groups, laws, axis, question) for axis in axes]
     excluded = sum(len(group.excluded) for group in groups)
     return tuple(
