@@ -129,10 +129,9 @@ def main() -> None:
     parser.add_argument("--pair", default="")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    print(
-        "| pair | at the base | foretold (90%) | found (95%) | forecast | with it | runs of a grid |"
-    )
-    print("| --- | ---: | ---: | ---: | --- | --- | ---: |")
+    columns = ("pair", "base", "foretold (90%)", "found (95%)", "forecast", "with it", "of a grid")
+    print(f"| {' | '.join(columns)} |")
+    print(f"|{' --- |' * len(columns)}")
     for name, pair in PAIRS.items():
         if options.pair in name:
             print(row(name, pair, options.workers), flush=True)

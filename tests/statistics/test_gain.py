@@ -157,7 +157,8 @@ def test_baselines_share_all_but_one_thing():
     names = ["sp adam", "sp muon", "mup adam", "mup muon"]
     assert baselines(names, "adam") == {"sp muon": "sp adam", "mup muon": "mup adam"}
     assert baselines(names, "sp muon") == dict.fromkeys([names[0], *names[2:]], "sp muon")
-    assert baselines(names) == dict.fromkeys(names[1:], "sp adam")
+    assert baselines(names) == dict.fromkeys(names[1:3], "sp adam")
+    assert baselines(["a", "b c", "d"]) == {"b c": "a", "d": "a"}
     with pytest.raises(ValueError, match="got 'sgd'"):
         baselines(names, "sgd")
     with pytest.raises(ValueError, match="alone"):

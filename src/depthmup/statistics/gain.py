@@ -193,10 +193,15 @@ def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
         raise ValueError(
             f"Expected several variants for a gain over {over!r}; got {names[0]!r} alone."
         )
-    over = over or names[0]
+    parts = {name: re.split(r",? ", name) for name in names}
+    if not over:
+        first = parts[names[0]]
+        alike = {name for name in names if len(parts[name]) == len(first) > 1}
+        # Of two things that vary, one changes at a time.
+        near = [n for n in names if sum(a != b for a, b in zip(parts[n], first, strict=False)) == 1]
+        return dict.fromkeys(near if len(alike) == len(names) else names[1:], names[0])
     if over in names:
         return {name: over for name in names if name != over}
-    parts = {name: re.split(r",? ", name) for name in names}
     found = {
         name: base
         for name in names
