@@ -5,6 +5,7 @@ from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, de
 from depthmup.records.codec import encode
 from depthmup.records.environment import cores, environment, processor, worker_count
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
+from depthmup.records.gain import Gain, GainVerdict, SizeGain
 from depthmup.records.judgement import AcrossGroups, Answer, JointLaw, Judgement
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.note import Defect, Note
@@ -35,6 +36,8 @@ __all__ = [
     "Estimate",
     "Exponent",
     "Fate",
+    "Gain",
+    "GainVerdict",
     "JointLaw",
     "Judgement",
     "Lack",
@@ -54,6 +57,7 @@ __all__ = [
     "Score",
     "SharpnessAt",
     "Size",
+    "SizeGain",
     "Status",
     "Study",
     "Task",

@@ -91,7 +91,17 @@ class Gain:
         return self.tuned.high
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw the gain against size; written where a path ends in .svg, .pdf, .png or .html."""
+        """Draw the gain against size.
+
+        Args:
+            path: of a file to write, which ends in .svg, .pdf, .png or .html.
+
+        Returns:
+            The chart, which a notebook shows.
+
+        Raises:
+            ValueError: another suffix, or a gain at one size.
+        """
         need("A chart", "altair", "vl_convert")
         from depthmup.reports import save_chart
         from depthmup.reports.gain import gain_picture
@@ -102,7 +112,11 @@ class Gain:
         return chart
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A row for each size, and for the target: gains in nats, tuned and as trained."""
+        """Gains in nats, tuned and as trained.
+
+        Returns:
+            A row for each size that was trained, then one for the target, which has the verdict.
+        """
         need("A table", "pandas")
         import pandas as pd
 
@@ -113,7 +127,14 @@ class Gain:
     def at(self, size: Mapping[str, float]) -> SizeGain:
         """The gain at a size that was trained.
 
-        A KeyError where it was not, or where one of both has no optimum there.
+        Args:
+            size: by axis.
+
+        Returns:
+            Tuned and as trained.
+
+        Raises:
+            KeyError: it was not trained, or one of both has no optimum there.
         """
         for each in self.sizes:
             if dict(each.size) == dict(size):
