@@ -60,7 +60,7 @@ from depthmup.sweep import (
 from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
-from depthmup.sweep.strategy import with_all_stored
+from depthmup.sweep.strategy import OUT_OF_BUDGET, with_all_stored
 from depthmup.sweep.study import loss_over, runs_of
 from depthmup.tables.predict import predicted
 from depthmup.tables.rows import Excluded
@@ -792,7 +792,7 @@ def load_report(
             state, notes = _cut_short(state, store, partial=partial)
             if partial and len(store) > len(state.records):
                 state = with_all_stored(state, store)
-        sweep, search = state.sweep, story(state)
+        sweep, search = state.sweep.with_shared_runs(), story(state)
     else:
         _check_size(sweep, store)
     records = store.records(sweep.runs)
@@ -821,7 +821,9 @@ def load_report(
     )
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
-        certificates = certify(sweep, store, records, target, train=train, **about)
+        ended = {} if search is None else search.ended
+        spent = [name for name, why in ended.items() if why.startswith(OUT_OF_BUDGET)]
+        certificates = certify(sweep, store, records, target, train=train, spent=spent, **about)
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
@@ -933,7 +935,7 @@ def _cut_short(
     auto, count = state.sweep.design.auto, len(state.pending)
     notes = []
     if auto is not None and auto.seconds is not None:
-        over = f"after {auto.seconds:g} seconds no more runs were begun"
+        over = f"{OUT_OF_BUDGET}: after {auto.seconds:g} seconds no more runs were begun"
     elif partial and state.records:
         over = f"it still needs {counted(count, 'run')}"
         notes.append(Note(text=UNFINISHED.format(count=count)))

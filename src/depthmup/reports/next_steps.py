@@ -17,8 +17,8 @@ from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, of_command
 from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
-_BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
-"""Reasons against a certificate that repetitions can remove."""
+_BY_RUNS = (Lack.BUDGET, Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
+"""Reasons against a certificate that further runs of the same command can remove."""
 
 LISTED = 6
 """Sizes that a sentence lists."""
@@ -107,7 +107,7 @@ def _filled(study: Study, values: Mapping[str, str]) -> str:
 
 def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step | None:
     """More evidence for the target of what transfers, or else for a verdict that is open."""
-    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_SEEDS]
+    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_RUNS]
     best = holding(*studies)
     if best is not None and best.scheme in {c.scheme for c in refused}:
         return _more(studies[0], best, f"Get a certificate for {size_text(refused[0].target)}")

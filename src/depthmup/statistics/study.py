@@ -4,8 +4,9 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol, SupportsFloat
 
 import numpy as np
@@ -17,6 +18,7 @@ from depthmup.records import (
     Axis,
     Curve,
     Estimate,
+    Optimum,
     Point,
     Transfer,
     Tuned,
@@ -46,15 +48,58 @@ def window(
     """Curves and verdicts of all variants along an axis, of losses over some steps."""
     lines = [along_axis(runs, axis) for runs in variants]
     parts = [along.runs.at(along.index) for along in lines if along is not None]
+    transfers = [
+        transfer_of(runs, axis, along, tolerance=tolerance, tuned=tuned, planned=planned)
+        for runs, along in zip(variants, lines, strict=True)
+    ]
     return Window(
         start=steps.start,
         stop=steps.stop,
         curves=tuple(curve for part in parts for curve in curves_of_sizes(part)),
-        transfers=tuple(
-            transfer_of(runs, axis, along, tolerance=tolerance, tuned=tuned, planned=planned)
-            for runs, along in zip(variants, lines, strict=True)
-        ),
+        transfers=tuple(_with_shared_optima(variants, transfers)),
     )
+
+
+def _with_shared_optima(
+    variants: Sequence[Runs], transfers: Sequence[Transfer]
+) -> Iterator[Transfer]:
+    """Variants with the same runs at a size, as schemes at the base, have one optimum there."""
+    keys = []
+    for runs, transfer in zip(variants, transfers, strict=True):
+        at = {tuple(size.items()): i for i, size in enumerate(runs.sizes)}
+        places = [tuple(o.size.items()) for o in transfer.optima]
+        keys.append([(place, _content(runs, at[place])) for place in places])
+    optima = shared_optima(keys, [transfer.optima for transfer in transfers])
+    for transfer, of_variant in zip(transfers, optima, strict=True):
+        yield replace(transfer, optima=of_variant)
+
+
+def _content(runs: Runs, size: int) -> bytes:
+    """The runs of a size as a value: each rate and seed with its loss."""
+    losses = runs.curves.losses[size]
+    rate, seed = np.nonzero(~np.isnan(losses))
+    x = runs.curves.log2_lrs[size, rate]
+    order = np.lexsort((seed, x))
+    return np.column_stack([x, seed, losses[rate, seed]])[order].tobytes()
+
+
+def shared_optima(
+    keys: Sequence[Sequence[Hashable]], optima: Sequence[Sequence[Optimum]]
+) -> list[tuple[Optimum, ...]]:
+    """The optima of variants, of which equal keys name the same runs: one for each key.
+
+    Every variant's posterior estimates it from these runs, and from sizes of its own: the narrowest
+    interval has the most evidence.
+    """
+
+    def width(optimum: Optimum) -> float:
+        return optimum.log2_lr.high - optimum.log2_lr.low
+
+    found: dict[Hashable, Optimum] = {}
+    for key, optimum in zip(chain(*keys), chain(*optima), strict=True):
+        if not width(found.setdefault(key, optimum)) <= width(optimum):
+            found[key] = optimum
+    return [tuple(found[key] for key in of_variant) for of_variant in keys]
 
 
 def curves_of_sizes(part: Runs) -> tuple[Curve, ...]:
