@@ -233,3 +233,16 @@ def test_every_study_is_quoted_and_every_command_of_a_page_is_there():
     }
     assert asked <= there
     assert {name for name in there if name.startswith("studies")} <= asked
+
+
+def test_the_figures_of_the_first_screen_are_of_one_run():
+    """`python -m studies.first_screen` writes the picture's caption, README and the tutorial."""
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    caption = (DOCS / "_static" / "transfer.txt").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| (\S+% \([^)]+\))[^|]* \| (\w+) \|$", readme, re.MULTILINE)
+    assert len(rows) == 4
+    for drift, verdict in rows:
+        assert f"{verdict}, {drift}" in caption
+    tutorial = (DOCS / "tutorials" / "ten-minutes.md").read_text(encoding="utf-8")
+    planned, plain = re.search(r"(\S+) with a plan, and (\S+) without", readme).groups()
+    assert f"planned {planned}, plain {plain}\n" in tutorial
