@@ -35,7 +35,7 @@ def test_an_error_is_json_where_a_program_reads(words, tmp_path, monkeypatch, ca
     status = ended([*words, "--json"])
     told = capsys.readouterr()
     error = json.loads(told.out)
-    assert set(error) == {"error", "hint", "status"}
+    assert set(error) == {"schema", "error", "hint", "status"}
     assert error["status"] == status == 2
     assert error["error"].split()[0] in told.err
     assert ended(words) == 2

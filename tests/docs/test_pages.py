@@ -7,6 +7,7 @@ several processes.
 """
 
 import importlib
+import json
 import os
 import re
 import shlex
@@ -37,7 +38,7 @@ PAGES = [
 USER = [page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "studies"]
 """Pages for people who use the package; studies are kept as they were written."""
 GENERATED = {"command-line", "rules", "changelog", "security", "examples"}
-LONG = {"ten-minutes", "transformer", "tuners", "gallery", "notebook", "your-command"}
+LONG = {"loop", "ten-minutes", "transformer", "tuners", "gallery", "notebook", "your-command"}
 _BLOCK = re.compile(
     r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -246,3 +247,15 @@ def test_the_figures_of_the_first_screen_are_of_one_run():
     tutorial = (DOCS / "tutorials" / "ten-minutes.md").read_text(encoding="utf-8")
     planned, plain = re.search(r"(\S+) with a plan, and (\S+) without", readme).groups()
     assert f"planned {planned}, plain {plain}\n" in tutorial
+
+
+def test_every_document_s_example_is_what_the_code_prints(tmp_path, monkeypatch):
+    """`cd docs && python -c "import generate, pathlib as p; generate.schemas(p.Path('reference/json.md'))"`"""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import generate
+
+    generate.schemas(tmp_path / "json.md")
+    page = (DOCS / "reference" / "json.md").read_text(encoding="utf-8")
+    assert page == (tmp_path / "json.md").read_text(encoding="utf-8")
+    for document in blocks(DOCS / "reference" / "json.md", "json"):
+        assert isinstance(json.loads(document)["schema"], int)

@@ -23,7 +23,7 @@ from depthmup.reports.theme import BAND, INK, tone
 def write_check(check: Check, page: Path, data: Path) -> None:
     """Write the page and the JSON file."""
     write_text(page, check_page(check))
-    write_text(data, json.dumps(strict(check), indent=2, allow_nan=False) + "\n")
+    write_text(data, json.dumps(versioned(strict(check)), indent=2, allow_nan=False) + "\n")
 
 
 def check_page(check: Check) -> str:
