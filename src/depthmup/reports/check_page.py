@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
-from depthmup.records.codec import strict
+from depthmup.records.codec import strict, versioned
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import Chart, Layer
 from depthmup.reports.drafts import write_text
