@@ -104,11 +104,12 @@ def _mend_sources(app, exception):
 
 def setup(app):
     """Write the generated pages of the reference, and follow links."""
-    from generate import command_line, packages, rules
+    from generate import command_line, packages, rules, schemas
 
     command_line(HERE / "reference" / "command-line.md")
     rules(HERE / "reference" / "rules.md")
     packages(HERE / "reference")
+    schemas(HERE / "reference" / "json.md")
     app.connect("source-read", _links)
     app.connect("build-finished", _mend_sources)
     # MyST names the page of an include without its folder.

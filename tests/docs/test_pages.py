@@ -250,7 +250,7 @@ def test_the_figures_of_the_first_screen_are_of_one_run():
 
 
 def test_every_document_s_example_is_what_the_code_prints(tmp_path, monkeypatch):
-    """`cd docs && python -c "import generate, pathlib as p; generate.schemas(p.Path('reference/json.md'))"`"""
+    """`make docs` writes the page anew, where it differs."""
     monkeypatch.syspath_prepend(str(DOCS))
     import generate
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from depthmup.records import Axis, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
 from depthmup.records.finding import rate
+from depthmup.records.grammar import with_option
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
@@ -164,18 +165,7 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     if "transfer" not in command[1:2]:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
-    return lead, f"{shlex.join(_without(command, option))} {option}"
-
-
-def _without(command: Sequence[str], option: str) -> list[str]:
-    """A command without what it gives an option that is about to be added."""
-    name, kept, dropping = re.split("[ =]", option)[0], list[str](), False
-    for word in command:
-        if word.startswith("--"):
-            dropping = word.partition("=")[0] == name
-        if not dropping:
-            kept.append(word)
-    return kept
+    return lead, shlex.join(with_option(command, option))
 
 
 def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
