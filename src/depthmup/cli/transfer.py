@@ -137,8 +137,8 @@ class Options:
     along: Names = ()
     """Values along any axis of the base, as NAME=VALUE,VALUE for each, such as batch=32,64,128
     steps=500,1000. Your functions' arguments are the axes: make(width, depth, experts),
-    batch(generator, batch). The duration is steps or tokens: the one that stays as the batch
-    grows."""
+    batch(generator, batch). Name steps if steps stay fixed as the batch grows, tokens if
+    tokens do."""
 
     corners: Names = ()
     """Sizes that grow along several axes together, such as depth=16,steps=1000: NAME=VALUE for each

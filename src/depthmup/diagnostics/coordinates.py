@@ -33,6 +33,8 @@ from depthmup.diagnostics.verdicts import (
 from depthmup.model import Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
 from depthmup.records import Axis, Check, Exponent, NonFinite
+from depthmup.records.grammar import either
+from depthmup.records.text import counted
 from depthmup.rules import Family, Kind, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
@@ -220,13 +222,13 @@ def _refuse_settings(
     if all(len(values) == 1 for values in axes.values()):
         raise ValueError(
             "Expected three widths or three depths at least; got one of each. An exponent is a "
-            "slope: give e.g. widths=(32, 64, 128)."
+            f"slope: give e.g. {either('widths=(32, 64, 128)', '--widths 32 64 128')}."
         )
     check_counts(seeds=seeds, steps=steps)
     if seeds < 2 or steps < 1:
         raise ValueError(
-            f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={seeds}, "
-            f"steps={steps}."
+            f"Expected at least 2 seeds, for an interval, and 1 step; got {counted(seeds, 'seed')} "
+            f"and {counted(steps, 'step')}."
         )
     if max(seeds, steps) > MOST_REPETITIONS:
         raise ValueError(

@@ -170,9 +170,7 @@ def transfer_of(
         turn = runs.minima.posterior.turn(varied.index(axis))
         why += change_of_shape(turn, drift, along.middle, tolerance=tolerance, axis=axis)
     if len(along.optima) < len(planned):
-        why += (
-            f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
-        )
+        why += f" {begin(axis)} {planned[-1]} was not trained."
     if others := [other for other in along.together if other != axis]:
         verb, all_of = ("changes", "both") if len(others) == 1 else ("change", "all")
         why += f" {begin(' and '.join(others))} {verb} with it: the drift is of {all_of} together."
