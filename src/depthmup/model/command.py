@@ -107,7 +107,8 @@ def parsed(template: str, loss: object) -> Command:
 
 def check_names(command: Command, axes: Iterable[Axis], settings: Iterable[str]) -> None:
     """Refuse placeholders that no run gives."""
-    of_base = [f"base_{axis}" for axis in (axes := [*axes])]
+    axes = list(axes)
+    of_base = [f"base_{axis}" for axis in axes]
     names = list(dict.fromkeys([*axes, *settings, *_OF_TRIAL, INIT_SCALE, "out", *of_base]))
     inside = command.placeholders | {*_fields(command.file)}
     if unknown := sorted(inside - {*names}):
