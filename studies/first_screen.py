@@ -58,7 +58,9 @@ def main() -> None:
     replaced(README, r"(?m)^> \*\*.*\*\*$", f"> **{advice(*report.studies)}**")
     runs = len(report.records)
     replaced(README, r"trains \d+ small residual", f"trains {runs} small residual")
-    replaced(README, r"(?m)(?:^\| [^|\n]+ \| [^|\n]+% \([^|\n]+ \| \w+ \|\n)+", table(report) + "\n")
+    replaced(
+        README, r"(?m)(?:^\| [^|\n]+ \| [^|\n]+% \([^|\n]+ \| \w+ \|\n)+", table(report) + "\n"
+    )
     losses = own_model.main()
     small, planned, plain = (f"{losses[name]:.2f}" for name in ("small", "planned", "plain"))
     with_and_without = f"{planned} with a plan, and {plain} without."
