@@ -156,6 +156,11 @@ class Model:
 
 
 def _check_complete(model: Model) -> None:
+    if model.loss is None:
+        raise TypeError(
+            "Expected loss to be a function of outputs and targets; got None. Leave it out for "
+            "cross-entropy."
+        )
     names = ("make", "batch", "train", "command", "plan")
     given = [name for name in names if getattr(model, name)]
     if model.command is not None:
