@@ -53,11 +53,11 @@ def test_the_same_runs_as_a_table_have_that_optimum(searched):
     assert at_base(table) == at_base(searched)
 
 
-def test_one_optimum_is_the_narrowest(searched):
+def test_the_one_optimum_is_of_the_variant_with_most_runs(searched):
     one = at_base(searched)[0]
     wide = replace(one, log2_lr=replace(one.log2_lr, low=one.log2_lr.low - 1))
-    assert shared_optima(["a", "b"], [[wide], [wide]]) == [(wide,), (wide,)]
-    assert shared_optima([["a"], ["a"], ["a"]], [[wide], [one], [wide]]) == [(one,)] * 3
+    assert shared_optima(["a", "b"], [[one], [wide]], [3, 9]) == [(one,), (wide,)]
+    assert shared_optima(["a", "a", "a"], [[one], [wide], [one]], [8, 9, 8]) == [(wide,)] * 3
 
 
 def test_a_first_round_counts_shared_runs_once():

@@ -6,7 +6,6 @@ drift, and ``far_sizes`` notes what agrees with no law.
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Protocol, SupportsFloat
 
 import numpy as np
@@ -69,7 +68,8 @@ def _with_shared_optima(
         at = {tuple(size.items()): i for i, size in enumerate(runs.sizes)}
         places = [tuple(o.size.items()) for o in transfer.optima]
         keys.append([(place, _content(runs, at[place])) for place in places])
-    optima = shared_optima(keys, [transfer.optima for transfer in transfers])
+    counts = [int((~np.isnan(runs.curves.losses)).sum()) for runs in variants]
+    optima = shared_optima(keys, [transfer.optima for transfer in transfers], counts)
     for transfer, of_variant in zip(transfers, optima, strict=True):
         yield replace(transfer, optima=of_variant)
 
@@ -84,21 +84,17 @@ def _content(runs: Runs, size: int) -> bytes:
 
 
 def shared_optima(
-    keys: Sequence[Sequence[Hashable]], optima: Sequence[Sequence[Optimum]]
+    keys: Sequence[Sequence[Hashable]], optima: Sequence[Sequence[Optimum]], runs: Sequence[int]
 ) -> list[tuple[Optimum, ...]]:
     """The optima of variants, of which equal keys name the same runs: one for each key.
 
-    Every variant's posterior estimates it from these runs, and from sizes of its own: the narrowest
-    interval has the most evidence.
+    Every variant's posterior estimates it from these runs and from sizes of its own: that of the
+    variant with most runs has the most evidence. The narrowest would be chosen for its chance.
     """
-
-    def width(optimum: Optimum) -> float:
-        return optimum.log2_lr.high - optimum.log2_lr.low
-
     found: dict[Hashable, Optimum] = {}
-    for key, optimum in zip(chain(*keys), chain(*optima), strict=True):
-        if not width(found.setdefault(key, optimum)) <= width(optimum):
-            found[key] = optimum
+    for i in sorted(range(len(keys)), key=lambda i: -runs[i]):
+        for key, optimum in zip(keys[i], optima[i], strict=True):
+            found.setdefault(key, optimum)
     return [tuple(found[key] for key in of_variant) for of_variant in keys]
 
 

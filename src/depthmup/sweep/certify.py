@@ -140,7 +140,13 @@ def certify(
         [(tuple(o.size.items()), sweep.run(variant, _whole(o.size), 0.0, 0)) for o in c.optima]
         for c, variant in zip(certificates, sweep.design.variants, strict=True)
     ]
-    optima = shared_optima(keys, [c.optima for c in certificates])
+    counts = [
+        sum(
+            len(seeds) for rates in sweep.points(variant, sweep.design.all_sizes) for seeds in rates
+        )
+        for variant in sweep.design.variants
+    ]
+    optima = shared_optima(keys, [c.optima for c in certificates], counts)
     return tuple(replace(c, optima=each) for c, each in zip(certificates, optima, strict=True))
 
 
