@@ -138,6 +138,17 @@ class Model:
 
         return fingerprint(getattr(own, name) for name in self.functions)
 
+    @property
+    def sources(self) -> dict[str, str]:
+        """A hash of each of the person's own files that its code is in; of functions alone."""
+        if not self.functions:
+            return {}
+        from depthmup.model.fingerprint import files_of  # which loads torch
+        from depthmup.model.source_files import contents
+
+        own = resolved(self)
+        return contents(files_of(getattr(own, name) for name in self.functions))
+
     def example_inputs(self, seed: int = 0) -> Any:
         """The inputs of one batch.
 
