@@ -88,7 +88,7 @@ wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  "$$(ls dist/*.whl)[pages]"
+	  "$$(ls dist/*.whl)[pages,tables]"
 	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)

@@ -24,12 +24,11 @@ extensions = [
 ]
 if find_spec("sphinx-mathjax-offline"):
     extensions.append("sphinx-mathjax-offline")  # MathJax is served with the site, not by a CDN
-if find_spec("sphinx_copybutton"):
-    extensions.append("sphinx_copybutton")
 
 html_theme = "furo"
 html_title = f"depthmup {version}"
 html_static_path = ["_static"]
+html_css_files, html_js_files = ["site.css"], ["site.js"]
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 smartquotes_action = "qe"  # the dashes of --options stay
 html_show_sphinx = False
@@ -104,11 +103,12 @@ def _mend_sources(app, exception):
 
 def setup(app):
     """Write the generated pages of the reference, and follow links."""
-    from generate import command_line, packages, rules
+    from generate import command_line, packages, rules, schemas
 
     command_line(HERE / "reference" / "command-line.md")
     rules(HERE / "reference" / "rules.md")
     packages(HERE / "reference")
+    schemas(HERE / "reference" / "json.md")
     app.connect("source-read", _links)
     app.connect("build-finished", _mend_sources)
     # MyST names the page of an include without its folder.

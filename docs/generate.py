@@ -1,7 +1,10 @@
 """Pages of the reference that are generated: the command line, and the public names."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PACKAGES = {
     "depthmup": "the main jobs",
@@ -47,6 +50,74 @@ def rules(path: Path) -> None:
         lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
         parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
     _write(path, "\n\n".join(parts) + "\n")
+
+
+def schemas(path: Path) -> None:
+    """Every JSON document with its version and an example, for programs."""
+    parts = [_SCHEMAS]
+    for title, of, document in _documents():
+        text = json.dumps(_shortened(document), indent=2, ensure_ascii=False)
+        parts.append(f"## {title}\n\n{of}\n\n```json\n{text}\n```\n")
+    _write(path, "\n".join(parts) + "\nNext: [a loop without a person](../how-to/loop.md).\n")
+
+
+_SCHEMAS = """# JSON for programs
+
+`--json` prints one document on stdout and nothing else; the [exit status](exit-status.md) gives the verdict. `schema` is the
+version of a document's layout (`depthmup_plan` for plans). It rises when a field changes its meaning or goes. New fields do
+not raise it. [Files](files.md) explains every field.
+
+These examples were printed by the code itself. `...` stands for further entries of a list.
+"""
+
+LISTED = 1
+"""Entries of a list that an example shows."""
+
+
+_NAMED: dict[str, Any] = {
+    "axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "seed": "seed"
+}  # fmt: skip
+
+
+def _documents() -> list[tuple[str, str, dict[str, Any]]]:
+    """Of each kind its title, the commands that print it, and one that was made here."""
+    import depthmup
+    from depthmup import reports
+    from depthmup.records.codec import encode, strict, versioned
+    from depthmup.tables import example
+
+    certificate = reports.example_certificate()
+    summary = reports.summary(reports.example_study(), certificates=[certificate])
+    for name in ("config", "environment"):
+        summary[name] = {key: summary[name][key] for key in list(summary[name])[:2]}
+    table, one = example(), ["scheme == depth-mup"]
+    proposal = depthmup.next_runs(table, sizes={"depth": (8, 16, 256)}, where=one, **_NAMED)
+    before = depthmup.fit(table, where=[*one, "n_layers < 128"], **_NAMED)
+    score = depthmup.score(before.certificate({"depth": 128}), table, where=one, **_NAMED)
+    error = {"error": "Expected a table at runs.csv; there is no such file.", "hint": "", "status": 2}
+    prints = "Printed by `{}`."
+    return [
+        ("summary.json", prints.format("transfer`, `report`, `merge` and `fit"), summary),
+        ("certificate.json", "Written by `transfer --target` and `fit --target`.", encode(certificate)),
+        ("check.json", prints.format("check"), versioned(strict(reports.example_check()))),
+        ("next", prints.format("next"), versioned({"runs": [*proposal.rows], "why": proposal.why})),
+        ("score", prints.format("score"), versioned(strict(score.to_dict()))),
+        ("prediction", prints.format("predict"), versioned(strict(reports.example_prediction()))),
+        ("error", "Printed by every command that fails.", versioned(error)),
+    ]
+
+
+def _shortened(value: Any) -> Any:
+    """A document whose lists show their first entry, and whose numbers four digits."""
+    match value:
+        case dict():
+            return {key: _shortened(item) for key, item in value.items()}
+        case list() | tuple():
+            more = ["..."] if len(value) > LISTED else []
+            return [*map(_shortened, value[:LISTED]), *more]
+        case float():
+            return float(f"{value:.4g}")
+    return value
 
 
 def packages(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """In a notebook a sweep shows one line that changes in place; elsewhere it is silent."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -11,6 +12,8 @@ from sweeps import FOUR_RUNS, measure
 
 import depthmup
 from depthmup import notebook
+from depthmup.notebook import time_left
+from depthmup.sweep import Progress
 from depthmup.tables import example
 
 
@@ -121,3 +124,11 @@ def test_reports_and_plans_are_text_in_a_kernel(monkeypatch):
     assert "depth-mup" in str(report)
     plan = depthmup.plan(make(16, 2), make(16, 2), example_inputs=torch.zeros(2, 16))
     assert "hidden" in str(plan)
+
+
+def test_no_time_is_predicted_before_it_is_known_within_a_factor_of_two():
+    # Workers start: seconds for a ten-thousandth of the work would make hours of minutes.
+    assert "left: not known" in time_left(Progress(done=0, cells=40, fraction=1e-4, elapsed=7.0))
+    search = Progress(done=9, cells=12, fraction=0.9, elapsed=9.0, most=99, why="depth 16")
+    assert time_left(replace(search, most_work=6.0)) == "(depth 16)"
+    assert time_left(replace(search, most_work=3.0)) == "1 s to 21 s left (depth 16)"

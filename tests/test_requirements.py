@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import depthmup
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
 
@@ -21,7 +23,11 @@ def loaded(name):
     return module
 
 
-lock, audit = loaded("lock"), loaded("audit")
+lock, audit, notes = loaded("lock"), loaded("audit"), loaded("notes")
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def pins(file):
@@ -128,3 +134,24 @@ def test_an_audit_of_a_file_that_is_not_there_is_no_verdict(tmp_path, capsys):
     """Exit status 1 would say that a vulnerability is known."""
     assert audit.main([str(tmp_path / "pins.txt")]) == 2
     assert "there is no" in capsys.readouterr().err
+
+
+def test_the_notes_of_a_release_are_a_line_for_each_change():
+    added = "- One thing that\n  goes on.\n- Two."
+    changelog = f"# C\n\n## 0.3.0\n\n### Added\n\n{added}\n\n## 0.2.0\n\n- Old.\n"
+    found = notes.notes("v0.3.0", changelog)
+    assert found == "### Added\n\n- One thing that goes on.\n- Two.\n"
+    with pytest.raises(SystemExit, match="there is none"):
+        notes.notes("v0.4.0", changelog)
+
+
+def test_the_wheel_that_readme_installs_is_the_one_that_is_built_and_tried():
+    [version, extras] = re.search(
+        r"^pip install 'depthmup-([\d.]+)-py3-none-any\.whl(\[.*\])'$", text("README.md"), re.M
+    ).groups()
+    assert version == depthmup.__version__
+    assert f'"$$(ls dist/*.whl){extras}"' in text("Makefile")
+    workflow = text(".github/workflows/release.yml")
+    assert f'"$(ls dist/*.whl){extras}"' in workflow
+    classifiers = re.findall(r"Programming Language :: Python :: (3\.\d+)", text("pyproject.toml"))
+    assert re.findall(r'"(3\.\d+)"', workflow.partition("matrix:")[2]) == classifiers

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_UPDATES = 0.5
 """Every update is a message to the browser, and progress is told many times a second."""
 
-EARLY = 0.05
-"""Fraction of the expected work of a search before which its remaining time is not predicted."""
+EARLY = 0.1
+"""Fraction of the work before which the remaining time is not predicted: workers start in it."""
+
+WIDE = 4.0
+"""Most work over least of a search that has its time predicted, within a factor of two."""
 
 
 def time_left(progress: "Progress") -> str:
@@ -30,10 +33,11 @@ def time_left(progress: "Progress") -> str:
         ...     why="depth 16: 4 seeds"))
         '20 s to 1 min 0 s left (depth 16: 4 seeds)'
     """
-    if not progress.most:
-        return f"{duration(progress.remaining)} left"
     # Before the first runs are done, little is known of the others.
-    if progress.fraction / progress.most_work <= EARLY:
+    early = progress.fraction / progress.most_work <= EARLY
+    if not progress.most:
+        return "time left: not known yet" if early else f"{duration(progress.remaining)} left"
+    if early or progress.most_work > WIDE:
         return f"({progress.why})"
     least, most = duration(progress.remaining), duration(progress.remaining_at_most)
     return f"{least if least == most else f'{least} to {most}'} left ({progress.why})"

@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -60,7 +61,7 @@ from depthmup.sweep import (
 from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
 from depthmup.sweep.sessions import engines_of, environment_of
-from depthmup.sweep.strategy import with_all_stored
+from depthmup.sweep.strategy import OUT_OF_BUDGET, with_all_stored
 from depthmup.sweep.study import loss_over, runs_of
 from depthmup.tables.predict import predicted
 from depthmup.tables.rows import Excluded
@@ -770,21 +771,22 @@ def load_report(
     state: SearchState | None = None,
     train: TrainMissing | None = None,
     partial: bool = False,
+    measurement: int | None = None,
 ) -> Report:
-    """The report of a sweep from the runs in a store.
+    """The report of a sweep from the runs in a store; of its only measurement, or one of several.
 
     A search is replayed, unless its ``state`` is given. If the report may be ``partial``, a search
     that asks for further runs is reported as far as it went, with a note.
     """
-    sessions = [s for s in store.sessions() if "sweep" in s]
-    if sweep is not None:
-        sessions = [s for s in sessions if s["sweep"] == sweep.to_dict()]
+    if sweep is None:
+        return _chosen(store, measurement, partial=partial)
+    sessions = [s for s in store.sessions() if s.get("sweep") == sweep.to_dict()]
     if not sessions:
         raise StoreError(
-            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
+            f"This measurement was not started in {store.path}. Run `depthmup transfer` with this "
+            "--out."
         )
     last = sessions[-1]
-    sweep = sweep or Sweep.from_dict(last["sweep"])
     search, notes = None, list[Note]()
     if sweep.design.auto:
         state = state or advance(_begun(sweep, last), store)
@@ -792,7 +794,7 @@ def load_report(
             state, notes = _cut_short(state, store, partial=partial)
             if partial and len(store) > len(state.records):
                 state = with_all_stored(state, store)
-        sweep, search = state.sweep, story(state)
+        sweep, search = state.sweep.with_shared_runs(), story(state)
     else:
         _check_size(sweep, store)
     records = store.records(sweep.runs)
@@ -821,20 +823,85 @@ def load_report(
     )
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
-        certificates = certify(sweep, store, records, target, train=train, **about)
+        ended = {} if search is None else search.ended
+        spent = [name for name, why in ended.items() if why.startswith(OUT_OF_BUDGET)]
+        certificates = certify(sweep, store, records, target, train=train, spent=spent, **about)
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
-def load(folder: str | Path) -> Report:
+def _chosen(store: Store, number: int | None, *, partial: bool) -> Report:
+    """The report of one measurement of a store: by its number, or the last that has its runs.
+
+    A store has several where a folder was used again with another design, or a shard of another
+    sweep was joined. The others are named in a note.
+    """
+    by_start: dict[str, tuple[int, Sweep]] = {}
+    for session in store.sessions():
+        if "sweep" in session:
+            content = repr(session["sweep"])
+            begun, _ = by_start.pop(content, (len(by_start) + 1, None))
+            by_start[content] = (begun, Sweep.from_dict(session["sweep"]))
+    found = dict(by_start.values())
+    if not found:
+        raise StoreError(
+            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
+        )
+    if number is not None and number not in found:
+        raise ValueError(
+            f"Expected a measurement of 1 to {len(found)}, which {store.path} has; got {number}."
+        )
+    last_first = [*reversed(found)] if number is None else [number]
+    if len(last_first) == 1:
+        chosen = last_first[0]
+        report = load_report(store, found[chosen], partial=partial)
+    else:
+        report, chosen = _finished(store, found, last_first, partial=partial)
+    others = [f"{i} is {_described(found[i])}" for i in sorted({*found} - {chosen})]
+    if not others:
+        return report
+    text = (
+        f"This folder has {len(found)} measurements. This is number {chosen}, "
+        f"{_described(found[chosen])}. {begin('; '.join(others))}. Show another: `depthmup report "
+        f"{shlex.quote(str(store.path.parent))} --measurement {min({*found} - {chosen})}`."
+    )
+    studies = (replace(s, notes=(*s.notes, Note(text=text))) for s in report.studies)
+    return replace(report, studies=tuple(studies))
+
+
+def _finished(
+    store: Store, found: Mapping[int, Sweep], order: Sequence[int], *, partial: bool
+) -> tuple[Report, int]:
+    """The first that has all of its runs, with its number; without one, the first."""
+    errors = []
+    for i in order:
+        try:
+            return load_report(store, found[i]), i
+        except MissingRuns as error:
+            errors.append(error)
+    if not partial:
+        raise errors[0]
+    return load_report(store, found[order[0]], partial=True), order[0]
+
+
+def _described(sweep: Sweep) -> str:
+    """A measurement in a few words: its arms and its schemes."""
+    design = sweep.design
+    arms = "; ".join(f"{axis} {', '.join(map(str, design.arm(axis)))}" for axis in design.axes)
+    return f"{arms} under {', '.join(v.name for v in design.variants)}"
+
+
+def load(folder: str | Path, *, measurement: int | None = None) -> Report:
     """The report of a folder that ``depthmup.transfer`` or ``depthmup.fit`` has written.
 
     Args:
         folder: the ``out`` of the measurement, or its store (``results.sqlite``).
+        measurement: which one, counted from 1 in the order in which they began, where the folder
+            has several; by default the last that has all of its runs.
 
     Returns:
-        The report of the measurement that was stored last there, or of the fitted table. Rows that
-        a fit left out are in its excluded.csv, and are not part of it here. A search that asks for
-        further runs is reported as far as it went, with a note.
+        The report of the measurement, or of the fitted table. Rows that a fit left out are in its
+        excluded.csv, and are not part of it here. A search that asks for further runs is reported
+        as far as it went, with a note; so are other measurements of the folder.
 
     Raises:
         StoreError: there is no such folder, nothing of the two kinds in it, a summary.json
@@ -854,7 +921,7 @@ def load(folder: str | Path) -> Report:
                     f"{store} holds claims of the paper, of which there is a page and no report: "
                     f"`depthmup report {path}`."
                 )
-            return load_report(opened, partial=True)
+            return load_report(opened, partial=True, measurement=measurement)
     return read_report(path / JSON)
 
 
@@ -933,7 +1000,7 @@ def _cut_short(
     auto, count = state.sweep.design.auto, len(state.pending)
     notes = []
     if auto is not None and auto.seconds is not None:
-        over = f"after {auto.seconds:g} seconds no more runs were begun"
+        over = f"{OUT_OF_BUDGET}: after {auto.seconds:g} seconds no more runs were begun"
     elif partial and state.records:
         over = f"it still needs {counted(count, 'run')}"
         notes.append(Note(text=UNFINISHED.format(count=count)))

@@ -294,8 +294,11 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
         later = replace(sweep, design=replace(sweep.design, seeds=7))
         store.open_session({**first, "sweep": later.to_dict()})
         assert load_report(store, sweep).study().config["seeds"] == sweep.design.seeds
+        found = load_report(store)  # the one that has its runs
+        assert found.study().config["seeds"] == sweep.design.seeds
+        assert "This folder has 2 measurements. This is number 1" in found.notes()[-1].text
         with pytest.raises(StoreError, match="runs are not in"):
-            load_report(store)
+            load_report(store, later)
 
 
 def test_a_note_says_that_runs_are_of_several_engines(finished, tmp_path):

@@ -10,7 +10,7 @@ from depthmup.cli import check as check_command
 from depthmup.cli import main, refusals, transfer
 from depthmup.cli.verbs import parse
 from depthmup.records import Outcome, Place, Verdict
-from depthmup.reports import example_certificate, example_study, summary
+from depthmup.reports import example_certificate, example_check, example_study, summary
 
 DIGITS = ("transfer", "--preset", "tiny", "--executor", "in-process", "--json")
 REFUSALS = {
@@ -35,7 +35,7 @@ def test_an_error_is_json_where_a_program_reads(words, tmp_path, monkeypatch, ca
     status = ended([*words, "--json"])
     told = capsys.readouterr()
     error = json.loads(told.out)
-    assert set(error) == {"error", "hint", "status"}
+    assert set(error) == {"schema", "error", "hint", "status"}
     assert error["status"] == status == 2
     assert error["error"].split()[0] in told.err
     assert ended(words) == 2
@@ -104,12 +104,7 @@ def test_what_is_undecided_has_a_status_of_its_own(monkeypatch, tmp_path, verdic
     ("outcome", "status"), [(Outcome.PASS, 0), (Outcome.FAIL, 1), (Outcome.UNDECIDED, 5)]
 )
 def test_an_undecided_check_is_no_refusal(monkeypatch, tmp_path, outcome, status):
-    class Result:
-        def summary(self, everything):
-            return ""
-
-    result = Result()
-    result.outcome = outcome
+    result = replace(example_check(), outcome=outcome)
     (tmp_path / "mine.py").write_text("def make(width, depth): ...\ndef batch(generator): ...\n")
     monkeypatch.setattr("depthmup.diagnostics.check", lambda **k: result)
     words = parse(["check", "--model", f"{tmp_path}/mine.py:make"])

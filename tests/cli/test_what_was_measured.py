@@ -116,3 +116,36 @@ def test_shards_are_named_and_left_out_of_next_commands(here, monkeypatch, capsy
     assert "--lrs" in told.partition("Next: ")[2]
     assert "--shard" not in told
     assert "--shard" not in words_of(here / "parts" / "report.html")
+
+
+def test_a_stray_shard_does_not_hide_a_finished_sweep(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+    finished = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,4"]
+    other = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,4,16"]
+    for i in (1, 2):
+        assert main(["transfer", *SWEEP, *finished, "--out", "stray", "--shard", f"{i}/2"]) == 0
+    assert main(["transfer", *SWEEP, *other, "--out", "stray", "--shard", "1/3"]) == 0
+    capsys.readouterr()
+    assert main(["merge", "stray"]) == 0
+    told = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "This is number 1, depth 2, 4 under" in told
+    assert "2 is depth 2, 4, 16 under" in told
+    assert "--measurement 2`" in told
+    assert main(["report", "stray"]) == 0
+    assert "This is number 1, depth 2, 4 under" in words_of(here / "stray" / "report.html")
+    assert main(["report", "stray", "--measurement", "2"]) == 2  # its runs are missing
+    assert main(["report", "stray", "--measurement", "3"]) == 2
+    assert "Expected a measurement of 1 to 2" in capsys.readouterr().err
+
+
+def test_a_folder_with_two_finished_sweeps_asks(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+    lrs = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--out", "two"]
+    assert main(["transfer", *SWEEP, *lrs, "--depths", "2,4"]) == 0
+    assert main(["transfer", *SWEEP, *lrs, "--depths", "2,8"]) == 0
+    capsys.readouterr()
+    for number, depths in ((None, "2, 8"), (1, "2, 4"), (2, "2, 8")):
+        chosen = [] if number is None else ["--measurement", str(number)]
+        assert main(["report", "two", *chosen]) == 0
+        told = re.sub(r"\s+", " ", capsys.readouterr().out)
+        assert f"This is number {number or 2}, depth {depths} under" in told

@@ -1,8 +1,12 @@
 """The coordinate check: what it passes, what it catches, what it refuses."""
 
+import html
 import json
+import re
+import shlex
 from dataclasses import replace
 
+import own_models
 import pytest
 import torch
 from pytest import approx
@@ -13,7 +17,7 @@ from depthmup.diagnostics import SAMPLE, Key, as_is, check, locate, observe, spe
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
-from depthmup.records import Outcome
+from depthmup.records import Check, Estimate, Exponent, Outcome
 from depthmup.reports.check_page import check_page
 from depthmup.rules import Observable
 from studies import faults
@@ -497,3 +501,57 @@ def test_the_ends_of_a_sequential_are_told_from_its_blocks():
     modules = {e.module.removesuffix(".weight").removesuffix(".bias") for e in result.exponents}
     assert {"0", "*.linear", "-1"} <= modules
     assert "*" not in modules
+
+
+def test_an_undecided_check_ends_with_the_command_that_decides_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(own_models.SOURCE)
+    monkeypatch.chdir(tmp_path)
+    words = ["check", "--model", "mine.py:make", "--scheme", "depth-mup", "--widths", "8"]
+    words += ["--depths", "2", "4", "8", "--seeds", "2", "--out", "out"]
+    monkeypatch.setattr("sys.argv", ["depthmup", *words])
+    assert main(words) == 5
+    told = capsys.readouterr().out
+    [command] = re.findall(r"Decide it with \d+ seeds \(about \d+ s\):\n    (.*)", told)
+    assert "--seeds 2 " not in command
+    page = re.sub(r"<[^>]+>", "", (tmp_path / "out" / "check.html").read_text())
+    assert command in html.unescape(page)
+    monkeypatch.setattr("sys.argv", shlex.split(command))
+    assert main(shlex.split(command)[1:]) in (0, 1)
+
+
+def test_seeds_are_proposed_that_make_intervals_narrow_enough():
+    def open_one(value, half):
+        estimate = Estimate(value=value, low=value - half, high=value + half)
+        return Exponent(
+            observable="stream", module="x", axis="depth", expected="0", estimate=estimate,
+            outcome=Outcome.UNDECIDED,
+        )  # fmt: skip
+
+    for value, half, seeds in ((0.0, 1.0, 12), (0.0, 0.51, 4), (0.3, 0.4, 12), (0.0, 90.0, 48)):
+        found = Check(
+            title="mine", scheme="SP", optimizer="sgd", applied=True, widths=(1,), depths=(2,),
+            seeds=3, steps=1, lr=0.1, margin=0.25, confidence=0.95, outcome=Outcome.UNDECIDED,
+            exponents=(open_one(value, half),), seconds=6.0,
+        )  # fmt: skip
+        assert f"Decide it with {seeds} seeds (about {2 * seeds} s):" in str(found)
+        assert f"depthmup.check(..., seeds={seeds})" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("block_depth", "scheme", "says"),
+    [(1, "depth-mup", ""), (2, "depth-mup", "learn less"), (2, "completep", "keep learning")],
+)
+def test_blocks_of_two_matrices_have_no_perfect_rule(block_depth, scheme, says):
+    def make(width, depth):
+        return ResidualMLP(
+            inputs=8, width=width, depth=depth, outputs=4, block_depth=block_depth,
+            activation_name="relu", layer_norm=True,
+        )  # fmt: skip
+
+    def batch(generator):
+        return torch.randn(8, 8, generator=generator), torch.arange(8) % 4
+
+    found = check(Model(make, batch=batch), scheme=scheme, widths=16, depths=(2, 4, 8), steps=2)
+    told = [note for note in found.notes if "no rule of depth is perfect" in note]
+    assert len(told) == (block_depth > 1)
+    assert all(says in note for note in told)

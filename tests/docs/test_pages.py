@@ -7,6 +7,7 @@ several processes.
 """
 
 import importlib
+import json
 import os
 import re
 import shlex
@@ -37,7 +38,7 @@ PAGES = [
 USER = [page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "studies"]
 """Pages for people who use the package; studies are kept as they were written."""
 GENERATED = {"command-line", "rules", "changelog", "security", "examples"}
-LONG = {"ten-minutes", "transformer", "tuners", "gallery", "notebook", "your-command"}
+LONG = {"loop", "ten-minutes", "transformer", "tuners", "gallery", "notebook", "your-command"}
 _BLOCK = re.compile(
     r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -233,3 +234,28 @@ def test_every_study_is_quoted_and_every_command_of_a_page_is_there():
     }
     assert asked <= there
     assert {name for name in there if name.startswith("studies")} <= asked
+
+
+def test_the_figures_of_the_first_screen_are_of_one_run():
+    """`python -m studies.first_screen` writes the picture's caption, README and the tutorial."""
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    caption = (DOCS / "_static" / "transfer.txt").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| (\S+% \([^)]+\))[^|]* \| (\w+) \|$", readme, re.MULTILINE)
+    assert len(rows) == 4
+    for drift, verdict in rows:
+        assert f"{verdict}, {drift}" in caption
+    tutorial = (DOCS / "tutorials" / "ten-minutes.md").read_text(encoding="utf-8")
+    planned, plain = re.search(r"(\S+) with a plan, and (\S+) without", readme).groups()
+    assert f"planned {planned}, plain {plain}\n" in tutorial
+
+
+def test_every_document_s_example_is_what_the_code_prints(tmp_path, monkeypatch):
+    """`make docs` writes the page anew, where it differs."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import generate
+
+    generate.schemas(tmp_path / "json.md")
+    page = (DOCS / "reference" / "json.md").read_text(encoding="utf-8")
+    assert page == (tmp_path / "json.md").read_text(encoding="utf-8")
+    for document in blocks(DOCS / "reference" / "json.md", "json"):
+        assert isinstance(json.loads(document)["schema"], int)

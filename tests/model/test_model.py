@@ -154,3 +154,8 @@ def test_a_training_of_their_own_builds_no_network(model):
         depthmup.check(model, depths=(2, 4, 8))
     with pytest.raises(ValueError, match="Expected a factory"):
         model.example_inputs()
+
+
+def test_no_loss_is_refused_by_name_before_it_is_called():
+    with pytest.raises(TypeError, match="Leave it out for cross-entropy"):
+        Model(make=lambda width, depth: None, batch=lambda generator: None, loss=None)

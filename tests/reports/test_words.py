@@ -40,8 +40,7 @@ ASKED = [({"depth": 8}, k, (0, 1)) for k in (-7.0, -6.0)]
         ),
         (
             saved_sentence(STORY),
-            "60 runs. A grid of 8 learning rates and 3 seeds at every size has 96 and 4.5 times "
-            "the work.",
+            "60 runs; a full grid (8 learning rates, 3 seeds) would take 96, 4.5 times the work.",
         ),
         (_runs(ASKED), "depth 8: 7.8e-3, 0.016 (seeds 0, 1)"),
         (is_larger_better("depth"), "Is deeper better?"),

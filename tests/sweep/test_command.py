@@ -322,3 +322,13 @@ def test_the_cooldown_of_a_script_is_followed_from_size_to_size(tmp_path):
         depthmup.transfer(without, design)
     with pytest.raises(ValueError, match="schedules of this package have none"):
         depthmup.transfer(depthmup.BuiltIn(), design)
+
+
+def test_a_command_is_given_the_sizes_of_the_base(script, tmp_path):
+    given = command(script, "base={base_depth}")
+    design = Design(**{**FEW, "seeds": 1})
+    sweep, _ = resolved_sweep(Model(command=given, loss=LOSS), design, None)
+    words = {parsed(given, LOSS).filled(run, tmp_path)[-1] for run in sweep.runs}
+    assert words == {"base=4"}
+    with pytest.raises(ValueError, match=r"got \{base_width\}"):
+        resolved_sweep(Model(command=command(script, "{base_width}"), loss=LOSS), design, None)

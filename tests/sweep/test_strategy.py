@@ -70,7 +70,7 @@ def test_the_verdicts_of_a_grid_for_a_fraction_of_its_runs():
         assert report.finding(scheme).drift.low <= truth <= report.finding(scheme).drift.high
     assert runs < (len(TRAINED) - runs) / 3
     assert {o.depth for o in report.finding("sp").optima} < {4, 8, 16, 32, 64}
-    assert "was not measured" in report.finding("sp").why
+    assert "was not trained" in report.finding("sp").why
 
 
 def test_a_stopped_sweep_goes_on_and_trains_nothing_twice(tmp_path):

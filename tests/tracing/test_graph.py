@@ -1,11 +1,13 @@
 """Walks over a graph, back and forward, on forward passes whose order is known."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from depthmup.planning import trace
-from depthmup.tracing import Ref
+from depthmup.tracing import ForwardError, Ref
 
 
 class Diamond(nn.Module):
@@ -220,3 +222,30 @@ def test_a_definition_that_cannot_be_followed_leaves_nothing_behind():
     graph = trace(Looks(), torch.ones(2, 3))
     assert "mul" not in names(graph.nodes)
     assert not graph.overwriting
+
+
+class Cached(nn.Linear):
+    """A module that keeps its outputs for generation, as transformers' do, if it is configured to.
+
+    A cache that shows no shape stands for one that cannot be followed.
+    """
+
+    def __init__(self):
+        super().__init__(3, 3)
+        self.config = SimpleNamespace(use_cache=True)
+
+    def forward(self, x):
+        if self.config.use_cache:
+            raise IndexError("tuple index out of range")
+        return super().forward(x)
+
+
+def test_a_cache_that_cannot_be_followed_is_left_out_and_that_is_said():
+    model = nn.Sequential(Cached(), nn.Linear(3, 2))
+    with pytest.warns(UserWarning, match="followed with config.use_cache = False"):
+        graph = trace(model, torch.zeros(2, 3))
+    assert sum(node.op == "addmm" for node in graph.nodes) == 2
+    assert model[0].config.use_cache
+    broken = nn.Sequential(Cached(), nn.Linear(4, 2))
+    with pytest.raises(ForwardError, match="tuple index out of range"):
+        trace(broken, torch.zeros(2, 3))

@@ -1,6 +1,7 @@
 """``depthmup check``: do activations and updates scale as the scheme predicts?"""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -82,7 +83,7 @@ def run(options: Options) -> int:
         **along,
     )
     files = None if options.out is None else page_and_data(options.out, "check")
-    result = check(**asked)
+    result = replace(check(**asked), command=("depthmup", *sys.argv[1:]))
     # Printed first: it stays where the disk is full.
     answer(result, result.summary(everything=options.all), json=options.json)
     write_files(files, result, lambda data: check_page(result))

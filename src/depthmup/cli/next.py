@@ -36,37 +36,37 @@ class Options:
     columns: Annotated[RunColumns, tyro.conf.OmitArgPrefixes] = field(default_factory=RunColumns)
 
     sizes: tuple[str, ...] = ()
-    """Of a table: the sizes to decide about, AXIS=VALUE,VALUE,... for each axis, such as
+    """For a table: the sizes to decide about, AXIS=VALUE,VALUE,... for each axis, such as
     depth=4,8,16."""
 
     base: tuple[str, ...] = ()
-    """Of a table: the size where the arms meet: AXIS=VALUE; by default the smallest."""
+    """For a table: the size that all axes share, as AXIS=VALUE; by default the smallest."""
 
     tuned: str = "learning rate"
-    """Of a table: name of the tuned hyperparameter, such as 'weight decay'."""
+    """For a table: name of the tuned hyperparameter, such as 'weight decay'."""
 
     start: float | None = None
-    """Of a table: the first value to try; 2^-8 for learning rates."""
+    """For a table: the first value to try; 2^-8 for learning rates."""
 
     cost: tuple[str, ...] = ()
-    """Of a table: powers of the axes that a run costs: AXIS=POWER; 2 for width and 1 for others,
-    unless named."""
+    """For a table: cost of a run as a power of each axis: AXIS=POWER; by default 2 for width and 1
+    for others."""
 
     seeds: int = 8
-    """Of a table: most seeds of a rate."""
+    """For a table: most seeds of a rate."""
 
     drift_precision: float | None = None
-    """Of a table: stop when the drift is known to within this many octaves per doubling, instead of
-    at a verdict."""
+    """For a table: stop when the drift is known to within this many octaves per doubling, instead
+    of at a verdict."""
 
     tolerance: float = 0.15
-    """Of a table: largest drift, in octaves per doubling, that still counts as staying."""
+    """For a table: largest drift, in octaves per doubling, that still counts as staying."""
 
     ignore: tuple[str, ...] = ()
-    """Of a table: columns to ignore when runs are grouped."""
+    """For a table: columns to ignore when runs are grouped."""
 
     where: tuple[str, ...] = ()
-    """Of a table: only rows that satisfy all of these, such as "optimizer == adamw"."""
+    """For a table: only rows that satisfy all of these, such as "optimizer == adamw"."""
 
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
-from depthmup.records.codec import strict
+from depthmup.records.codec import strict, versioned
 from depthmup.records.text import ON_TERMINALS, TONES
 
 _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
@@ -125,8 +125,9 @@ def json_alone(wanted: bool) -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Print the result of the command: a value as strict JSON, or a text that is JSON already."""
-    text = value if isinstance(value, str) else json_format.dumps(value, indent=2, allow_nan=False)
-    print(text, file=_result.get() or sys.stdout, flush=True)
+    if not isinstance(value, str):
+        value = json_format.dumps(versioned(value), indent=2, allow_nan=False)
+    print(value, file=_result.get() or sys.stdout, flush=True)
     _printed.set(True)
 
 
@@ -152,7 +153,8 @@ def write_files(files: tuple[Path, Path] | None, result: Any, page: Callable[[st
 
     page_file, data_file = files
     write_text(page_file, page(data_file.name))
-    write_text(data_file, json_format.dumps(strict(result), indent=2, allow_nan=False) + "\n")
+    document = versioned(strict(result))
+    write_text(data_file, json_format.dumps(document, indent=2, allow_nan=False) + "\n")
     say_page(page_file)
 
 

@@ -53,7 +53,7 @@ class Options:
     """Function that returns a batch; only the shapes of its inputs matter here."""
 
     depth: float | None = None
-    """How many times as deep the target is; by default residual additions are counted."""
+    """Depth ratio of target to base, if counting residual additions gets it wrong."""
 
     explicit: bool = False
     """Apply multipliers in the forward pass by hooks, instead of folding them into parameters."""

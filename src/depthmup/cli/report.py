@@ -44,6 +44,10 @@ class Options:
     """Write figures with captions into FOLDER/figures: paper is 3.25 inches wide with type of 8
     points, slide 5.5 with 9."""
 
+    measurement: int | None = None
+    """Which one, where the folder has several: 1 is the first that began. By default the last that
+    has all of its runs."""
+
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
 
@@ -61,6 +65,7 @@ def run(options: Options) -> int:
         json=options.json,
         figure=options.figure,
         partial=True,
+        measurement=options.measurement,
     )
 
 
@@ -71,6 +76,7 @@ def report_on(
     json: bool,
     figure: "FigureKind | None" = None,
     partial: bool = False,
+    measurement: int | None = None,
 ) -> int:
     """Make a folder's files again from its store, or a table's from its summary."""
     from depthmup.report import JSON, load_report, read_report
@@ -86,7 +92,7 @@ def report_on(
                     paper.load_evidence(store), given, markdown=None, export=export, as_json=json
                 )
                 return 0
-            report = load_report(store, partial=partial)
+            report = load_report(store, partial=partial, measurement=measurement)
     folder: Path | None = given
     try:
         prepare_folder(given)

@@ -137,8 +137,8 @@ class Options:
     along: Names = ()
     """Values along any axis of the base, as NAME=VALUE,VALUE for each, such as batch=32,64,128
     steps=500,1000. Your functions' arguments are the axes: make(width, depth, experts),
-    batch(generator, batch). The duration is steps or tokens: the one that stays as the batch
-    grows."""
+    batch(generator, batch). Name steps if steps stay fixed as the batch grows, tokens if
+    tokens do."""
 
     corners: Names = ()
     """Sizes that grow along several axes together, such as depth=16,steps=1000: NAME=VALUE for each
@@ -265,12 +265,14 @@ SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
 def run(options: Options) -> int:
     # Loaded here, so that --help is instant.
-    from depthmup.cli.report import deliver
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.sweep import MAIN_STORE, Shard
     from depthmup.sweep.logs import log_named
 
+    command = ["depthmup", *sys.argv[1:]]
+    if (before := _again(options, command)) is not None:
+        return _told(before, options)
     model, design, over = rivals(options)
     if options.fail_unless == "holds" and not options.over:
         raise ValueError(
@@ -292,7 +294,7 @@ def run(options: Options) -> int:
                 log=log_named(options.log) if options.log else None,
                 progress=display.tell,
                 forecast=None if options.json else display.say,
-                command=["depthmup", *sys.argv[1:]],
+                command=command,
             )
     except KeyboardInterrupt as interrupt:
         name = Shard.parse(shard).store_name if shard else MAIN_STORE
@@ -306,6 +308,27 @@ def run(options: Options) -> int:
             file=sys.stderr,
         )
         return 0
+    return _told(report, options)
+
+
+def _again(options: Options, command: list[str]) -> "Report | None":
+    """The report of this very command, if it ran before and needs nothing that is slow to load."""
+    custom = options.custom
+    if not (custom.model or custom.train) or options.execution.shard or options.over:
+        return None
+    from depthmup.cli.again import finished_before
+    from depthmup.reports import write_result
+
+    report = finished_before(options.out, command)
+    if report is not None:
+        write_result(report.studies, options.out, certificates=report.certificates, redraw=False)
+    return report
+
+
+def _told(report: "Report", options: Options) -> int:
+    """Show the report; the status that was asked for."""
+    from depthmup.cli.report import deliver
+
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
     if options.fail_unless is None:
         return HOLDS

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from numbers import Integral
 from operator import index
 from statistics import fmean
@@ -31,8 +32,10 @@ from depthmup.diagnostics.verdicts import (
 )
 from depthmup.model import Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
-from depthmup.records import Axis, Check, NonFinite
-from depthmup.rules import Family, Observable, Role, Scheme, named
+from depthmup.records import Axis, Check, Exponent, NonFinite
+from depthmup.records.grammar import either
+from depthmup.records.text import counted
+from depthmup.rules import Family, Kind, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
 from depthmup.training.trial import seeded
@@ -185,6 +188,7 @@ def check(
         notes=(
             *_notes(plans if applied else (), points),
             *doubts,
+            *_of_deep_blocks(expected, exponents, roles),
             *_limits(expected, values, _branches(grid, points)),
         ),
         seconds=time.perf_counter() - started,
@@ -218,13 +222,13 @@ def _refuse_settings(
     if all(len(values) == 1 for values in axes.values()):
         raise ValueError(
             "Expected three widths or three depths at least; got one of each. An exponent is a "
-            "slope: give e.g. widths=(32, 64, 128)."
+            f"slope: give e.g. {either('widths=(32, 64, 128)', '--widths 32 64 128')}."
         )
     check_counts(seeds=seeds, steps=steps)
     if seeds < 2 or steps < 1:
         raise ValueError(
-            f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={seeds}, "
-            f"steps={steps}."
+            f"Expected at least 2 seeds, for an interval, and 1 step; got {counted(seeds, 'seed')} "
+            f"and {counted(steps, 'step')}."
         )
     if max(seeds, steps) > MOST_REPETITIONS:
         raise ValueError(
@@ -273,6 +277,40 @@ def _branches(grid: Sequence[Size], points: Sequence[Points]) -> dict[int, int]:
         for size, at in zip(grid, points, strict=True)
         if size == {**grid[0], "depth": size["depth"]}
     }
+
+
+def _of_deep_blocks(
+    scheme: Scheme, exponents: Sequence[Exponent], roles: Mapping[Key, Role]
+) -> Iterator[str]:
+    """Of blocks of several matrices in series: that no rule is perfect, and what was seen of it."""
+    inner = {
+        key.module
+        for key, role in roles.items()
+        if role.kind is Kind.HIDDEN and role.in_branch and not role.last
+    }
+    seen = [
+        e
+        for e in exponents
+        if (e.observable, e.axis) == (Observable.UPDATE, "depth")
+        and e.module in inner
+        and e.expected
+    ]
+    if not seen:
+        return
+    measured = fmean(e.estimate.value for e in seen)
+    keep = all(Fraction(e.expected) >= 0 for e in seen)
+    price = (
+        f"Under {scheme.title} their inner matrices keep learning as depth grows (exponent "
+        f"{measured:+.2f}), and neighbouring blocks come to do nearly the same."
+        if keep
+        else f"Under {scheme.title} their inner matrices learn less as depth grows (exponent "
+        f"{measured:+.2f})."
+    )
+    yield (
+        "Blocks have two matrices or more in series, for which no rule of depth is perfect (Tensor "
+        f"Programs VI, Section 9). {price} So exponents as predicted do not show that the learning "
+        "rate transfers: measure it with `depthmup transfer`."
+    )
 
 
 def _limits(scheme: Scheme, observed: Iterable[Key], branches: Mapping[int, int]) -> Iterator[str]:

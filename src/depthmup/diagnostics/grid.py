@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import TypeAlias
 
 from depthmup.records import RUN_AXES, Axis
+from depthmup.records.grammar import either
 
 Size: TypeAlias = Mapping[Axis, int]
 """A value for every axis."""
@@ -62,8 +63,8 @@ def refuse_along(axes: Collection[Axis]) -> None:
     if twice := {"width", "depth", *RUN_AXES} & {*axes}:
         raise ValueError(
             f"Expected along to name axes of the factory other than width and depth; got "
-            f"{min(twice)}. Give widths=..., depths=...; the batch and the steps are the same at "
-            "every size here."
+            f"{min(twice)}. Give {either('widths=..., depths=...', '--widths, --depths')}; the "
+            "batch and the steps are the same at every size here."
         )
 
 

@@ -43,9 +43,8 @@ _SUMS = (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE, Observable.BRANCH_C
 # Of an update's effect, the most that may be chance where exponents are to be theory's.
 MOST_CHANCE = 0.5
 _CROWDED = (
-    "More than half of what updates of {} do is chance at width {}, as they sum over more inputs "
-    "than coordinates; that lowers its exponent by up to 1/2. Take larger widths, a smaller batch, "
-    "or fewer places."
+    "At width {1} updates of {0} are mostly noise (more inputs than coordinates). Their exponent "
+    "may read up to 1/2 too low. Take larger widths, a smaller batch, or fewer places."
 )
 _BOUND = (
     "Behind a matrix that narrows, what a network starts with is smaller the wider it is. Along "

@@ -105,9 +105,11 @@ def parsed(template: str, loss: object) -> Command:
     return command
 
 
-def check_names(command: Command, known: Iterable[str]) -> None:
+def check_names(command: Command, axes: Iterable[Axis], settings: Iterable[str]) -> None:
     """Refuse placeholders that no run gives."""
-    names = list(dict.fromkeys([*known, *_OF_TRIAL, INIT_SCALE, "out"]))
+    axes = list(axes)
+    of_base = [f"base_{axis}" for axis in axes]
+    names = list(dict.fromkeys([*axes, *settings, *_OF_TRIAL, INIT_SCALE, "out", *of_base]))
     inside = command.placeholders | {*_fields(command.file)}
     if unknown := sorted(inside - {*names}):
         raise ValueError(
@@ -149,6 +151,7 @@ def code_of(command: Command) -> str:
 def _values(trial: Trial, out: Path) -> dict[str, str]:
     """The text of every placeholder; tuned numbers as a person wrote them, others exactly."""
     values: dict[str, object] = {name: getattr(trial, name) for name in _OF_TRIAL}
+    values |= {f"base_{axis}": n for axis, n in trial.base.items()}
     values |= {INIT_SCALE: 1.0, **trial.settings, **trial.size, "out": out}
     if (betas := trial.settings.get("betas")) is not None:
         values |= dict(zip(_BETAS, (*betas, 1.0 - betas[1]), strict=True))

@@ -22,6 +22,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache, cached_property, partial, partialmethod
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
@@ -50,6 +51,16 @@ PLAIN = (
 
 def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
     """A hash of the source code of functions, in their order."""
+    digest = hashlib.sha256(repr(sorted(_walked(functions).texts)).encode())
+    return digest.hexdigest()[:16]
+
+
+def files_of(functions: Iterable[Callable[..., Any]]) -> list[Path]:
+    """The person's own files that a fingerprint reads."""
+    return sorted(_walked(functions).files)
+
+
+def _walked(functions: Iterable[Callable[..., Any]]) -> Walk:
     walk = Walk()
     for position, function in enumerate(functions):
         if not hasattr(function, "__qualname__"):  # an object with values of its own, or a partial
@@ -62,8 +73,7 @@ def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
         if is_library(module, file):
             name += _version(module)
         walk.texts.append((f"function {position}", name))
-    digest = hashlib.sha256(repr(sorted(walk.texts)).encode())
-    return digest.hexdigest()[:16]
+    return walk
 
 
 def _version(module: str) -> str:

@@ -138,6 +138,17 @@ class Model:
 
         return fingerprint(getattr(own, name) for name in self.functions)
 
+    @property
+    def sources(self) -> dict[str, str]:
+        """A hash of each of the person's own files that its code is in; of functions alone."""
+        if not self.functions:
+            return {}
+        from depthmup.model.fingerprint import files_of  # which loads torch
+        from depthmup.model.source_files import contents
+
+        own = resolved(self)
+        return contents(files_of(getattr(own, name) for name in self.functions))
+
     def example_inputs(self, seed: int = 0) -> Any:
         """The inputs of one batch.
 
@@ -156,6 +167,11 @@ class Model:
 
 
 def _check_complete(model: Model) -> None:
+    if model.loss is None:
+        raise TypeError(
+            "Expected loss to be a function of outputs and targets; got None. Leave it out for "
+            "cross-entropy."
+        )
     names = ("make", "batch", "train", "command", "plan")
     given = [name for name in names if getattr(model, name)]
     if model.command is not None:

@@ -5,7 +5,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -23,6 +23,29 @@ class Walk:
         self.files: dict[Path, str] = {}
         # Objects by id: while they are referenced, no new object can get the same id.
         self.visited: dict[int, Any] = {}
+
+
+def contents(files: Iterable[Path]) -> dict[str, str]:
+    """A hash of each file, and of the names beside it, where a new file may be imported instead."""
+    found = {}
+    for file in files:
+        found[str(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+        beside = sorted(path.name for path in file.parent.glob("*") if _may_be_imported(path))
+        found[str(file.parent)] = hashlib.sha256(repr(beside).encode()).hexdigest()
+    return found
+
+
+def unchanged(before: Mapping[str, str]) -> bool:
+    """Whether files have the contents that ``contents`` found."""
+    try:
+        files = [path for name in before if (path := Path(name)).is_file()]
+        return contents(files) == before
+    except OSError:
+        return False
+
+
+def _may_be_imported(path: Path) -> bool:
+    return path.suffix == ".py" or (path.is_dir() and path.name.isidentifier())
 
 
 def origin_of(thing: Any) -> tuple[str, Path | None]:

@@ -25,6 +25,7 @@ SCHEMA = 3
 class Lack(StrEnum):
     """What is missing or wrong in the evidence, so that nothing is certified."""
 
+    BUDGET = "the budget was spent"
     SIZES = "too few sizes"
     SEEDS = "one seed"
     DIRECTION = "the target lies in a direction that was not measured"

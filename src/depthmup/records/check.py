@@ -1,5 +1,7 @@
 """The result of a coordinate check: measured exponents beside predicted ones."""
 
+import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from depthmup._meant import Meant
 from depthmup.records.codec import strict
 from depthmup.records.finding import Estimate
+from depthmup.records.grammar import with_option
 from depthmup.records.packages import need
-from depthmup.records.text import aligned, html_card
+from depthmup.records.text import aligned, counted, html_card
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,6 +135,7 @@ class Check(Meant):
         nonfinite: where a run first produced NaN or infinity, if one did.
         notes: what a reader should know beyond the numbers.
         seconds: that the check took.
+        command: words of the command line that made it; empty for a call from Python.
     """
 
     MEANT: ClassVar = {
@@ -162,6 +166,7 @@ class Check(Meant):
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -233,13 +238,31 @@ class Check(Meant):
         if causes := dict.fromkeys(e.cause for e in self.failures if e.cause):
             lines += ["", "Likely, causes before consequences:", *(f"  - {c}" for c in causes)]
         if self.outcome is Outcome.UNDECIDED:
-            seconds = max(2 * self.seconds, 1)
-            lines += [
-                "",
-                "Undecided: some intervals hold a rival exponent. Repeat with larger sizes, or "
-                f"with twice the seeds: --seeds {2 * self.seeds} (about {seconds:.0f} s).",
-            ]
+            lead, code = self.to_decide
+            lines += ["", lead, f"    {code}"]
         return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
+
+    @property
+    def to_decide(self) -> tuple[str, str]:
+        """What an undecided check lacks with its price, and the command that adds it.
+
+        An interval of half-width h from s seeds that passes at half-width g needs s (h / g)^2.
+        """
+        seeds = 2 * self.seeds
+        open_ones = [e for e in self.exponents if e.outcome is Outcome.UNDECIDED]
+        if open_ones:
+            parts = [_half(e) / _room(e, self.margin) for e in open_ones]
+            seeds = max(self.seeds + 1, math.ceil(self.seeds * min(max(parts), MOST_OF_SEEDS) ** 2))
+        seconds = max(self.seconds * seeds / self.seeds, 1)
+        lead = (
+            f"Undecided: {counted(len(open_ones), 'interval')} also "
+            f"{'contains' if len(open_ones) == 1 else 'contain'} a wrong exponent."
+            if open_ones
+            else "Undecided: nothing was judged."
+        )
+        words = with_option(self.command, f"--seeds {seeds}")
+        code = shlex.join(words) if self.command else f"depthmup.check(..., seeds={seeds})"
+        return f"{lead} Decide it with {seeds} seeds (about {seconds:.0f} s):", code
 
     def to_pandas(self, name: str = "exponents") -> "pd.DataFrame":
         """A tidy table: a row for each exponent, or for each observable at each size.
@@ -309,6 +332,20 @@ class Check(Meant):
             # False sorts first: observables of single parameters and branches.
             sorted(failed, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
         )
+
+
+MOST_OF_SEEDS = 4.0
+"""How many times narrower intervals may have to be where seeds are proposed for it."""
+
+
+def _half(e: Exponent) -> float:
+    return (e.estimate.high - e.estimate.low) / 2
+
+
+def _room(e: Exponent, margin: float) -> float:
+    """The half-width at which an exponent passes (within a rival, twice the margin) or fails."""
+    off = abs(deviation(e))
+    return max(2 * margin - off, off - margin)
 
 
 # These sum over many parameters: where a single one fails too, that is the reason.

@@ -78,6 +78,21 @@ def strict(value: Any) -> Any:
     return _encoded(value, {})
 
 
+SCHEMA = 1
+"""Version of the layout of JSON documents that have none of their own."""
+
+
+def versioned(document: Any) -> Any:
+    """A document of named fields with the version of its layout, for programs.
+
+    Example:
+        >>> versioned({"why": "Round 2."}), versioned({"schema": 4}), versioned([1])
+        ({'schema': 1, 'why': 'Round 2.'}, {'schema': 4}, [1])
+    """
+    named = isinstance(document, dict) and not {"schema", "depthmup_plan"} & document.keys()
+    return {"schema": SCHEMA, **document} if named else document
+
+
 def _encoded(value: Any, infinities: Mapping[float, str]) -> Any:
     match value:
         case None | bool() | int():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
-from depthmup.records.codec import strict
+from depthmup.records.codec import strict, versioned
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import Chart, Layer
 from depthmup.reports.drafts import write_text
@@ -23,7 +23,7 @@ from depthmup.reports.theme import BAND, INK, tone
 def write_check(check: Check, page: Path, data: Path) -> None:
     """Write the page and the JSON file."""
     write_text(page, check_page(check))
-    write_text(data, json.dumps(strict(check), indent=2, allow_nan=False) + "\n")
+    write_text(data, json.dumps(versioned(strict(check)), indent=2, allow_nan=False) + "\n")
 
 
 def check_page(check: Check) -> str:
@@ -31,7 +31,10 @@ def check_page(check: Check) -> str:
     off = [e for e in check.ordered if e.is_off]
     fine = [e for e in check.ordered if not e.is_off]
     sections = []
-    if todo := _NEXT.get((check.outcome, check.applied)):
+    if check.outcome is Outcome.UNDECIDED:
+        lead, code = check.to_decide
+        sections.append(Section(title="Next", lead=lead, code=code))
+    elif todo := _NEXT.get((check.outcome, check.applied)):
         code = lines_to_paste(check.scheme, check.optimizer) if todo.endswith(":") else ""
         sections.append(Section(title="Next", lead=todo, code=code))
     outcome = Card(
@@ -81,8 +84,6 @@ def check_page(check: Check) -> str:
 _NEXT = {
     (Outcome.PASS, True): "Train with the plan, and with the learning rate of the base:",
     (Outcome.PASS, False): "Train the model as it is, with the learning rate of the base.",
-    (Outcome.UNDECIDED, True): "Check again with more seeds, or with larger sizes.",
-    (Outcome.UNDECIDED, False): "Check again with more seeds, or with larger sizes.",
     (Outcome.FAIL, False): "Change the model as the cards below describe, or let a plan do it:",
     (Outcome.FAIL, True): "Change the model as the cards below describe, then check again.",
 }
@@ -90,7 +91,7 @@ _NEXT = {
 
 _SAYS = {
     Outcome.PASS: ["Every exponent that theory predicts is as predicted."],
-    Outcome.UNDECIDED: ["Some intervals hold a rival exponent."],
+    Outcome.UNDECIDED: ["Some intervals also contain a wrong exponent."],
 }
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from depthmup.records import Axis, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
 from depthmup.records.finding import rate
+from depthmup.records.grammar import with_option
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
@@ -17,8 +18,8 @@ from depthmup.reports.page import Section
 from depthmup.reports.sentences import at_base, duration, holding, of_command
 from depthmup.reports.study_rows import listed, size_of, sizes, transfers
 
-_BY_SEEDS = (Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
-"""Reasons against a certificate that repetitions can remove."""
+_BY_RUNS = (Lack.BUDGET, Lack.SEEDS, Lack.NOISE, Lack.UNCERTAIN, Lack.WINDOWS)
+"""Reasons against a certificate that further runs of the same command can remove."""
 
 LISTED = 6
 """Sizes that a sentence lists."""
@@ -107,7 +108,7 @@ def _filled(study: Study, values: Mapping[str, str]) -> str:
 
 def _decide(studies: Sequence[Study], certificates: Sequence[Certificate]) -> Step | None:
     """More evidence for the target of what transfers, or else for a verdict that is open."""
-    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_SEEDS]
+    refused = [c for c in certificates if not c.issued and c.refusals[0].lack in _BY_RUNS]
     best = holding(*studies)
     if best is not None and best.scheme in {c.scheme for c in refused}:
         return _more(studies[0], best, f"Get a certificate for {size_text(refused[0].target)}")
@@ -164,18 +165,7 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
     if "transfer" not in command[1:2]:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
-    return lead, f"{shlex.join(_without(command, option))} {option}"
-
-
-def _without(command: Sequence[str], option: str) -> list[str]:
-    """A command without what it gives an option that is about to be added."""
-    name, kept, dropping = re.split("[ =]", option)[0], list[str](), False
-    for word in command:
-        if word.startswith("--"):
-            dropping = word.partition("=")[0] == name
-        if not dropping:
-            kept.append(word)
-    return kept
+    return lead, shlex.join(with_option(command, option))
 
 
 def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:

@@ -54,11 +54,13 @@ def _ends(study: Study, story: SearchStory) -> str:
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
     """How many runs were made, and what a grid would have taken."""
-    grid = f"A grid of {story.grid_rates} {tuned.plural} and {story.grid_seeds} seeds at every size"
     if not story.work:
         return "Nothing was trained."
     runs = counted(story.runs, "run")
-    return f"{runs}. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
+    return (
+        f"{runs}; a full grid ({story.grid_rates} {tuned.plural}, {story.grid_seeds} seeds) would "
+        f"take {story.grid_runs}, {story.saved:.1f} times the work."
+    )
 
 
 def _rounds(study: Study, story: SearchStory) -> list[Section]:

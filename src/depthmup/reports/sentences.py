@@ -350,7 +350,8 @@ def law_sentence(law: JointLaw) -> str:
         else ""
     )
     octave = (
-        f" At the largest size half the best value costs {cost(law.half)}, twice {cost(law.twice)}."
+        f" At the largest size, halving the best value costs {cost(law.half)}, doubling it "
+        f"{cost(law.twice)}."
         if law.half.known
         else ""
     )

@@ -4,7 +4,7 @@ A ``window`` judges every variant by its ``Transfer``; published rules are ``jud
 drift, and ``far_sizes`` notes what agrees with no law.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, SupportsFloat
 
@@ -17,6 +17,7 @@ from depthmup.records import (
     Axis,
     Curve,
     Estimate,
+    Optimum,
     Point,
     Transfer,
     Tuned,
@@ -46,15 +47,55 @@ def window(
     """Curves and verdicts of all variants along an axis, of losses over some steps."""
     lines = [along_axis(runs, axis) for runs in variants]
     parts = [along.runs.at(along.index) for along in lines if along is not None]
+    transfers = [
+        transfer_of(runs, axis, along, tolerance=tolerance, tuned=tuned, planned=planned)
+        for runs, along in zip(variants, lines, strict=True)
+    ]
     return Window(
         start=steps.start,
         stop=steps.stop,
         curves=tuple(curve for part in parts for curve in curves_of_sizes(part)),
-        transfers=tuple(
-            transfer_of(runs, axis, along, tolerance=tolerance, tuned=tuned, planned=planned)
-            for runs, along in zip(variants, lines, strict=True)
-        ),
+        transfers=tuple(_with_shared_optima(variants, transfers)),
     )
+
+
+def _with_shared_optima(
+    variants: Sequence[Runs], transfers: Sequence[Transfer]
+) -> Iterator[Transfer]:
+    """Variants with the same runs at a size, as schemes at the base, have one optimum there."""
+    keys = []
+    for runs, transfer in zip(variants, transfers, strict=True):
+        at = {tuple(size.items()): i for i, size in enumerate(runs.sizes)}
+        places = [tuple(o.size.items()) for o in transfer.optima]
+        keys.append([(place, _content(runs, at[place])) for place in places])
+    counts = [int((~np.isnan(runs.curves.losses)).sum()) for runs in variants]
+    optima = shared_optima(keys, [transfer.optima for transfer in transfers], counts)
+    for transfer, of_variant in zip(transfers, optima, strict=True):
+        yield replace(transfer, optima=of_variant)
+
+
+def _content(runs: Runs, size: int) -> bytes:
+    """The runs of a size as a value: each rate and seed with its loss."""
+    losses = runs.curves.losses[size]
+    rate, seed = np.nonzero(~np.isnan(losses))
+    x = runs.curves.log2_lrs[size, rate]
+    order = np.lexsort((seed, x))
+    return np.column_stack([x, seed, losses[rate, seed]])[order].tobytes()
+
+
+def shared_optima(
+    keys: Sequence[Sequence[Hashable]], optima: Sequence[Sequence[Optimum]], runs: Sequence[int]
+) -> list[tuple[Optimum, ...]]:
+    """The optima of variants, of which equal keys name the same runs: one for each key.
+
+    Every variant's posterior estimates it from these runs and from sizes of its own: that of the
+    variant with most runs has the most evidence. The narrowest would be chosen for its chance.
+    """
+    found: dict[Hashable, Optimum] = {}
+    for i in sorted(range(len(keys)), key=lambda i: -runs[i]):
+        for key, optimum in zip(keys[i], optima[i], strict=True):
+            found.setdefault(key, optimum)
+    return [tuple(found[key] for key in of_variant) for of_variant in keys]
 
 
 def curves_of_sizes(part: Runs) -> tuple[Curve, ...]:
@@ -125,9 +166,7 @@ def transfer_of(
         turn = runs.minima.posterior.turn(varied.index(axis))
         why += change_of_shape(turn, drift, along.middle, tolerance=tolerance, axis=axis)
     if len(along.optima) < len(planned):
-        why += (
-            f" The search ended before {axis} {planned[-1]}: what happens there was not measured."
-        )
+        why += f" {begin(axis)} {planned[-1]} was not trained."
     if others := [other for other in along.together if other != axis]:
         verb, all_of = ("changes", "both") if len(others) == 1 else ("change", "all")
         why += f" {begin(' and '.join(others))} {verb} with it: the drift is of {all_of} together."

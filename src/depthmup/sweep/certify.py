@@ -6,15 +6,17 @@ target is probed before it is certified, by a few steps at the predicted learnin
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import methodcaller
 from typing import Any
 
 from depthmup.records import RUN_AXES, Certificate, Record
-from depthmup.records.certificate import TargetProbe
+from depthmup.records.certificate import Lack, Refusal, TargetProbe
+from depthmup.records.sizes import size_names
 from depthmup.statistics import TOLERANCE, calibrate
+from depthmup.statistics.study import shared_optima
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.executors import WorkerError
@@ -103,8 +105,12 @@ def certify(
     tolerance: float = TOLERANCE,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
+    spent: Collection[str] = (),
 ) -> tuple[Certificate, ...]:
-    """Every variant's certificate, checked by a probe of the target."""
+    """Every variant's certificate, checked by a probe of the target.
+
+    ``spent`` names the variants whose search a budget ended.
+    """
     # Whether a scheme breaks down is a matter of the network: the run of the base shows it, and its
     # losses can be compared with those of the other networks.
     base = sweep.design.base
@@ -126,8 +132,40 @@ def certify(
             # What the probe shows may withdraw the certificate, so it is judged once more with it.
             probe = probe_target(of_network, sweep, variant, store, train)
             result = result if probe is None else of(target, probe=probe)
+        if variant.name in spent:
+            result = _for_want_of_budget(result, sweep, variant)
         certificates.append(result)
-    return tuple(certificates)
+    # Variants that agree at a size have the same runs there, and one optimum.
+    keys = [
+        [(tuple(o.size.items()), sweep.run(variant, _whole(o.size), 0.0, 0)) for o in c.optima]
+        for c, variant in zip(certificates, sweep.design.variants, strict=True)
+    ]
+    counts = [
+        sum(
+            len(seeds) for rates in sweep.points(variant, sweep.design.all_sizes) for seeds in rates
+        )
+        for variant in sweep.design.variants
+    ]
+    optima = shared_optima(keys, [c.optima for c in certificates], counts)
+    return tuple(replace(c, optima=each) for c, each in zip(certificates, optima, strict=True))
+
+
+_NOT_BOUGHT = (Lack.FAILED, Lack.WORSE, Lack.BREAKS)
+"""Reasons against a certificate that further runs would not remove."""
+
+
+def _for_want_of_budget(refused: Certificate, sweep: Sweep, variant: Variant) -> Certificate:
+    """A refusal that begins with its cause: sizes of the design that the budget did not reach."""
+    sizes = sweep.design.all_sizes
+    lacking = [size for size in sizes if not sweep.rates(variant, size)]
+    if not lacking or any(r.lack in _NOT_BOUGHT for r in refused.refusals) or refused.issued:
+        return refused
+    cause = Refusal(
+        lack=Lack.BUDGET,
+        reason=f"The budget was spent before {size_names(lacking, sizes)} could be trained.",
+        advice="Give a larger one; finished runs are not repeated.",
+    )
+    return replace(refused, refusals=(cause, *refused.refusals))
 
 
 def probe_target(
@@ -155,8 +193,11 @@ def _run(
     sweep: Sweep, variant: Variant, size: Mapping[str, float], log2_lr: float = 0.0, seed: int = 0
 ) -> Any:
     """The run of ``STEPS`` steps of a size."""
-    whole = {axis: int(value) for axis, value in size.items()}
-    return replace(sweep.run(variant, whole, log2_lr, seed), steps=STEPS)
+    return replace(sweep.run(variant, _whole(size), log2_lr, seed), steps=STEPS)
+
+
+def _whole(size: Mapping[str, float]) -> dict[str, int]:
+    return {axis: int(value) for axis, value in size.items()}
 
 
 def _at(

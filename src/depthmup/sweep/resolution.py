@@ -140,7 +140,7 @@ def _check_command(command: Command, design: Design) -> None:
     as_setting = {"one_minus_beta2": {"betas"}, "cooldown": {"cooldown"}}
     settings = {*design.settings, *as_setting.get(design.tune.key, ())}
     named = [name for names in names_of(settings).values() for name in names]
-    check_names(command, [*design.base, *named])
+    check_names(command, design.base, named)
     _need(command, "lr", "the learning rate")
     if design.seeds > 1:
         _need(command, "seed", "the seed: the same run would be repeated")

@@ -74,12 +74,13 @@ class SearchState:
 
     @property
     def going_on(self) -> int:
-        """The runs made for variants whose search goes on."""
-        return sum(
-            sum(seeds.values())
-            for (name, _), seeds in self.sweep.asked.items()
-            if name not in self.ended
-        )
+        """The runs made for variants whose search goes on, shared ones once."""
+        design, runs = self.sweep.design, set[Any]()
+        for (name, i), asked in self.sweep.asked.items():
+            if name not in self.ended:
+                variant, size = design.variant(name), design.all_sizes[i]
+                runs.update(run for k in asked for run in self.sweep.curve(variant, size, k))
+        return len(runs)
 
     @property
     def work(self) -> float:
@@ -168,8 +169,7 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
         state, steps = _steps(state)
         if not steps:
             return replace(state, pending=(), rest=0.0, rest_runs=0)
-        runs = {run: None for _, _, asked in steps.values() for run in asked.values()}
-        new = [run for run in runs if run not in state.records]
+        new = [run for run in _runs_of(steps) if run not in state.records]
         if over := _over_budget(state, new):
             ended = {**state.ended}
             for name, (search, _, _) in steps.items():
@@ -190,13 +190,18 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
     return state
 
 
+def _runs_of(steps: Mapping[str, "_Step"]) -> list[Any]:
+    """The runs of a round, those that variants share once."""
+    return [*{run: None for _, _, asked in steps.values() for run in asked.values()}]
+
+
 def check_budget(state: SearchState) -> None:
     """Refuse a budget that the first round of a search exceeds."""
     auto = state.sweep.design.auto
     if auto is None:  # a grid has no budget
         return
     _, steps = _steps(state)
-    first = [run for _, _, asked in steps.values() for run in asked.values()]
+    first = _runs_of(steps)
     if not _over_budget(state, first):
         return
     work = math.fsum(state.sweep.work(run) for run in first)

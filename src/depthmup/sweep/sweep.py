@@ -136,6 +136,20 @@ class Sweep:
         sizes = self.design.all_sizes
         return self.asked.get((variant.name, sizes.index(size)), {}) if size in sizes else {}
 
+    def with_shared_runs(self) -> "Sweep":
+        """The sweep in which variants that agree at a size, as at the base, have each other's runs
+        there, whichever of them asked.
+        """
+        shared: dict[Any, dict[float, int]] = {}
+        of_variants = {}
+        for (name, i), asked in self.asked.items():
+            size = self.design.all_sizes[i]
+            alike = self.run(self.design.variant(name), size, 0.0, 0)
+            of_variants[name, i] = together = shared.setdefault(alike, {})
+            for log2_lr, seeds in asked.items():
+                together[log2_lr] = max(seeds, together.get(log2_lr, 0))
+        return replace(self, asked=of_variants)
+
     def curve(self, variant: Variant, size: Size, log2_lr: float) -> tuple[Any, ...]:
         """The runs of one point of a curve, one for each seed."""
         seeds = self.design.seeds

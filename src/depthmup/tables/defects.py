@@ -100,7 +100,7 @@ def repeats(rows: GroupRows) -> None:
     if not rows.question.seed:
         # Two seeds may end with one loss if it was printed with few digits.
         same[same] = [_digits(value) >= DIGITS for value in loss[same]]
-    out = rows.tell(Defect.DUPLICATE, same, "stand in the table before, with the same loss")
+    out = rows.tell(Defect.DUPLICATE, same, "repeat a row of the table with the same loss")
     if rows.question.seed:
         twice = np.zeros(len(run), bool)
         twice[~out] = _recurring(run[~out])[1]

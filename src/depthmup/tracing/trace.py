@@ -9,6 +9,7 @@ faster, and without the compiler that fake tensors load.
 import logging
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, TypeAlias
@@ -273,6 +274,8 @@ def trace(
             best = _attempt(model, inputs, numbers or {}, training=False, values=True, reads=True)
         except Exception as problem:  # as above
             problems.insert(0, problem)
+    if best is None and (configs := _with_cache(model)):
+        best = _without_cache(model, inputs, numbers, configs)
     if best is None and (error := _own_error(model, inputs)) is not None:
         words = own_error_words(model, error, *_call(inputs))
         raise ForwardError(words + _of_device(str(error))) from error
@@ -290,6 +293,33 @@ def trace(
             + _of_device(reason)
         ) from first
     return best
+
+
+def _with_cache(model: nn.Module) -> list[Any]:
+    """The configurations of transformers by which modules keep keys and values for generation."""
+    configs = {id(c): c for m in model.modules() if (c := getattr(m, "config", None)) is not None}
+    return [config for config in configs.values() if getattr(config, "use_cache", None) is True]
+
+
+def _without_cache(
+    model: nn.Module, inputs: ExampleInputs, numbers: Mapping[str, float] | None, configs: list[Any]
+) -> Graph | None:
+    """The graph without the cache, which training does not need; none if that fails too."""
+    for config in configs:
+        config.use_cache = False
+    try:
+        graph = trace(model, inputs, numbers)
+    except (ForwardError, TraceError):
+        return None
+    finally:
+        for config in configs:
+            config.use_cache = True
+    warnings.warn(
+        f"The forward pass of {type(model).__name__} was followed with config.use_cache = False, "
+        "because its cache of keys and values could not be followed. Training needs none.",
+        stacklevel=2,
+    )
+    return graph
 
 
 def _own_error(model: nn.Module, inputs: ExampleInputs) -> Exception | None:

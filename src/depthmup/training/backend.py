@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from depthmup.records.grammar import either
 from depthmup.records.run import Cell, Precision
 
 EngineName = Literal["native", "stacked", "reference"]
@@ -147,3 +148,8 @@ def check_precision(precision: Precision, device: str) -> None:
             f"Expected precision to be float32 or bf16 on {device!r}; got 'tf32', a format of CUDA "
             "devices. Add --device cuda."
         )
+
+
+def one_by_one() -> str:
+    """The option by which trials do not train as a stack."""
+    return either("engine='reference'", "--engine reference")

@@ -6,7 +6,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,25 +18,39 @@ from depthmup.records import Trial
 from depthmup.training.loop import called, moved
 from depthmup.training.trial import first_batch, run_together, run_trial
 
-STEPS = 4
+STEPS = 6
 """Of a timed run; the first, which allocates and loads, is left out."""
+
+
+MISSED = 2.0
+"""Factor by which a forecast may miss; where a timed stack already does, there is none."""
 
 
 def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
     """Predicted seconds of one idle core for trials, if none diverges; NaN if unknown.
 
-    A step takes c_0 + c_1 work seconds, fitted to the least stack and the median one.
+    Setting up and a step are timed of the least stack, the median one and the largest, with lines
+    between.
     """
     if resolved(model).whole or not stacks:
         return math.nan
     by_work = sorted({_work(stack): stack for stack in stacks}.items())
-    (least, small), (more, middle) = by_work[0], by_work[len(by_work) // 2]
+    timed = dict(by_work[i] for i in (0, len(by_work) // 2, -1))
     try:
-        base = _step(model, small)
-        slope = max(0.0, (_step(model, middle) - base) / (more - least)) if more > least else 0.0
+        _step(model, by_work[0][1])  # the first loads what all use
+        setup, step = zip(*(_step(model, stack) for stack in timed.values()), strict=True)
     except Exception:  # a forecast is no reason to stop: training itself reports what is wrong
         return math.nan
-    return math.fsum(stack[0].steps * (base + slope * (_work(stack) - least)) for stack in stacks)
+    work = [*timed]
+    if len(work) == 3:
+        between = float(np.interp(work[1], work[::2], step[::2]))
+        if not between / MISSED <= step[1] <= between * MISSED:
+            return math.nan
+
+    def at(stack: Sequence[Trial], seconds: Sequence[float]) -> float:
+        return float(np.interp(_work(stack), work, seconds))
+
+    return math.fsum(at(stack, setup) + stack[0].steps * at(stack, step) for stack in stacks)
 
 
 def _work(stack: Sequence[Trial]) -> float:
@@ -89,9 +106,9 @@ def _bytes_at(own: Functions, size: Mapping[str, int]) -> int | None:
     return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in storages.values()))
 
 
-def _step(model: Model, stack: Sequence[Trial]) -> float:
-    """Seconds of a step of a stack."""
-    times: list[float] = []
+def _step(model: Model, stack: Sequence[Trial]) -> tuple[float, float]:
+    """Seconds of a stack before its steps, and of a step."""
+    times = [time.perf_counter()]
     short = [replace(trial, steps=STEPS) for trial in stack]
 
     def note(fraction: float) -> None:
@@ -101,4 +118,6 @@ def _step(model: Model, stack: Sequence[Trial]) -> float:
         run_trial(short[0], model, on_progress=note)
     else:
         deque(run_together(short, model, on_progress=note), maxlen=0)
-    return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
+    # Something else may run beside a step.
+    step = median(later - earlier for earlier, later in pairwise(times[1:])) if times[2:] else 0.0
+    return max(0.0, times[1] - times[0] - step), step

@@ -10,6 +10,7 @@ from torch import nn
 from depthmup._uncompiled import uncompiled
 from depthmup.planning import Plan
 from depthmup.planning.groups import muon_groups, param_groups
+from depthmup.records.grammar import either
 from depthmup.rules import Family
 
 BESIDE_MUON = 0.1
@@ -91,7 +92,8 @@ def check_no_arguments(settings: Iterable[str]) -> None:
     if elsewhere := [name for name in settings if name in _ARGUMENTS]:
         raise ValueError(
             f"{', '.join(elsewhere)} is not a setting of the optimizer: give learning rates as "
-            "lrs= and weight decays as weight_decays=."
+            f"{either('lrs=', '--lrs')} and weight decays as "
+            f"{either('weight_decays=', '--weight-decays')}."
         )
 
 

@@ -21,7 +21,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
-from depthmup.training.backend import Progress
+from depthmup.training.backend import Progress, one_by_one
 from depthmup.training.cuda_graphs import WARM_UP, Capture, NotReplayable, replayed, warn_of
 from depthmup.training.loop import Training, check_loss, check_sign, moved
 from depthmup.training.updates import Update, updates_of
@@ -175,7 +175,7 @@ class Stack:
         if self.moving != tuple(moving):
             raise ValueError(
                 "Expected a loss that depends on the same weights at every step. Train these "
-                "trials one by one: engine='reference'."
+                f"trials one by one: {one_by_one()}."
             )
         if self.clip is not None:
             self._clip(self.clip)
@@ -246,7 +246,7 @@ def _mapped(cost: Callable[..., Any], dimensions: tuple[Any, ...]) -> Callable[.
             raise ValueError(
                 "Expected a model that trains without randomness, such as dropout, and without "
                 f"values that decide its path; torch.vmap says: {str(error).splitlines()[0]} Train "
-                "these trials one by one: engine='reference'."
+                f"these trials one by one: {one_by_one()}."
             ) from error
 
     return mapped

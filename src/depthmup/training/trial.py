@@ -21,7 +21,7 @@ from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.records.trial import written
-from depthmup.training.backend import Progress, generators, seed_torch
+from depthmup.training.backend import Progress, generators, one_by_one, seed_torch
 from depthmup.training.backend import threads as threads_of
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.cuda_graphs import Capture
@@ -76,7 +76,7 @@ def run_together(
     if resolved(model).whole:
         raise ValueError(
             "Expected a model without a training loop of its own: a stack has the library's. "
-            "Train these trials one by one: engine='reference'."
+            f"Train these trials one by one: {one_by_one()}."
         )
 
     def trainings() -> list[Training]:

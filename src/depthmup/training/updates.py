@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from depthmup._uncompiled import uncompiled
+from depthmup.training.backend import one_by_one
 
 Group: TypeAlias = Mapping[str, Any]
 """The settings of a group of torch's optimizer."""
@@ -204,12 +205,12 @@ def _kind(optimizer: torch.optim.Optimizer, group: Group) -> type[Update]:
     if type(optimizer) not in kinds:
         raise ValueError(
             f"Expected SGD, Adam, AdamW or Muon; got {type(optimizer).__name__}. Train these "
-            "trials one by one: engine='reference'."
+            f"trials one by one: {one_by_one()}."
         )
     if group.get("amsgrad") or group.get("maximize") or group.get("dampening"):
         raise ValueError(
             "amsgrad, maximize and dampening cannot be stacked. Train these trials one by one: "
-            "engine='reference'."
+            f"{one_by_one()}."
         )
     return kinds[type(optimizer)]
 

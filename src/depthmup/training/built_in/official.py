@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
+from depthmup.records.grammar import either
 from depthmup.training.built_in.formats import contents
 
 Split = Literal["train", "test"]
@@ -76,7 +77,8 @@ def read(
             raise ValueError(
                 f"Expected {path} to be the official file, with {algorithm} checksum {expected}; "
                 f"got {got}. It is damaged or another file: fetch it again. To use other data in "
-                "this format, allow unverified files (--unverified-data, or verify=False)."
+                "this format, allow unverified files: "
+                f"{either('verify=False', '--unverified-data')}."
             )
         files[path] = raw
     return files
