@@ -132,7 +132,7 @@ def _naive(tables: list[tuple[Array, Array]], base_gain: float) -> float:
 
 
 def judged(world: str, pairs: int) -> dict[str, list[float]]:
-    told = defaultdict(list)
+    told: dict[str, list[float]] = defaultdict(list)
     rng = np.random.default_rng(sum(map(ord, world)))
     for _ in range(pairs):
         noise = float(np.exp(rng.uniform(math.log(0.001), math.log(0.2))))

@@ -331,10 +331,17 @@ class Carried:
         """The gain as trained: the tuned one, less what ``b`` loses, and what ``a`` loses back."""
         rng = np.random.default_rng(0)
         gain = tuned.quantiles(rng.permutation(_SHARES))
-        for runs, sign in ((self.pair.a, 1.0), (self.pair.b, -1.0)):
-            gain = gain + sign * self._lost(runs, size, rng.permutation(_SHARES))
+        lost_a, lost_b = (
+            self._lost(runs, size, rng.permutation(_SHARES)) for runs in (self.pair.a, self.pair.b)
+        )
+        # Where both diverge nothing is gained or lost.
+        some = np.isfinite(lost_a) | np.isfinite(lost_b)
+        if not some.any():
+            return UNKNOWN
+        gain = gain[some] + lost_a[some] - lost_b[some]
         tail = (1 - confidence) / 2
-        low, value, high = np.quantile(gain, [tail, 0.5, 1 - tail])
+        # Between a finite and an infinite draw there is nothing.
+        low, value, high = np.quantile(gain, [tail, 0.5, 1 - tail], method="inverted_cdf")
         return Estimate(value=float(value), low=float(low), high=float(high))
 
     def _lost(self, runs: Runs, size: Size, shares: Array) -> Array:
