@@ -33,6 +33,7 @@ from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
+from depthmup.planning.proof import PROOF, prove
 from depthmup.planning.several import HasGroups, Optimizers
 from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
@@ -72,6 +73,7 @@ class Plan(Meant, PlanContent):
         depths: the depth ratio of each residual stream, and its count of additions.
         mixtures: how mixtures of experts grow.
         tuned_with: the optimizer that the base's rate was tuned with, if not the plan's own.
+        proof: what was measured of the plan before it was given back, or why nothing was.
     """
 
     MEANT: ClassVar = {
@@ -610,6 +612,7 @@ def plan(
     depth: float | None = None,
     folding: bool = True,
     options: PlanOptions | None = None,
+    proof: str = "auto",
 ) -> Plan:
     """Apply a width x depth parametrization to a model without changing its code.
 
@@ -636,12 +639,16 @@ def plan(
             pass stays as it is); ``False`` keeps all of them in hooks.
         options: less common settings (``PlanOptions``): batch size and duration in multiples of the
             base run's with a rule for them, other inputs of the base, a branch multiplier.
+        proof: ``"auto"`` starts and trains copies of both models for three steps, where they have
+            values and that takes seconds, and compares how what they give out grows with what the
+            scheme expects; ``"off"`` does not.
 
     Returns:
         The plan: factors for every parameter, and methods that apply them.
 
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: the message has the remedy.
+        Contradicted: the models do not start or train as the plan says.
 
     Example:
         >>> import torch, depthmup
@@ -667,6 +674,8 @@ def plan(
     Programs V (arXiv 2203.03466), Lemma J.1.
     """
     options = options or PlanOptions()
+    if proof not in PROOF:
+        raise ValueError(f"Expected proof to be 'auto' or 'off'; got {proof!r}.")
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
@@ -710,7 +719,7 @@ def plan(
     caveat = (CAVEATS[name],) if name in CAVEATS else ()
     if options.tuned_with:
         prescriptions = tuned_with(prescriptions, options.tuned_with, name, base_sizes.measured)
-    return Plan(
+    result = Plan(
         scheme=scheme.name,
         title=scheme.title,
         source=scheme.source,
@@ -739,6 +748,17 @@ def plan(
         mixtures=compared.mixtures,
         tuned_with=options.tuned_with,
     )
+    if proof == "off" or options.multiplier != 1 or options.init_scale != 1:
+        return result
+    said = prove(
+        result,
+        scheme,
+        model,
+        base,
+        example_inputs=example_inputs,
+        base_inputs=options.base_inputs,
+    )
+    return replace(result, proof=said)
 
 
 def _smaller(model: nn.Module, base: nn.Module) -> Iterator[str]:
