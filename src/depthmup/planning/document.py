@@ -17,7 +17,7 @@ from depthmup.rules import Power
 
 VERSION = 1
 
-_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows", "proof"})
+_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows", "proof", "times"})
 """Fields that plans of older releases lack: nothing was converted; ratios of multipliers; whether a
 matrix narrows, whose factors stand beside it; what was measured of the plan."""
 

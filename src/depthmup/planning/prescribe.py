@@ -275,7 +275,7 @@ def _multiplier(
         law = ONE if scheme.experts is None else Power(active=Fraction(-1))
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
-    value = base * law.at(site.ratios) / own
+    value = (base * law.at(site.ratios) / own) ** (1 / site.times)
     if math.isclose(value, 1.0, rel_tol=_SINGLE):
         return None
     folds = site.folds if folding else ()

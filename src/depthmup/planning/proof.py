@@ -343,7 +343,8 @@ def _carrying(plan: PlanContent, model: nn.Module) -> set[str]:
     The gain of a last norm has the factor of a tied readout, queries have that of the logits.
     """
     elsewhere = [m for m in plan.multipliers if m.where is not Where.BRANCH]
-    folded = {name for m in elsewhere for name in m.folds if name != m.label}
+    own = Where.READOUT  # a readout's factor is its own, and behind it nothing is larger
+    folded = {n for m in elsewhere for n in m.folds if (m.where, m.label) != (own, n)}
     hooked = {hook.module for m in elsewhere for hook in m.hooks}
     names = {id(p): name for name, p in parameters(model).items()}
     return hooked | {
