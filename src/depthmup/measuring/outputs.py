@@ -11,10 +11,13 @@ from depthmup.measuring.numbers import mean_square, reals, sample
 from depthmup.tracing import named_modules, unwrapped
 from depthmup.tracing.recorder import tensors_of
 
+ADDED = -1
+
 Place: TypeAlias = tuple[str, int, int]
 """A module by its name, which of its calls, and which of the tensors that the call gives.
 
-The tensors of a call are counted for the model itself; of its modules the first one stands.
+The tensors of a call are counted for the model itself; of its modules the first one stands, and
+``ADDED`` is what it adds to its first input, where both have one shape.
 """
 
 
@@ -47,7 +50,7 @@ def look(model: nn.Module, inputs: Any) -> dict[Place, Seen]:
     runs: dict[str, int] = {}
     kept: dict[tuple[int, tuple[int, ...]], Tensor] = {}  # alive, or its place is given away
 
-    def see(name: str, output: Any) -> None:
+    def see(name: str, output: Any, args: Any = ()) -> None:
         given = [t for t in tensors_of(output) if t.is_floating_point() or t.is_complex()]
         call = runs[name] = runs.get(name, -1) + 1
         for index, value in enumerate(given if not name else given[:1]):
@@ -55,16 +58,14 @@ def look(model: nn.Module, inputs: Any) -> dict[Place, Seen]:
                 continue
             key = (value.data_ptr(), tuple(value.shape))
             kept.setdefault(key, value)
-            seen[name, call, index] = Seen(
-                square=mean_square(value),
-                entries=sample(value),
-                shape=tuple(value.shape),
-                weights=_shares(reals(value)),
-                same=[*kept].index(key),
-            )
+            same = [*kept].index(key)
+            seen[name, call, index] = _seen(value, same)
+            before = next(iter(tensors_of(args)), None) if name else None
+            if before is not None and before.shape == value.shape and before is not value:
+                seen[name, call, ADDED] = _seen(value - before, same)
 
     handles = [
-        module.register_forward_hook(lambda m, args, output, name=name: see(name, output))
+        module.register_forward_hook(lambda m, args, output, name=name: see(name, output, args))
         for name, module in named_modules(inner).items()
         if name
     ]
@@ -75,6 +76,16 @@ def look(model: nn.Module, inputs: Any) -> dict[Place, Seen]:
         for handle in handles:
             handle.remove()
     return seen
+
+
+def _seen(value: Tensor, same: int) -> Seen:
+    return Seen(
+        square=mean_square(value),
+        entries=sample(value),
+        shape=tuple(value.shape),
+        weights=_shares(reals(value)),
+        same=same,
+    )
 
 
 def _shares(value: Tensor) -> bool:

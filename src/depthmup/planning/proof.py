@@ -340,12 +340,14 @@ def _compare(
 def _carrying(plan: PlanContent, model: nn.Module) -> set[str]:
     """Modules that give out something else than they are for, as they carry another's factor.
 
-    The gain of a last norm has the factor of a tied readout, queries have that of the logits.
+    The gain of a last norm has the factor of a tied readout, queries have that of the logits. What
+    the modules around them add to a stream is seen.
     """
-    elsewhere = [m for m in plan.multipliers if m.where is not Where.BRANCH]
-    own = Where.READOUT  # a readout's factor is its own, and behind it nothing is larger
-    folded = {n for m in elsewhere for n in m.folds if (m.where, m.label) != (own, n)}
-    hooked = {hook.module for m in elsewhere for hook in m.hooks}
+    own = (
+        Where.READOUT
+    )  # a readout's factor is its own, and what it gives is as small as it must be
+    folded = {n for m in plan.multipliers for n in m.folds if (m.where, m.label) != (own, n)}
+    hooked = {hook.module for m in plan.multipliers for hook in m.hooks}
     names = {id(p): name for name, p in parameters(model).items()}
     return hooked | {
         name
