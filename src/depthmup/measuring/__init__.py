@@ -6,10 +6,11 @@ known here.
 
 from depthmup.measuring.causes import likely_cause
 from depthmup.measuring.numbers import SAMPLE, mean_square, reals, sample
-from depthmup.measuring.outputs import Place, Seen, called, look
+from depthmup.measuring.outputs import ADDED, Place, Seen, called, look
 from depthmup.measuring.redraw import redraw
 
 __all__ = [
+    "ADDED",
     "SAMPLE",
     "Place",
     "Seen",

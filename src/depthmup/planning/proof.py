@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.measuring import Place, Seen, called, likely_cause, look, redraw
+from depthmup.measuring import ADDED, Place, Seen, called, likely_cause, look, redraw
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import initialize, initialized
 from depthmup.planning.matching import Match
@@ -426,9 +426,10 @@ def _contradiction(
         (False, "start"): Observable.LOGITS,
     }[bool(place[0]), what]
     cause = likely_cause(observable, axis, exponent, scheme=scheme, family=plan.family)
+    does = "adds to its input" if place[2] == ADDED else "gives"
     verb = f"changes in {STEPS} steps" if what == "change" else "starts"
     return (
-        f"The plan was tried on these two models and does not hold: what {name} gives {verb} "
+        f"The plan was tried on these two models and does not hold: what {name} {does} {verb} "
         f"{math.exp(growth):.3g} times as much as in the base, {axis}^{exponent:+.2f} at "
         f"{axis} x {math.exp(log):.4g}, where {axis}^0 is expected (in {len(of)} of {len(of)} "
         f"draws of the initial weights). Likely: {cause}. Look at what {name} computes from its "
