@@ -32,6 +32,7 @@ from depthmup.tracing.operations import (
     RANDOM,
     RESHAPES,
     SAME,
+    SOFTMAX,
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
@@ -294,6 +295,9 @@ def _of_the_step(graph: Graph, residuals: Residuals, branch: ResidualBranch) -> 
     return frozenset(read) | {other.addition for other in others}
 
 
+_SQUASHING = SOFTMAX | {"exp", "sigmoid"}
+
+
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     """Every use with where it stands, in one pass over the graph each way."""
     products, matrices = usage.nodes(How.MATRIX), usage.nodes(How.MATRIX, How.LOOKUP)
@@ -304,7 +308,12 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     measured = [*by_hand, *(ref.node for node in norms for ref in node.inputs)]
 
     def alone(node: Node) -> set[int]:
-        """What a tensor was made from, if from one other alone and by no matrix."""
+        """What a tensor was made from, if from one other alone and by no matrix.
+
+        Whatever divides shares, exponentials or gates by their size leaves that of their logits.
+        """
+        if node.op in _SQUASHING:
+            return set()
         made_from = {ref.node for ref in node.inputs} - usage.weights
         return made_from if len(made_from) == 1 and node.index not in products else set()
 
