@@ -39,6 +39,7 @@ from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.residuals import ResidualBranch, Residuals
 from depthmup.tracing.stages import with_stages
+from depthmup.tracing.telescope import telescoped
 from depthmup.tracing.trace import ExampleInputs, trace
 
 
@@ -177,6 +178,9 @@ def read(
     residuals = with_stages(graph, usage, find_branches(graph, usage))
     placed = _placed(graph, usage, residuals)
     products = tuple(find_products(graph, usage, residuals))
+    residuals, constants = telescoped(
+        graph, residuals, find_constants(graph, usage, residuals, products)
+    )
     return Facts(
         graph=graph,
         usage=placed,
@@ -194,7 +198,7 @@ def read(
             for b in residuals.branches
         ),
         products=products,
-        constants=find_constants(graph, usage, residuals, products),
+        constants=constants,
         around=tuple(_around(graph, branch) for branch in residuals.branches),
         mixtures=find_mixtures(graph, placed),
         readers=_readers(model, graph, placed),
