@@ -36,6 +36,7 @@ from depthmup.tracing.operations import (
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.parts import summed_apart
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.residuals import ResidualBranch, Residuals
 from depthmup.tracing.stages import with_stages
@@ -338,6 +339,8 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         return _output_hook(graph, use) if use.how is How.LOOKUP else ()
 
     def placed(use: Use) -> Use:
+        if use.how is How.MATRIX and summed_apart(graph, use):
+            use = replace(use, fan_in=tuple(sorted({*use.batch, *use.fan_in})), batch=())
         return replace(
             use,
             op=graph.nodes[use.node].op,

@@ -23,7 +23,7 @@ from depthmup.tracing.operations import (
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
-from depthmup.tracing.parts import part_hook
+from depthmup.tracing.parts import part_hook, summed_apart
 from depthmup.tracing.residuals import Residuals
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
@@ -85,11 +85,12 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     weights, live = usage.weights, graph.live
     multiplied = usage.nodes(How.MATRIX)
     cancelling = _cancelling(graph)
+    apart = {u.node for of in usage.uses.values() for u in of if summed_apart(graph, u)}
     multiplying = {n.index for n in graph.nodes if _operands(graph, n) is not None}
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
             total = _total(graph, usage, node, multiplied)
-            if total is not None:
+            if total is not None and graph.origin(node.inputs[0].node) not in apart:
                 yield total
             continue
         operands = _operands(graph, node)
