@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from depthmup.planning.measured import FEW, Measured, Sizes, pooled
+from depthmup.planning.policy import Policy, policy_of
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import matches, named_by, pattern_of, patterns_of
@@ -83,14 +84,16 @@ def laws_of(
         sorted({p.ratios.fan_in for p in rest} - {1.0}),
         sorted({p.ratios.depth for p in rest} - {1.0}),
     )
-    groups = [(members, *_sizes(members, model, base)) for members in _repeated(rest, model, base)]
+    together = [*_repeated(rest, model, base)]
+    policy = _policy([(members, *_values(members, model, base)) for members in together])
+    groups = [(m, *_sizes(m, model, base, policy)) for m in together]
     followed = _followed(groups, scales)
     for members, size, base_size in groups:
         before = known.get(members[0].name)
         if before is not None and _agrees(before, size, base_size):
             law, several = before, False
         else:
-            law, several = _law(members[0], size, base_size, scales, followed)
+            law, several = _law(members[0], size, base_size, scales, followed, policy)
         laws.update({p.name: law for p in members})
         if several:
             unsure.setdefault((law.law, law.ratio), []).append(members[0].name)
@@ -129,15 +132,30 @@ def _one_size(parts: Sequence[Measured]) -> bool:
     )
 
 
-def _sizes(members: Sequence[Prescription], model: Sizes, base: Sizes) -> tuple[Measured, Measured]:
+def _values(
+    members: Sequence[Prescription], model: Sizes, base: Sizes
+) -> tuple[Measured, Measured]:
+    """How large these parameters are in the model and in the base, as measured or as drawn."""
+    base_names = dict.fromkeys(p.base_name for p in members)
+    return (
+        pooled([model.measured[p.name] for p in members]),
+        pooled([base.measured[name] for name in base_names]),
+    )
+
+
+def _sizes(
+    members: Sequence[Prescription], model: Sizes, base: Sizes, policy: Policy | None
+) -> tuple[Measured, Measured]:
     """How large these parameters start in the model and in the base.
 
-    Unless both are known, that is what their modules' own reset draws, where both agree with it.
+    Unless both are known, that is what their modules' own reset draws, where both agree with it and
+    no policy has drawn all matrices: few numbers agree with a reset by chance.
     """
     names = [p.name for p in members]
     base_names = list(dict.fromkeys(p.base_name for p in members))
-    size = pooled([model.measured[name] for name in names])
-    base_size = pooled([base.measured[name] for name in base_names])
+    size, base_size = _values(members, model, base)
+    if policy is not None and len(members[0].shape) > 1:
+        return size, base_size
     set_to = size.constant is not None and size.count > 1
     reset, base_reset = _reset(model, names), _reset(base, base_names)
     if (size.exact and base_size.exact) or set_to or reset is None or base_reset is None:
@@ -168,6 +186,19 @@ def _followed(
     return frozenset.intersection(*every) if every else frozenset()
 
 
+def _policy(
+    groups: Iterable[tuple[Sequence[Prescription], Measured, Measured]],
+) -> Policy | None:
+    """The rule by which all matrices of both models were drawn that are not known otherwise."""
+    drawn = [
+        one
+        for (p, *_), size, base in groups
+        if size.constant is None and base.constant is None and not (size.exact or base.exact)
+        for one in ((p.shape, size), (p.base_shape, base))
+    ]
+    return policy_of(drawn, sigmas=_SIGMAS)
+
+
 def _agrees(law: OwnLaw, size: Measured, base: Measured) -> bool:
     """Whether values may be of a law: as sizes measured in both tell, or where both are zero."""
     if size.rms == 0 or base.rms == 0:
@@ -189,6 +220,7 @@ def _law(
     base: Measured,
     scales: Scales,
     followed: frozenset[str] = frozenset(),
+    policy: Policy | None = None,
 ) -> tuple[OwnLaw, bool]:
     """The law of one parameter, and whether others fit what was measured as well."""
     if (size.rms == 0) != (base.rms == 0):
@@ -205,7 +237,7 @@ def _law(
     set_to = max(size.count, base.count) > 1 or size.constant == base.constant
     if size.constant is not None and base.constant is not None and set_to:
         return _exact(p, size, base, scales), False
-    return _nearest(p, size, base, laws_in_use(p, scales), followed)
+    return _nearest(p, size, base, laws_in_use(p, scales), followed, policy)
 
 
 def _nearest(
@@ -214,11 +246,12 @@ def _nearest(
     base: Measured,
     laws: Mapping[str, float],
     followed: frozenset[str],
+    policy: Policy | None,
 ) -> tuple[OwnLaw, bool]:
     """The law nearest to the measured ratio, and whether others are as near.
 
-    Of several a matrix takes the one that all others follow; else it is the commonest, which comes
-    first.
+    Of several a matrix takes that of the policy by which all were drawn, or the one that all others
+    follow; else it is the commonest, which comes first.
     """
     fixed = p.shape == p.base_shape
     if fixed and len(laws) == 1:  # nothing grows, so that nothing can depend on it
@@ -246,6 +279,11 @@ def _nearest(
         )
     near = [law for law in laws if off[law] <= least + _NEARER]
     several = max(laws[law] for law in near) > (1 + _ALIKE) * min(laws[law] for law in near)
+    if policy is not None and len(p.shape) > 1:
+        ratio = policy(p.shape, p.base_shape)
+        if abs(away - math.log(ratio)) <= _SIGMAS * error:
+            name = next((law for law in laws if _equal(laws[law], ratio)), "as all matrices")
+            return OwnLaw(law=name, ratio=ratio), False
     if p.role.kind is not Kind.VECTOR:
         alike = [law for law in laws if off[law] <= _SIGMAS and followed & {*law.split(_OR)}]
         if alike:
