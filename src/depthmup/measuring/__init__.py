@@ -7,7 +7,7 @@ known here.
 from depthmup.measuring.causes import likely_cause
 from depthmup.measuring.numbers import SAMPLE, mean_square, reals, sample
 from depthmup.measuring.outputs import ADDED, Place, Seen, called, look
-from depthmup.measuring.redraw import redraw
+from depthmup.measuring.redraw import offsets, redraw, without
 
 __all__ = [
     "ADDED",
@@ -18,7 +18,9 @@ __all__ = [
     "likely_cause",
     "look",
     "mean_square",
+    "offsets",
     "reals",
     "redraw",
     "sample",
+    "without",
 ]

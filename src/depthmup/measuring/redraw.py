@@ -1,11 +1,16 @@
 """Another draw of a model's initial weights, without the code that drew them."""
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
+
+from depthmup.tracing import parameters
 
 # Of entries of one distribution, the means of rows and columns scatter no more than this many
 # times what chance lets them, and their kurtosis is at most that of an exponential distribution.
 _SCATTER, _KURTOSIS = 3.0, 9.0
+_FEW = 30
 
 
 def redraw(model: nn.Module, generator: torch.Generator) -> None:
@@ -20,6 +25,30 @@ def redraw(model: nn.Module, generator: torch.Generator) -> None:
             if p.ndim > 1 and p.numel() > 1 and p.is_floating_point() and _in_no_order(p):
                 order = torch.randperm(p.numel(), generator=generator, device="cpu").to(p.device)
                 p.copy_(p.reshape(-1)[order].reshape(p.shape))
+
+
+def offsets(model: nn.Module) -> set[str]:
+    """Vectors of random numbers: few, or some of them negative."""
+    return {
+        name
+        for name, p in parameters(model).items()
+        if p.ndim == 1
+        and p.numel()
+        and p.is_floating_point()
+        and bool((p != p[0]).any())
+        and (p.numel() < _FEW or bool((p < 0).any()))
+    }
+
+
+def without(model: nn.Module, names: Collection[str]) -> None:
+    """Set parameters to zero, in place.
+
+    A few random numbers scatter, and in another order they are as large as before.
+    """
+    with torch.no_grad():
+        for name, p in parameters(model).items():
+            if name in names:
+                p.zero_()
 
 
 def _in_no_order(p: Tensor) -> bool:

@@ -35,6 +35,7 @@ _SIGMAS = 5.0
 _NEARER = 2.5
 # Laws whose ratios differ by less than this need not be told apart: the commonest is taken.
 _ALIKE = 0.02
+_DEEPER = "r^-1/2"
 # Between names of laws that cannot differ at a size.
 _OR = " or "
 
@@ -285,7 +286,10 @@ def _nearest(
             name = next((law for law in laws if _equal(laws[law], ratio)), "as all matrices")
             return OwnLaw(law=name, ratio=ratio), False
     if p.role.kind is not Kind.VECTOR:
-        alike = [law for law in laws if off[law] <= _SIGMAS and followed & {*law.split(_OR)}]
+        # As all others, or as they are but for the depth: the last matrices of branches.
+        deeper = {_DEEPER if law == "1" else f"{law} {_DEEPER}" for law in followed}
+        fits = [law for law in laws if off[law] <= _SIGMAS]
+        alike = [law for of in (followed, deeper) for law in fits if of & {*law.split(_OR)}]
         if alike:
             return OwnLaw(law=alike[0], ratio=laws[alike[0]]), False
     return OwnLaw(law=near[0], ratio=laws[near[0]]), several

@@ -3,7 +3,7 @@
 Codes that draw every matrix alike (``for p in parameters: if p.ndim > 1: init(p)``) give each one
 the same number times a power of its fans, as torch counts them:
 
-    std = g,    g / sqrt(fan_in),    g / sqrt((fan_in + fan_out) / 2),    g / sqrt(fan_out).
+    std = g,  g / sqrt(fan_in),  g / sqrt((fan_in + fan_out) / 2),  g / sqrt(fan_out),  g / fan_in.
 
 Matrices of different shapes tell these apart together where a small one alone would not.
 """
@@ -36,6 +36,7 @@ _RULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
         "fan-in": lambda into, out: into**-0.5,
         "fan-in and fan-out": lambda into, out: ((into + out) / 2) ** -0.5,
         "fan-out": lambda into, out: out**-0.5,
+        "mean field": lambda into, out: 1 / into,
     }
 )
 

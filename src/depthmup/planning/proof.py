@@ -22,7 +22,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.measuring import ADDED, Place, Seen, called, likely_cause, look, redraw
+from depthmup.measuring import (
+    ADDED,
+    Place,
+    Seen,
+    called,
+    likely_cause,
+    look,
+    offsets,
+    redraw,
+    without,
+)
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import initialize, initialized
 from depthmup.planning.matching import Match
@@ -105,8 +115,8 @@ def prove(
     inputs = example_inputs, example_inputs if base_inputs is None else base_inputs
     try:
         sides = [
-            _Side(plan, one, _drawn(of), is_base=one is base)
-            for one, of in zip((model, base), inputs, strict=True)
+            _Side(plan, (model, base), _drawn(of), is_base=is_base)
+            for of, is_base in zip(inputs, (False, True), strict=True)
         ]
         first = _compare(plan, scheme, sides, 0)
         deviations = [*_deviations(plan, scheme, first, width, depth)]
@@ -207,8 +217,14 @@ def _drawn(inputs: Any) -> Any:
 class _Side:
     """One of the two models, run and trained on copies."""
 
-    def __init__(self, plan: PlanContent, model: nn.Module, inputs: Any, *, is_base: bool) -> None:
-        self.plan, self.model, self.inputs, self.is_base = plan, model, inputs, is_base
+    def __init__(
+        self, plan: PlanContent, both: tuple[nn.Module, nn.Module], inputs: Any, *, is_base: bool
+    ) -> None:
+        self.plan, self.model, self.inputs, self.is_base = plan, both[is_base], inputs, is_base
+        # In both models alike, or one of them would have them alone.
+        of_model, of_base = offsets(both[0]), offsets(both[1])
+        found = [p for p in plan.prescriptions if {p.name} & of_model or {p.base_name} & of_base]
+        self.offsets = {p.base_name if is_base else p.name for p in found}
 
     def seen(self, draw: int) -> tuple[dict[Place, Seen], dict[Place, Seen]]:
         """What all modules give before training, and after."""
@@ -221,6 +237,8 @@ class _Side:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 initialize(self.plan, network)
+        if draw:
+            without(network, self.offsets)
         network.eval()
         for module in network.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
