@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,7 @@ from depthmup.planning.anatomy import anatomy
 from depthmup.planning.choice import chosen_scheme
 from depthmup.planning.content import PlanContent
 from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.factory import Factory, of_factory
 from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
@@ -599,9 +601,10 @@ class Plan(Meant, PlanContent):
 
 
 def plan(
-    model: nn.Module,
-    base: nn.Module,
+    model: nn.Module | Factory,
+    base: nn.Module | Mapping[str, int],
     *,
+    target: Mapping[str, int] | None = None,
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
@@ -617,8 +620,11 @@ def plan(
     """Apply a width x depth parametrization to a model without changing its code.
 
     Args:
-        model: the model to train, on any device, ``meta`` included; wrapped or not.
-        base: the same architecture at the tuned size; may be on ``meta``.
+        model: a function that makes models, such as ``make(width, depth)``; or the model to train,
+            on any device, ``meta`` included, wrapped or not.
+        base: the tuned size, such as ``dict(width=64, depth=2)``; or the same architecture at that
+            size, which may be on ``meta``.
+        target: of a function that makes models, the size of the model to train.
         scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``; by
             default Depth-muP where branches have one matrix, else CompleteP, with a note.
         optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
@@ -676,6 +682,25 @@ def plan(
     options = options or PlanOptions()
     if proof not in PROOF:
         raise ValueError(f"Expected proof to be 'auto' or 'off'; got {proof!r}.")
+    if not (isinstance(model, nn.Module) and isinstance(base, nn.Module)) or target is not None:
+        if drawn is not None or options.facts is not None:
+            raise ValueError(
+                "Expected no drawn= and no facts beside a function that makes models: both are "
+                "read from the models that it makes."
+            )
+        between = partial(
+            plan,
+            scheme=scheme,
+            optimizer=optimizer,
+            example_inputs=example_inputs,
+            branches=branches,
+            roles=roles,
+            own_init=own_init,
+            depth=depth,
+            folding=folding,
+            options=options,
+        )
+        return of_factory(model, base, target, between, proof=proof)
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
