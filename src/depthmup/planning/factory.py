@@ -111,7 +111,9 @@ def _built(make: Factory, size: Size, device: str = "cpu") -> _Built:
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             torch.manual_seed(0)
-            model, drawn = recorded(partial(make, **size))
+            model, drawn = recorded(partial(_module, make, size))
+    except _NoModule:
+        raise
     except Exception as error:
         if device == "meta":  # code that reads values needs memory
             return _built(make, size)
@@ -119,11 +121,20 @@ def _built(make: Factory, size: Size, device: str = "cpu") -> _Built:
             f"{_call(make, size)} raises {type(error).__name__}: {str(error)[:300]}. Expected a "
             "model of this size, from its arguments alone."
         ) from error
+    return model, drawn
+
+
+class _NoModule(TypeError):
+    """A factory that gives something else than a model."""
+
+
+def _module(make: Factory, size: Size) -> nn.Module:
+    model = make(**size)
     if not isinstance(model, nn.Module):
-        raise TypeError(
+        raise _NoModule(
             f"Expected {_call(make, size)} to give a torch.nn.Module; got {type(model).__name__}."
         )
-    return model, drawn
+    return model
 
 
 def _refuse_chance(make: Factory, size: Size, model: nn.Module) -> None:

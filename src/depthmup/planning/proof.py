@@ -402,7 +402,9 @@ def _deviations(
     low, high = max(_BELOW * wide, _LEAST), max(_ABOVE * wide, _LEAST)
     for place, at in compared.items():
         if at.outputs:
-            lower, upper = -low - _OF_DEPTH * deep, high + _OF_DEPTH * deep
+            # A deeper model whose outputs are larger by its own doing may change as much more.
+            own = max(at.start, 0.0) if deep and not math.isnan(at.start) else 0.0
+            lower, upper = -low - _OF_DEPTH * deep, high + _OF_DEPTH * deep + own
         elif deep or at.weights or at.grown > max(width, 1 / width) ** 1.5:
             # Of modules in blocks depth alone says more than theory can; shares of one and
             # matrices that are computed are smaller, the more numbers they are.
@@ -411,7 +413,7 @@ def _deviations(
             lower, upper = -low, high
         if not lower <= sign * at.change <= upper and not math.isnan(at.change):
             yield _Deviation(place=place, what="change", growth=at.change)
-        if sign * at.start > upper:
+        if not deep and sign * at.start > upper:
             yield _Deviation(place=place, what="start", growth=at.start)
 
 

@@ -186,7 +186,7 @@ def read(
         graph=graph,
         usage=placed,
         residuals=residuals,
-        tied=_tied(graph, usage),
+        tied=_tied(graph, placed),
         carriers=tuple(
             carriers_of(
                 graph,
@@ -279,15 +279,17 @@ def _around(graph: Graph, branch: ResidualBranch) -> str:
 
 
 def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
-    """For weights that are looked up and multiplied: what carries a multiplier of the product."""
+    """For weights that read the input, or are looked up, and give the output: what carries a
+    multiplier of the product."""
     tied = {}
     for name, uses in usage.uses.items():
+        looked_up = any(use.how is How.LOOKUP for use in uses)
         products = [
             (graph.nodes[use.node], use.activation)
             for use in uses
-            if use.how is How.MATRIX and use.activation is not None
+            if use.how is How.MATRIX and use.activation is not None and (looked_up or not use.leads)
         ]
-        if len(products) == 1 and any(use.how is How.LOOKUP for use in uses):
+        if len(products) == 1 and len(uses) > 1:
             [(node, activation)] = products
             tied[name] = carriers_of(graph, usage, node.reads(activation), node.index)
     return tied
@@ -335,7 +337,8 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         if use.joined is not None:
             return ()  # what goes into a composed weight goes into all of its terms
         if use.how is How.MATRIX:
-            return _input_hook(graph, use, taking)
+            # Of a matrix that begins with something else as well: what it gives may do.
+            return _input_hook(graph, use, taking) or _output_hook(graph, use)
         return _output_hook(graph, use) if use.how is How.LOOKUP else ()
 
     def placed(use: Use) -> Use:

@@ -13,6 +13,7 @@ from typing import Any
 
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import (
+    MAPS,
     POSITIVE,
     REDUCTIONS,
     RESHAPES,
@@ -31,8 +32,8 @@ _NORMS = frozenset({"linalg_vector_norm", "norm"})
 class UnitLength:
     """What was normalized to length one, and the size of an entry: (coordinates)^(-1/p).
 
-    ``dims`` are the dimensions that it was taken over. ``shares``: no entry is negative, and it
-    was divided by their sum.
+    ``dims`` are the dimensions that it was taken over. ``shares``: it was divided by the
+    sum of its entries' sizes.
     """
 
     of: Ref
@@ -50,9 +51,18 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
         return None
     for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
         norm = _norm(graph, length, inverse=node.op == "mul")
-        if norm is not None and source_of(graph, norm.of) == source_of(graph, whole):
+        if norm is not None and _same(graph, norm.of, whole):
             return replace(norm, of=whole)
     return None
+
+
+def _same(graph: Graph, one: Ref, other: Ref) -> bool:
+    """Whether two tensors are one, or were computed alike: exp(z) / exp(z).sum()."""
+    left, right = source_of(graph, one), source_of(graph, other)
+    if left == right:
+        return True
+    nodes = graph.nodes[left.node], graph.nodes[right.node]
+    return nodes[0].op in MAPS and nodes[0].op == nodes[1].op and nodes[0].args == nodes[1].args
 
 
 def share(graph: Graph, node: Node) -> float | None:
@@ -118,6 +128,7 @@ def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
     return UnitLength(
         of=node.inputs[0],
         factor=size ** (-1 / order) if order < math.inf else 1.0,
+        shares=order == 1,
         dims=dimensions(graph, node.inputs[0], dims),
     )
 
@@ -137,7 +148,8 @@ def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
 def _of_shares(graph: Graph, node: Node) -> UnitLength | None:
     """The tensor that an operation sums, if no entry of it is negative."""
     of = node.inputs[0]
-    if graph.nodes[source_of(graph, of).node].op not in POSITIVE:
+    made = graph.nodes[source_of(graph, of).node]
+    if made.op not in POSITIVE and squared(graph, made) is None:
         return None
     dims = node.args[1] if len(node.args) > 1 else None
     return UnitLength(
