@@ -19,7 +19,7 @@ from torch import nn
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.roles import NotUnderstood
-from depthmup.tracing import parameters
+from depthmup.tracing import TraceError, parameters
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -34,7 +34,7 @@ LARGEST = 20_000_000
 _GROWTHS = (4, 2)
 """By how much models of a proof are larger along one axis."""
 
-_FACTORS = ("init", "lr", "epsilon", "decay")
+_FACTORS = ("init", "lr", "decay")
 
 
 def of_factory(
@@ -65,9 +65,15 @@ def of_factory(
                 f"{_call(make, size)} is not {_call(make, small)} in another size: {error}"
             ) from None
 
+    def shapes_alone(size: Size) -> "Plan":
+        try:
+            return planned(size, _built(make, size, "meta"))
+        except TraceError:  # of models that read values
+            return planned(size, _built(make, size))
+
     result = planned(large, target_built)
     if len(grown) > 1:
-        plans = {axis: planned(size, _built(make, size, "meta")) for axis, size in along.items()}
+        plans = {axis: shapes_alone(size) for axis, size in along.items()}
         _refuse_confusion(make, result, plans)
     said = [
         planned(size, _built(make, size), proof=proof).proof
@@ -110,7 +116,7 @@ def _built(make: Factory, size: Size, device: str = "cpu") -> _Built:
     """The factory's model of a size, of one seed, and what drew its parameters."""
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             model, drawn = recorded(partial(_module, make, size))
     except _NoModule:
         raise
@@ -141,7 +147,7 @@ def _refuse_chance(make: Factory, size: Size, model: nn.Module) -> None:
     """Refuse a factory whose models have other parts each time."""
     for seed in (1, 2):
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             again = make(**size)
         if _shapes(again) != _shapes(model):
             raise ValueError(

@@ -118,18 +118,16 @@ def prove(
             _Side(plan, (model, base), _drawn(of), is_base=is_base)
             for of, is_base in zip(inputs, (False, True), strict=True)
         ]
-        first = _compare(plan, scheme, sides, 0)
-        deviations = [*_deviations(plan, scheme, first, width, depth)]
+        first = _compare(plan, sides, 0)
+        deviations = [*_deviations(first, width, depth)]
         growths: dict[tuple[Place, str], list[float]] = {
             (d.place, d.what): [d.growth] for d in deviations
         }
         for draw in range(1, DRAWS):
             if not growths:
                 break
-            again = _compare(plan, scheme, sides, draw)
-            found = {
-                (d.place, d.what): d.growth for d in _deviations(plan, scheme, again, width, depth)
-            }
+            again = _compare(plan, sides, draw)
+            found = {(d.place, d.what): d.growth for d in _deviations(again, width, depth)}
             growths = {
                 key: [*of, found[key]]
                 for key, of in growths.items()
@@ -252,10 +250,10 @@ class _Side:
             torch.random.fork_rng(devices=[]),
             torch.device(device),
         ):
-            torch.manual_seed(draw)
+            torch.default_generator.manual_seed(draw)
             first = look(network, inputs)
             self._train(network, inputs, draw)
-            torch.manual_seed(draw)
+            torch.default_generator.manual_seed(draw)
             return first, look(network, inputs)
 
     def _train(self, network: nn.Module, inputs: Any, draw: int) -> None:
@@ -264,7 +262,7 @@ class _Side:
         generator = torch.Generator().manual_seed(100 + draw)
         targets: list[Tensor] = []
         for _ in range(STEPS if optimizers else 0):
-            torch.manual_seed(draw)
+            torch.default_generator.manual_seed(draw)
             given = [
                 t.float()
                 for t in tensors_of(called(network, inputs))
@@ -323,9 +321,7 @@ def _on(inputs: Any, device: torch.device) -> Any:
     return inputs
 
 
-def _compare(
-    plan: PlanContent, scheme: Scheme, sides: list[_Side], draw: int
-) -> dict[Place, _Compared]:
+def _compare(plan: PlanContent, sides: list[_Side], draw: int) -> dict[Place, _Compared]:
     """What both models give in the same places, by the base's."""
     (first, after), (base_first, base_after) = (side.seen(draw) for side in sides)
     match = Match(sides[0].model, sides[1].model).modules
@@ -390,8 +386,6 @@ def _moved(before: Seen, after: Seen) -> float:
 
 
 def _deviations(
-    plan: PlanContent,
-    scheme: Scheme,
     compared: Mapping[Place, _Compared],
     width: float,
     depth: float,
