@@ -42,9 +42,8 @@ def of_factory(
 ) -> "Plan":
     """The plan from ``make(**base)`` to ``make(**target)``; ``plan`` plans one model from another.
 
-    Raises:
-        TypeError, ValueError: sizes that are none, an axis that the factory does not take or takes
-            no notice of, a factory that fails, or gives other parts each time; with the size.
+    Sizes that are none, an axis that the factory ignores, a factory that fails or gives other parts
+    each time are refused, with the size.
     """
     small, large = _sizes(make, base, target)
     base_built = _built(make, small)

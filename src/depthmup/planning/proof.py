@@ -105,8 +105,7 @@ def prove(
 ) -> str:
     """What was measured of a plan, in a sentence; why nothing was, where it cannot be.
 
-    Raises:
-        Contradicted: a plan under which something grows or shrinks by most of a power of the width.
+    A plan under which something grows or shrinks by most of a power is ``Contradicted``.
     """
     model, base = unwrapped(model), unwrapped(base)
     width, depth = _ratios(plan)
