@@ -11,21 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import nn
 
+from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.roles import NotUnderstood
-from depthmup.tracing import TraceError, parameters
-
-if TYPE_CHECKING:
-    from depthmup.planning.plan import Plan
+from depthmup.tracing import ExampleInputs, TraceError, parameters, read
 
 Factory: TypeAlias = Callable[..., nn.Module]
 Size: TypeAlias = Mapping[str, int]
+_P = TypeVar("_P", bound=PlanContent)
 _Built: TypeAlias = tuple[nn.Module, Mapping[str, Drawn]]
 
 LARGEST = 20_000_000
@@ -38,8 +37,14 @@ _FACTORS = ("init", "lr", "decay")
 
 
 def of_factory(
-    make: Any, base: Any, target: Any, plan: "Callable[..., Plan]", *, proof: str
-) -> "Plan":
+    make: Any,
+    base: Any,
+    target: Any,
+    plan: Callable[..., _P],
+    *,
+    inputs: ExampleInputs | None,
+    proof: str,
+) -> _P:
     """The plan from ``make(**base)`` to ``make(**target)``; ``plan`` plans one model from another.
 
     Sizes that are none, an axis that the factory ignores, a factory that fails or gives other parts
@@ -54,9 +59,9 @@ def of_factory(
     grown = [axis for axis in small if large[axis] != small[axis]]
     along = {axis: {**small, axis: large[axis]} for axis in grown}
     for axis, size in along.items():
-        _refuse_ignored(make, axis, small, size, base_built[0])
+        _refuse_ignored(make, axis, small, size, base_built[0], inputs)
 
-    def planned(size: Size, built: _Built, *, proof: str = "off") -> "Plan":
+    def planned(size: Size, built: _Built, *, proof: str = "off") -> _P:
         try:
             return plan(built[0], base_built[0], drawn=(built[1], base_built[1]), proof=proof)
         except UnrelatedModels as error:
@@ -64,7 +69,7 @@ def of_factory(
                 f"{_call(make, size)} is not {_call(make, small)} in another size: {error}"
             ) from None
 
-    def shapes_alone(size: Size) -> "Plan":
+    def shapes_alone(size: Size) -> _P:
         try:
             return planned(size, _built(make, size, "meta"))
         except TraceError:  # of models that read values
@@ -155,18 +160,31 @@ def _refuse_chance(make: Factory, size: Size, model: nn.Module) -> None:
             )
 
 
-def _refuse_ignored(make: Factory, axis: str, base: Size, size: Size, model: nn.Module) -> None:
-    """Refuse a factory that takes no notice of an axis."""
+def _refuse_ignored(
+    make: Factory,
+    axis: str,
+    base: Size,
+    size: Size,
+    model: nn.Module,
+    inputs: ExampleInputs | None,
+) -> None:
+    """Refuse a factory that takes no notice of an axis, in its parameters or in its operations."""
     other = _built(make, size, "meta")[0]
-    if _shapes(other) == _shapes(model) and repr(other) == repr(model):
+    if inputs is None or _shapes(other) != _shapes(model) or repr(other) != repr(model):
+        return
+    try:  # layers that share their weights are repeated in the forward pass alone
+        alike = len({len(read(m, inputs).graph.nodes) for m in (model, other)}) == 1
+    except TraceError:
+        alike = False
+    if alike:
         raise ValueError(
             f"{_name(make)} ignores {axis}: {_call(make, size)} has the parameters of "
-            f"{_call(make, base)}, each of the same shape. Pass {axis} on to the model, or leave "
-            "it out of base and target."
+            f"{_call(make, base)}, each of the same shape, and computes the same. Pass {axis} on "
+            "to the model, or leave it out of base and target."
         )
 
 
-def _refuse_confusion(make: Factory, plan: "Plan", along: "Mapping[str, Plan]") -> None:
+def _refuse_confusion(make: Factory, plan: PlanContent, along: Mapping[str, PlanContent]) -> None:
     """Refuse a plan whose factors are not those along each axis alone, multiplied."""
     named = [{n: q for q in one.prescriptions for n in q.names} for one in along.values()]
     for p in plan.prescriptions:

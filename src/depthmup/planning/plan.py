@@ -700,7 +700,7 @@ def plan(
             folding=folding,
             options=options,
         )
-        return of_factory(model, base, target, between, proof=proof)
+        return of_factory(model, base, target, between, inputs=example_inputs, proof=proof)
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
