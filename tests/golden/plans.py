@@ -18,9 +18,9 @@ SCHEMES = ("depth-mup", "completep", "mup", "sp")
 OPTIMIZERS = ("adamw", "sgd", "muon")
 BASE, TARGET = (16, 2), (64, 6)
 # What a model's weights happen to be, where they have memory: of the processor that drew them.
-_DRAWN = ("base_init", "base_default", "model_init")
+_DRAWN = ("base_init", "base_default", "model_init", "proof")
 # What a plan has beside what was frozen, where it is nothing.
-_LATER = {"tuned_with": "", "converted": 1.0, "narrows": False}
+_LATER = {"tuned_with": "", "converted": 1.0, "narrows": False, "times": 1}
 
 
 @cache

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd
 
-from depthmup.diagnostics.observations import Collector, Key, mean_square, shape_of
+from depthmup.diagnostics.observations import Collector, Key, shape_of
 from depthmup.diagnostics.sharding import whole
+from depthmup.measuring import mean_square
 from depthmup.rules import Family, Kind, Observable, Role
 from depthmup.tracing import parameters
 

@@ -14,6 +14,7 @@ from depthmup.diagnostics.observations import Key, Observation, Paths, Points
 from depthmup.diagnostics.points import growing_streams, points_of, stages_of
 from depthmup.diagnostics.preparation import Prepare, as_is, prepared_by
 from depthmup.diagnostics.probes import first_nonfinite, observe
+from depthmup.measuring import called
 from depthmup.model import Functions, check_batch, ignored
 from depthmup.planning import Plan, PlanOptions, Prescription, recorded
 from depthmup.planning import plan as make_plan
@@ -22,7 +23,7 @@ from depthmup.rules import Family, Kind, Observable, Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import Facts, parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
-from depthmup.training.loop import called, check_gradient, moved
+from depthmup.training.loop import check_gradient, moved
 from depthmup.training.preflight import built
 from depthmup.training.trial import seeded
 
@@ -178,6 +179,7 @@ def planned_sizes(
                 optimizer=optimizer,
                 example_inputs=inputs,
                 drawn=(draws, base_draws),
+                proof="off",  # the check measures more
                 **{**options, "options": read_before},
             )
         )

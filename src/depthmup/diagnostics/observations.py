@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from depthmup.diagnostics.labels import Labels
 from depthmup.diagnostics.sharding import whole
+from depthmup.measuring import mean_square, reals, sample
 from depthmup.planning import Prescription
 from depthmup.rules import Kind, Observable, Role
 from depthmup.tracing import parameters
 from depthmup.tracing.recorder import tensors_of
 
-SAMPLE = 4096
 # Moments that differ by less are those of one distribution, but for a soft cap on the logits.
 _ALIKE = 0.01
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
@@ -264,25 +264,3 @@ def shape_of(value: Tensor) -> tuple[float, ...]:
     entries = reals(value).double()
     size = entries.square().mean().sqrt()
     return (float(size), *(float((entries / size).pow(k).mean()) for k in (1, 3, 4)))
-
-
-def sample(value: Tensor) -> Tensor:
-    """At most ``SAMPLE`` entries, the same ones of every tensor of this size."""
-    flat = reals(value).reshape(-1)
-    if len(flat) <= SAMPLE:
-        return flat.float().clone()
-    # A stride would alias with the layout of the tensor; evenly spaced fractions do so less.
-    generator = torch.Generator().manual_seed(len(flat))
-    return flat[torch.randint(len(flat), (SAMPLE,), generator=generator).to(flat.device)].float()
-
-
-def mean_square(value: Tensor) -> float:
-    """The mean over all entries of their squares."""
-    return float(reals(value).float().square().mean())
-
-
-def reals(value: Tensor) -> Tensor:
-    """A tensor's numbers without a gradient: two of a complex one, and zeros of a sparse one."""
-    value = value.detach()
-    value = value.to_dense() if value.is_sparse else value
-    return torch.view_as_real(value) if value.is_complex() else value

@@ -16,10 +16,10 @@ from depthmup.diagnostics.observations import (
     Key,
     Observation,
     Points,
-    mean_square,
     shape_of,
 )
 from depthmup.diagnostics.sharding import forward
+from depthmup.measuring import mean_square
 from depthmup.planning import Plan
 from depthmup.rules import Observable
 from depthmup.tracing import named_modules, parameters, unwrapped

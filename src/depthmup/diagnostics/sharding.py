@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.training.loop import called
+from depthmup.measuring import called
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.diagnostics.probes import logits_of
+from depthmup.measuring import called
 from depthmup.tracing import parameters, plain_name, unwrapped
-from depthmup.training.loop import called, check_gradient
+from depthmup.training.loop import check_gradient
 
 # Lanczos without reorthogonalization is good for some dozens; what is left, the error says.
 MOST_PRODUCTS = 30

@@ -22,10 +22,10 @@ from typing import TypeAlias
 import numpy as np
 from torch import nn
 
-from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.grid import further
 from depthmup.diagnostics.labels import labels_by
 from depthmup.diagnostics.observations import Key, Points
+from depthmup.measuring import likely_cause
 from depthmup.planning import Plan
 from depthmup.records import Axis, Exponent, NonFinite, Outcome, Size
 from depthmup.rules import ExpectedExponents, Family, Kind, Observable, Part, Role, Scheme, predict

@@ -14,6 +14,7 @@ from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.plan import Plan, plan
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.probe import Probe, family_of
+from depthmup.planning.proof import Contradicted
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Multiplier, Where
 from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, find_uses, trace
@@ -21,6 +22,7 @@ from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, 
 __all__ = [
     "Anatomy",
     "Branch",
+    "Contradicted",
     "DeclaredRole",
     "Drawn",
     "Graph",

@@ -15,9 +15,10 @@ from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
 from depthmup.planning.own_constants import unattributed
 from depthmup.planning.pair import paired
 from depthmup.planning.parameters import ParameterPlace, parameter_places
+from depthmup.planning.product_sites import product_sites
 from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.roles import lookup_use
-from depthmup.planning.sites import Multiplier, growing_sums, product_sites, temperatures
+from depthmup.planning.sites import Multiplier, growing_sums, temperatures
 from depthmup.planning.stages import by_stage
 from depthmup.planning.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts

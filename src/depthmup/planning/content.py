@@ -35,6 +35,7 @@ class PlanContent:
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
     tuned_with: str = ""
+    proof: str = ""
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 
 from depthmup.rules import Kind
 from depthmup.tracing import filled, inner, matches, named_by, pattern_of, plain_name
@@ -27,6 +27,11 @@ class Branch(nn.Sequential):
         >>> Block(4)(torch.zeros(2, 4)).shape
         torch.Size([2, 4])
     """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """What the modules in it make of the input; of none of them a view, a tensor of its own."""
+        output: Tensor = super().forward(input)
+        return output.view_as(output) if output is input else output
 
     def __bool__(self) -> bool:
         # An empty Sequential is false, and ``if self.branch:`` would skip what marks the addition.

@@ -17,9 +17,9 @@ from depthmup.rules import Power
 
 VERSION = 1
 
-_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows"})
+_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows", "proof", "times"})
 """Fields that plans of older releases lack: nothing was converted; ratios of multipliers; whether a
-matrix narrows, whose factors stand beside it."""
+matrix narrows, whose factors stand beside it; what was measured of the plan."""
 
 LARGEST = 64 * 2**20
 """Characters of a file: plans of models with 10,000 tensors have 10 million."""

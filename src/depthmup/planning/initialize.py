@@ -79,7 +79,7 @@ def own_laws(plan: PlanContent, model: nn.Module) -> Mapping[str, OwnLaw]:
             )
     sizes = sizes_of(model, plan.model_init)
     base = Sizes(measured=plan.base_init, defaults=plan.base_default) if plan.base_init else None
-    laws, _ = laws_of(plan.prescriptions, plan.own_init, sizes, base)
+    laws, _ = laws_of(plan.prescriptions, plan.own_init, sizes, base, known=plan.own_laws)
     rest = [p.name for p in plan.prescriptions if p.name not in laws]
     if rest and plan.own_init is not None:
         raise UnrecognizedInit(

@@ -101,7 +101,7 @@ class Match:
     def _pairs(self, items: _Items, base_items: _Items, at: str, what: str) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
         result: dict[str, str] = {}
-        groups, base_groups = _grouped(items), _grouped(base_items)
+        groups, base_groups = _grouped_alike(items, base_items)
         for prefix in dict.fromkeys(chain(groups, base_groups)):
             own, base_own = groups.get(prefix, {}), base_groups.get(prefix, {})
             if own.keys() == base_own.keys():
@@ -308,12 +308,29 @@ def _join(at: str, key: str) -> str:
     return f"{at}.{key}" if at else key
 
 
-def _grouped(items: _Items) -> dict[str, dict[str, object]]:
-    """Items by what stands before a key's trailing number; those without one stand alone."""
+def _grouped_alike(
+    items: _Items, base_items: _Items
+) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]]]:
+    """Items of a model and of its base by what stands around the number of a layer in their keys.
+
+    The number is the last of a key; where keys go on behind it (``l0_up``), the first.
+    """
+    for number in (_AT_THE_END, _INSIDE):
+        groups, base_groups = _grouped(items, number), _grouped(base_items, number)
+        if groups.keys() == base_groups.keys():
+            return groups, base_groups
+    return _grouped(items), _grouped(base_items)
+
+
+_AT_THE_END, _INSIDE = re.compile(r"(.*?)\d+()"), re.compile(r"(.*?)\d+(.*)")
+
+
+def _grouped(items: _Items, number: re.Pattern[str] = _AT_THE_END) -> dict[str, dict[str, object]]:
+    """Items by what stands around a number in their keys; those without one stand alone."""
     groups: dict[str, dict[str, object]] = {}
     for key, part in items.items():
-        numbered = re.fullmatch(r"(.*?)\d+", key)
-        groups.setdefault(f"{numbered[1]}#" if numbered else key, {})[key] = part
+        numbered = number.fullmatch(key)
+        groups.setdefault(f"{numbered[1]}#{numbered[2]}" if numbered else key, {})[key] = part
     return groups
 
 

@@ -10,9 +10,11 @@ kurtosis k has the relative error sqrt((k - 1) / 4N).
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from depthmup.planning.measured import FEW, Measured, Sizes, pooled
+from depthmup.planning.policy import Policy, policy_of
 from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import matches, named_by, pattern_of, patterns_of
@@ -33,6 +35,9 @@ _SIGMAS = 5.0
 _NEARER = 2.5
 # Laws whose ratios differ by less than this need not be told apart: the commonest is taken.
 _ALIKE = 0.02
+_DEEPER = "r^-1/2"
+# Between names of laws that cannot differ at a size.
+_OR = " or "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +62,14 @@ def laws_of(
     own_init: OwnInit | None,
     model: Sizes | None,
     base: Sizes | None,
+    *,
+    known: Mapping[str, OwnLaw] = MappingProxyType({}),
 ) -> tuple[dict[str, OwnLaw], tuple[str, ...]]:
     """How each parameter's start depends on size, as far as it is told, and notes on it.
 
-    ``model`` and ``base`` are None where there are no values and not all draws are known.
+    ``model`` and ``base`` are None where there are no values and not all draws are known. Laws that
+    were ``known`` before stay where the values agree with them: one draw of a small table decides
+    nothing. What it leaves open follows the law that all matrices follow whose numbers suffice.
     """
     laws = _declared(
         prescriptions,
@@ -76,8 +85,16 @@ def laws_of(
         sorted({p.ratios.fan_in for p in rest} - {1.0}),
         sorted({p.ratios.depth for p in rest} - {1.0}),
     )
-    for members in _repeated(rest, model, base):
-        law, several = _law(members[0], *_sizes(members, model, base), scales)
+    together = [*_repeated(rest, model, base)]
+    policy = _policy([(members, *_values(members, model, base)) for members in together])
+    groups = [(m, *_sizes(m, model, base, policy)) for m in together]
+    followed = _followed(groups, scales)
+    for members, size, base_size in groups:
+        before = known.get(members[0].name)
+        if before is not None and _agrees(before, size, base_size):
+            law, several = before, False
+        else:
+            law, several = _law(members[0], size, base_size, scales, followed, policy)
         laws.update({p.name: law for p in members})
         if several:
             unsure.setdefault((law.law, law.ratio), []).append(members[0].name)
@@ -116,15 +133,30 @@ def _one_size(parts: Sequence[Measured]) -> bool:
     )
 
 
-def _sizes(members: Sequence[Prescription], model: Sizes, base: Sizes) -> tuple[Measured, Measured]:
+def _values(
+    members: Sequence[Prescription], model: Sizes, base: Sizes
+) -> tuple[Measured, Measured]:
+    """How large these parameters are in the model and in the base, as measured or as drawn."""
+    base_names = dict.fromkeys(p.base_name for p in members)
+    return (
+        pooled([model.measured[p.name] for p in members]),
+        pooled([base.measured[name] for name in base_names]),
+    )
+
+
+def _sizes(
+    members: Sequence[Prescription], model: Sizes, base: Sizes, policy: Policy | None
+) -> tuple[Measured, Measured]:
     """How large these parameters start in the model and in the base.
 
-    Unless both are known, that is what their modules' own reset draws, where both agree with it.
+    Unless both are known, that is what their modules' own reset draws, where both agree with it and
+    no policy has drawn all matrices: few numbers agree with a reset by chance.
     """
     names = [p.name for p in members]
     base_names = list(dict.fromkeys(p.base_name for p in members))
-    size = pooled([model.measured[name] for name in names])
-    base_size = pooled([base.measured[name] for name in base_names])
+    size, base_size = _values(members, model, base)
+    if policy is not None and len(members[0].shape) > 1:
+        return size, base_size
     set_to = size.constant is not None and size.count > 1
     reset, base_reset = _reset(model, names), _reset(base, base_names)
     if (size.exact and base_size.exact) or set_to or reset is None or base_reset is None:
@@ -139,7 +171,58 @@ def _reset(sizes: Sizes, names: Iterable[str]) -> Measured | None:
     return known[0] if len(known) == len(found) and len({one.rms for one in known}) == 1 else None
 
 
-def _law(p: Prescription, size: Measured, base: Measured, scales: Scales) -> tuple[OwnLaw, bool]:
+def _followed(
+    groups: Iterable[tuple[Sequence[Prescription], Measured, Measured]], scales: Scales
+) -> frozenset[str]:
+    """The names of laws that every matrix follows whose numbers tell one law from all others."""
+    every: list[frozenset[str]] = []
+    for (p, *_), size, base in groups:
+        constant = size.constant is not None or base.constant is not None
+        if p.role.kind is Kind.VECTOR or constant or not (size.rms > 0 and base.rms > 0):
+            continue
+        laws = laws_in_use(p, scales)
+        fitting = [law for law, off in _distances(laws, size, base).items() if off <= _SIGMAS]
+        if len(laws) > 1 and len(fitting) == 1:
+            every.append(frozenset(fitting[0].split(_OR)))
+    return frozenset.intersection(*every) if every else frozenset()
+
+
+def _policy(
+    groups: Iterable[tuple[Sequence[Prescription], Measured, Measured]],
+) -> Policy | None:
+    """The rule by which all matrices of both models were drawn that are not known otherwise."""
+    drawn = [
+        one
+        for (p, *_), size, base in groups
+        if size.constant is None and base.constant is None and not (size.exact or base.exact)
+        for one in ((p.shape, size), (p.base_shape, base))
+    ]
+    return policy_of(drawn, sigmas=_SIGMAS)
+
+
+def _agrees(law: OwnLaw, size: Measured, base: Measured) -> bool:
+    """Whether values may be of a law: as sizes measured in both tell, or where both are zero."""
+    if size.rms == 0 or base.rms == 0:
+        return size.rms == base.rms
+    off = abs(math.log(size.rms / base.rms / law.ratio))
+    return off <= _SIGMAS * math.hypot(size.error, base.error, 1e-6)
+
+
+def _distances(laws: Mapping[str, float], size: Measured, base: Measured) -> dict[str, float]:
+    """How far the measured ratio lies from that of each law, in its standard errors."""
+    away = math.log(size.rms / base.rms)
+    error = math.hypot(size.error, base.error, 1e-6)
+    return {law: abs(away - math.log(ratio)) / error for law, ratio in laws.items()}
+
+
+def _law(
+    p: Prescription,
+    size: Measured,
+    base: Measured,
+    scales: Scales,
+    followed: frozenset[str] = frozenset(),
+    policy: Policy | None = None,
+) -> tuple[OwnLaw, bool]:
     """The law of one parameter, and whether others fit what was measured as well."""
     if (size.rms == 0) != (base.rms == 0):
         zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
@@ -155,16 +238,21 @@ def _law(p: Prescription, size: Measured, base: Measured, scales: Scales) -> tup
     set_to = max(size.count, base.count) > 1 or size.constant == base.constant
     if size.constant is not None and base.constant is not None and set_to:
         return _exact(p, size, base, scales), False
-    return _nearest(p, size, base, laws_in_use(p, scales))
+    return _nearest(p, size, base, laws_in_use(p, scales), followed, policy)
 
 
 def _nearest(
-    p: Prescription, size: Measured, base: Measured, laws: Mapping[str, float]
+    p: Prescription,
+    size: Measured,
+    base: Measured,
+    laws: Mapping[str, float],
+    followed: frozenset[str],
+    policy: Policy | None,
 ) -> tuple[OwnLaw, bool]:
     """The law nearest to the measured ratio, and whether others are as near.
 
-    Of these the commonest, which comes first, does for a vector or a tensor of one fixed shape; a
-    matrix is refused.
+    Of several a matrix takes that of the policy by which all were drawn, or the one that all others
+    follow; else it is the commonest, which comes first.
     """
     fixed = p.shape == p.base_shape
     if fixed and len(laws) == 1:  # nothing grows, so that nothing can depend on it
@@ -177,7 +265,7 @@ def _nearest(
         )
     away = math.log(size.rms / base.rms)
     error = math.hypot(size.error, base.error, 1e-6)
-    off = {law: abs(away - math.log(ratio)) / error for law, ratio in laws.items()}
+    off = _distances(laws, size, base)
     least = min(off.values())
     measured = (
         f"{p.name} starts {math.exp(away):.4g} times as large in the model as in the base "
@@ -192,11 +280,18 @@ def _nearest(
         )
     near = [law for law in laws if off[law] <= least + _NEARER]
     several = max(laws[law] for law in near) > (1 + _ALIKE) * min(laws[law] for law in near)
-    if several and p.role.kind is not Kind.VECTOR and not fixed:
-        raise UnrecognizedInit(
-            f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
-            f"{known}. {_advice(p)}"
-        )
+    if policy is not None and len(p.shape) > 1:
+        ratio = policy(p.shape, p.base_shape)
+        if abs(away - math.log(ratio)) <= _SIGMAS * error:
+            name = next((law for law in laws if _equal(laws[law], ratio)), "as all matrices")
+            return OwnLaw(law=name, ratio=ratio), False
+    if p.role.kind is not Kind.VECTOR:
+        # As all others, or as they are but for the depth: the last matrices of branches.
+        deeper = {_DEEPER if law == "1" else f"{law} {_DEEPER}" for law in followed}
+        fits = [law for law in laws if off[law] <= _SIGMAS]
+        alike = [law for of in (followed, deeper) for law in fits if of & {*law.split(_OR)}]
+        if alike:
+            return OwnLaw(law=alike[0], ratio=laws[alike[0]]), False
     return OwnLaw(law=near[0], ratio=laws[near[0]]), several
 
 
@@ -231,7 +326,7 @@ def _told_apart(laws: Iterable[tuple[str, float]]) -> dict[str, float]:
         same = next((known for known in names if _equal(known, ratio)), ratio)
         if name not in names.setdefault(same, []):
             names[same].append(name)
-    return {" or ".join(alike): ratio for ratio, alike in names.items()}
+    return {_OR.join(alike): ratio for ratio, alike in names.items()}
 
 
 def _equal(one: float, other: float) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,10 +30,12 @@ from depthmup.planning.anatomy import anatomy
 from depthmup.planning.choice import chosen_scheme
 from depthmup.planning.content import PlanContent
 from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.factory import Factory, of_factory
 from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
+from depthmup.planning.proof import PROOF, prove
 from depthmup.planning.several import HasGroups, Optimizers
 from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
@@ -72,6 +75,7 @@ class Plan(Meant, PlanContent):
         depths: the depth ratio of each residual stream, and its count of additions.
         mixtures: how mixtures of experts grow.
         tuned_with: the optimizer that the base's rate was tuned with, if not the plan's own.
+        proof: what was measured of the plan before it was given back, or why nothing was.
     """
 
     MEANT: ClassVar = {
@@ -597,9 +601,10 @@ class Plan(Meant, PlanContent):
 
 
 def plan(
-    model: nn.Module,
-    base: nn.Module,
+    model: nn.Module | Factory,
+    base: nn.Module | Mapping[str, int],
     *,
+    target: Mapping[str, int] | None = None,
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
@@ -610,12 +615,16 @@ def plan(
     depth: float | None = None,
     folding: bool = True,
     options: PlanOptions | None = None,
+    proof: str = "auto",
 ) -> Plan:
     """Apply a width x depth parametrization to a model without changing its code.
 
     Args:
-        model: the model to train, on any device, ``meta`` included; wrapped or not.
-        base: the same architecture at the tuned size; may be on ``meta``.
+        model: a function that makes models, such as ``make(width, depth)``; or the model to train,
+            on any device, ``meta`` included, wrapped or not.
+        base: the tuned size, such as ``dict(width=64, depth=2)``; or the same architecture at that
+            size, which may be on ``meta``.
+        target: of a function that makes models, the size of the model to train.
         scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``; by
             default Depth-muP where branches have one matrix, else CompleteP, with a note.
         optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
@@ -636,12 +645,16 @@ def plan(
             pass stays as it is); ``False`` keeps all of them in hooks.
         options: less common settings (``PlanOptions``): batch size and duration in multiples of the
             base run's with a rule for them, other inputs of the base, a branch multiplier.
+        proof: ``"auto"`` starts and trains copies of both models for three steps, where they have
+            values and that takes seconds, and compares how what they give out grows with what the
+            scheme expects; ``"off"`` does not.
 
     Returns:
         The plan: factors for every parameter, and methods that apply them.
 
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: the message has the remedy.
+        Contradicted: the models do not start or train as the plan says.
 
     Example:
         >>> import torch, depthmup
@@ -667,6 +680,27 @@ def plan(
     Programs V (arXiv 2203.03466), Lemma J.1.
     """
     options = options or PlanOptions()
+    if proof not in PROOF:
+        raise ValueError(f"Expected proof to be 'auto' or 'off'; got {proof!r}.")
+    if not (isinstance(model, nn.Module) and isinstance(base, nn.Module)) or target is not None:
+        if drawn is not None or options.facts is not None:
+            raise ValueError(
+                "Expected no drawn= and no facts beside a function that makes models: both are "
+                "read from the models that it makes."
+            )
+        between = partial(
+            plan,
+            scheme=scheme,
+            optimizer=optimizer,
+            example_inputs=example_inputs,
+            branches=branches,
+            roles=roles,
+            own_init=own_init,
+            depth=depth,
+            folding=folding,
+            options=options,
+        )
+        return of_factory(model, base, target, between, inputs=example_inputs, proof=proof)
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
@@ -710,7 +744,7 @@ def plan(
     caveat = (CAVEATS[name],) if name in CAVEATS else ()
     if options.tuned_with:
         prescriptions = tuned_with(prescriptions, options.tuned_with, name, base_sizes.measured)
-    return Plan(
+    result = Plan(
         scheme=scheme.name,
         title=scheme.title,
         source=scheme.source,
@@ -739,6 +773,17 @@ def plan(
         mixtures=compared.mixtures,
         tuned_with=options.tuned_with,
     )
+    if proof == "off" or options.multiplier != 1 or options.init_scale != 1:
+        return result
+    said = prove(
+        result,
+        scheme,
+        model,
+        base,
+        example_inputs=example_inputs,
+        base_inputs=options.base_inputs,
+    )
+    return replace(result, proof=said)
 
 
 def _smaller(model: nn.Module, base: nn.Module) -> Iterator[str]:

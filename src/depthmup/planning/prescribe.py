@@ -119,7 +119,7 @@ def prescribe(
             parameter.name not in located
             and roles[parameter.name].forward.at(parameter.ratios) != 1.0
         ):
-            embeds = parameter.name in anatomy.embeddings
+            embeds = parameter.name in anatomy.embeddings or parameter.role.tied
             roles[parameter.name] = _without_multiplier(
                 parameter, roles[parameter.name], family, embeds=embeds
             )
@@ -275,7 +275,7 @@ def _multiplier(
         law = ONE if scheme.experts is None else Power(active=Fraction(-1))
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
-    value = base * law.at(site.ratios) / own
+    value = (base * law.at(site.ratios) / own) ** (1 / site.times)
     if math.isclose(value, 1.0, rel_tol=_SINGLE):
         return None
     folds = site.folds if folding else ()
@@ -293,8 +293,12 @@ def _multiplier(
 
 
 def _no_place(site: Multiplier, value: float) -> str:
+    at = pattern_of(site.label) or "the top level of the model"
+    what = f"{site.where} at {at}"
+    if site.where is Where.LOGITS:
+        what = f"product of two activations (attention logits, scores) at {at}"
     start = (
-        f"The {site.where} at {site.label} must be multiplied by {value:.6g}, but no parameter can "
+        f"The {what} must be multiplied by {value:.6g}, but no parameter can "
         "carry it exactly (something nonlinear, a norm, or another reader stands between, or the "
         "weight is used elsewhere) and it is not the output of a module. "
     )
@@ -307,8 +311,9 @@ def _no_place(site: Multiplier, value: float) -> str:
         )
     if site.where is Where.LOGITS:
         return start + (
-            "Grow the number of heads instead of their size, or compute queries with a module of "
-            "their own."
+            "Give one of the two a module of its own: self.query = depthmup.Branch(), which has "
+            "no parameters, and self.query(q) in place of q in the product. Or grow the number of "
+            "heads instead of their size."
         )
     return start + "Compute it with a module (nn.Linear, nn.Embedding) of its own."
 

@@ -123,8 +123,12 @@ def kind_and_ratios(
     cosine = next((use.cosine for use in uses if use.cosine), ())
     others = [axis for axis in range(len(growth.shape)) if axis not in cosine]
     if cosine and growth.along(others) == 1:
-        if declared is None and all(use.cosine or use.op in LENGTHS for use in uses):
-            return Kind.VECTOR, Ratios(fan_out=growth.along(cosine)), False
+        lookups = [use for use in uses if use.how is How.LOOKUP]
+        rest = [use for use in uses if use not in lookups]
+        if declared is None and all(use.cosine or use.op in LENGTHS for use in rest):
+            # Rows and their directions alike keep the rate over the start.
+            kind = Kind.INPUT if lookups else Kind.VECTOR
+            return kind, Ratios(fan_out=growth.along(cosine)), False
         if declared is not None and declared.kind is Kind.HIDDEN:
             raise NotUnderstood(_stopped_cosines(growth))
     if declared is not None:
@@ -143,7 +147,7 @@ def kind_and_ratios(
     answers = {_one_use(growth, use, stacked=stacked) for use in uses}
     kinds = {kind for kind, _, _ in answers}
     hows = {use.how for use in uses}
-    if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
+    if How.MATRIX in hows <= {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
         kind, into, _ = next(f for f in answers if f[0] is Kind.READOUT)
         return kind, Ratios(fan_in=into), True
     if len(answers) == 1:
@@ -334,7 +338,9 @@ _FORWARD = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def matrix_use(uses: tuple[Use, ...]) -> Use | None:
-    return next((use for use in uses if use.how is How.MATRIX), None)
+    """How a parameter acts as a matrix; of several ways as the one that no matrix follows."""
+    matrices = [use for use in uses if use.how is How.MATRIX]
+    return next((use for use in matrices if not use.leads), next(iter(matrices), None))
 
 
 def lookup_use(uses: tuple[Use, ...]) -> Use | None:

@@ -288,6 +288,7 @@ def caption(plan: PlanContent) -> str:
         kinds = dict.fromkeys(str(m.where) for m in explicit)
         lines.append(f"{len(explicit)} multipliers stay explicit, as hooks: {', '.join(kinds)}.")
     lines += [f"Note: {note}" for note in plan.notes]
+    lines += [plan.proof] * bool(plan.proof)
     return "\n".join(lines)
 
 

@@ -1,6 +1,5 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +8,6 @@ from typing import TypeAlias
 
 from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
-from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import ONE, Power, Ratios
 from depthmup.tracing import Carriers, Facts, Hook, Placement, pattern_of
 
@@ -32,6 +30,8 @@ class Multiplier:
     ``value = base * law.at(ratios) / own``, where ``own`` is how the model's own constant there
     already grows and ``base`` is what the person chose for the base. Either parameters carry it
     (``folds``) or hooks on modules do; before a scheme decides, both are those that could.
+    ``times``: how often they multiply the site (2 where both operands of a product pass them), so
+    that they carry the root of the value.
 
     Attributes:
         where: a parameter's use, the logits of attention, or a branch.
@@ -51,6 +51,7 @@ class Multiplier:
     base: float = 1.0
     folds: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    times: int = 1
 
 
 def branch_sites(
@@ -142,49 +143,6 @@ def _hooks(
         return placement.hooks if every_time else ()
 
     return {index: hooks(index, placement) for index, placement in explicit.items()}
-
-
-def product_sites(comparison: Comparison) -> Iterator[Multiplier]:
-    """Products of activations over a growing dimension, attention logits first of all.
-
-    Their sum must not grow: the product's constants together follow 1 / size.
-    """
-    for product, counterpart in comparison.products:
-        ratio = product.size / counterpart.size
-        evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
-        if product.distance and ratio != 1 and not (product.total and evened):
-            raise NotUnderstood(
-                f"A distance between activations at {pattern_of(product.module)} sums over a "
-                f"dimension that grows {ratio:g}-fold, and no rule says by what. Normalize the "
-                "vectors to length one first, or compute distances in a dimension that is the same "
-                "in the base."
-            )
-        own = (
-            product.scale / counterpart.scale
-            if ratio != 1
-            else product.constant / counterpart.constant
-        )
-        skipped = product.weighted or product.distance or product.total or product.projection
-        if skipped or (ratio == 1 and equal(own, 1)):
-            continue
-        carriers = [
-            placement
-            for operand in product.carriers
-            for placement in operand.parameters
-            if all(len(comparison.facts.uses[name]) == 1 for name in placement.parameters)
-        ]
-        hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
-        hooks += [part for part in product.parts if part]
-        folds = tuple(sorted(carriers[0].parameters)) if carriers else ()
-        yield Multiplier(
-            where=Where.LOGITS,
-            label=product.module,
-            ratios=Ratios(fan_in=ratio),
-            # The law is relative to the usual 1/sqrt(head size).
-            own=own * math.sqrt(ratio),
-            folds=folds,
-            hooks=hooks[0] if hooks else comparison.facts.on_parameters(folds),
-        )
 
 
 def growing_sums(comparison: Comparison) -> Iterator[str]:

@@ -21,8 +21,12 @@ def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> It
             for i, use in enumerate(uses)
             if base_uses
         }
-        lookups = [use for use in uses if use.how is How.LOOKUP]
         product = matrix_use(uses) if parameter.role.kind is Kind.READOUT else None
+        lookups = [
+            use
+            for use in uses
+            if use.how is How.LOOKUP or (parameter.role.tied and use is not product)
+        ]
         single = (parameter.name,) if len(uses) == 1 else ()
         if product is not None:
             folds = single or _before_readout(facts, parameter.name)

@@ -182,7 +182,7 @@ class _Walk:
     def linear(self, node: int) -> bool:
         """Whether a tensor made from one parameter is proportional to it."""
         this = self.graph.nodes[node]
-        if this.op == "parameter":
+        if this.op == "parameter" or node in self.usage.rescaled:
             return True
         tensors = [r.node for r in this.inputs if r.node not in self.usage.constant]
         scaling = this.op in ("mul", "div") and len(tensors) == 1

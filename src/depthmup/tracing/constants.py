@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.lengths import softmax_gate, unit_length
+from depthmup.tracing.lengths import share, softmax_gate, unit_length
 from depthmup.tracing.operations import (
     ADDITIONS,
     CONVOLUTIONS,
@@ -88,14 +88,26 @@ def find_constants(
         if node.index in live and (gate := softmax_gate(graph, node)) is not None
     }
     shrinking = lengths | gates
-    factors = {
-        node.index: factor
-        for node in graph.nodes
-        if node.index in live
-        and node.index not in usage.constant
-        and (factor := graph.factors.get(node.index)) is not None
-        and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
-    } | {index: unit.factor for index, unit in shrinking.items()}
+    # Shares that a matrix of parameters reads; what a softmax reads is no multiple of them.
+    read = {u.activation for of in usage.uses.values() for u in of if u.how is How.MATRIX}
+    shares = {
+        source.index: factor
+        for node in (n for n in read if n is not None)
+        for source in [[*graph.back(node, TRANSPARENT)][-1]]
+        if source.index not in lengths and (factor := share(graph, source)) is not None
+    }
+    factors = (
+        {
+            node.index: factor
+            for node in graph.nodes
+            if node.index in live
+            and node.index not in usage.constant
+            and (factor := graph.factors.get(node.index)) is not None
+            and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
+        }
+        | {index: unit.factor for index, unit in shrinking.items()}
+        | shares
+    )
 
     def before(node: Node) -> list[int]:
         """The one tensor that a number, gain, length or softmax multiplies, or of another shape.

@@ -32,12 +32,15 @@ from depthmup.tracing.operations import (
     RANDOM,
     RESHAPES,
     SAME,
+    SOFTMAX,
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.parts import summed_apart
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.residuals import ResidualBranch, Residuals
 from depthmup.tracing.stages import with_stages
+from depthmup.tracing.telescope import telescoped
 from depthmup.tracing.trace import ExampleInputs, trace
 
 
@@ -176,11 +179,14 @@ def read(
     residuals = with_stages(graph, usage, find_branches(graph, usage))
     placed = _placed(graph, usage, residuals)
     products = tuple(find_products(graph, usage, residuals))
+    residuals, constants = telescoped(
+        graph, residuals, find_constants(graph, usage, residuals, products)
+    )
     return Facts(
         graph=graph,
         usage=placed,
         residuals=residuals,
-        tied=_tied(graph, usage),
+        tied=_tied(graph, placed),
         carriers=tuple(
             carriers_of(
                 graph,
@@ -193,7 +199,7 @@ def read(
             for b in residuals.branches
         ),
         products=products,
-        constants=find_constants(graph, usage, residuals, products),
+        constants=constants,
         around=tuple(_around(graph, branch) for branch in residuals.branches),
         mixtures=find_mixtures(graph, placed),
         readers=_readers(model, graph, placed),
@@ -273,15 +279,17 @@ def _around(graph: Graph, branch: ResidualBranch) -> str:
 
 
 def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
-    """For weights that are looked up and multiplied: what carries a multiplier of the product."""
+    """For weights that read the input, or are looked up, and give the output: what carries a
+    multiplier of the product."""
     tied = {}
     for name, uses in usage.uses.items():
+        looked_up = any(use.how is How.LOOKUP for use in uses)
         products = [
             (graph.nodes[use.node], use.activation)
             for use in uses
-            if use.how is How.MATRIX and use.activation is not None
+            if use.how is How.MATRIX and use.activation is not None and (looked_up or not use.leads)
         ]
-        if len(products) == 1 and any(use.how is How.LOOKUP for use in uses):
+        if len(products) == 1 and len(uses) > 1:
             [(node, activation)] = products
             tied[name] = carriers_of(graph, usage, node.reads(activation), node.index)
     return tied
@@ -294,6 +302,9 @@ def _of_the_step(graph: Graph, residuals: Residuals, branch: ResidualBranch) -> 
     return frozenset(read) | {other.addition for other in others}
 
 
+_SQUASHING = SOFTMAX | {"exp", "sigmoid"}
+
+
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     """Every use with where it stands, in one pass over the graph each way."""
     products, matrices = usage.nodes(How.MATRIX), usage.nodes(How.MATRIX, How.LOOKUP)
@@ -304,7 +315,12 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     measured = [*by_hand, *(ref.node for node in norms for ref in node.inputs)]
 
     def alone(node: Node) -> set[int]:
-        """What a tensor was made from, if from one other alone and by no matrix."""
+        """What a tensor was made from, if from one other alone and by no matrix.
+
+        Whatever divides shares, exponentials or gates by their size leaves that of their logits.
+        """
+        if node.op in _SQUASHING:
+            return set()
         made_from = {ref.node for ref in node.inputs} - usage.weights
         return made_from if len(made_from) == 1 and node.index not in products else set()
 
@@ -321,10 +337,13 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         if use.joined is not None:
             return ()  # what goes into a composed weight goes into all of its terms
         if use.how is How.MATRIX:
-            return _input_hook(graph, use, taking)
+            # Of a matrix that begins with something else as well: what it gives may do.
+            return _input_hook(graph, use, taking) or _output_hook(graph, use)
         return _output_hook(graph, use) if use.how is How.LOOKUP else ()
 
     def placed(use: Use) -> Use:
+        if use.how is How.MATRIX and summed_apart(graph, use):
+            use = replace(use, fan_in=tuple(sorted({*use.batch, *use.fan_in})), batch=())
         return replace(
             use,
             op=graph.nodes[use.node].op,

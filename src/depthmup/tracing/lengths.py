@@ -2,8 +2,9 @@
 
 A vector of n coordinates that is divided by its p-norm has entries of size n^(-1/p), as if the
 model multiplied a vector of entries of order one by that number. A norm that divides by the root of
-the mean square (RMSNorm, LayerNorm) is no such thing. A softmax over n coordinates that multiplies
-n others one by one does the same: the n numbers sum to one, so each is of size 1/n.
+the mean square (RMSNorm, LayerNorm) is no such thing. n shares of one,
+as a softmax gives them or a division by their sum, are of size 1/n as well, where they multiply n
+others one by one or a matrix reads them.
 """
 
 import math
@@ -11,7 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from depthmup.tracing.graph import Graph, Node, Ref
-from depthmup.tracing.operations import REDUCTIONS, RESHAPES, SAME, SOFTMAX, TRANSPARENT
+from depthmup.tracing.operations import (
+    MAPS,
+    POSITIVE,
+    REDUCTIONS,
+    RESHAPES,
+    SAME,
+    SOFTMAX,
+    TRANSPARENT,
+)
 
 # From a length to what it divides: shapes, limits, an epsilon and a root.
 _STEPS = 10
@@ -23,12 +32,14 @@ _NORMS = frozenset({"linalg_vector_norm", "norm"})
 class UnitLength:
     """What was normalized to length one, and the size of an entry: (coordinates)^(-1/p).
 
-    ``dims`` are the dimensions that it was taken over.
+    ``dims`` are the dimensions that it was taken over. ``shares``: it was divided by the
+    sum of its entries' sizes.
     """
 
     of: Ref
     factor: float
     dims: tuple[int, ...] = ()
+    shares: bool = False
 
 
 def unit_length(graph: Graph, node: Node) -> UnitLength | None:
@@ -40,13 +51,30 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
         return None
     for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
         norm = _norm(graph, length, inverse=node.op == "mul")
-        if norm is not None and source_of(graph, norm.of) == source_of(graph, whole):
+        if norm is not None and _same(graph, norm.of, whole):
             return replace(norm, of=whole)
     return None
 
 
+def _same(graph: Graph, one: Ref, other: Ref) -> bool:
+    """Whether two tensors are one, or were computed alike: exp(z) / exp(z).sum()."""
+    left, right = source_of(graph, one), source_of(graph, other)
+    if left == right:
+        return True
+    nodes = graph.nodes[left.node], graph.nodes[right.node]
+    return nodes[0].op in MAPS and nodes[0].op == nodes[1].op and nodes[0].args == nodes[1].args
+
+
+def share(graph: Graph, node: Node) -> float | None:
+    """The size of an entry, 1/n, if an operation gives n shares of one; None if it does not."""
+    if node.op in SOFTMAX:
+        return 1 / size_along(graph, node.inputs[0], node.args[1])
+    unit = unit_length(graph, node)
+    return unit.factor if unit is not None and unit.shares else None
+
+
 def softmax_gate(graph: Graph, node: Node) -> UnitLength | None:
-    """Whether a softmax multiplies as many entries one by one, and nothing sums them up again."""
+    """Whether shares of one multiply as many entries one by one, and nothing sums them up again."""
     if node.op != "mul" or not all(isinstance(arg, Ref) for arg in node.args[:2]):
         return None
     left, right = node.inputs
@@ -54,13 +82,14 @@ def softmax_gate(graph: Graph, node: Node) -> UnitLength | None:
         *_, source = graph.back(gate.node, TRANSPARENT)
         size = math.prod(node.shape)
         alike = all(math.prod(shape) == size for shape in (source.shape, graph.shape(of)))
-        if source.op not in SOFTMAX or not alike or of.node == gate.node:
+        size_of_one = share(graph, source)
+        if size_of_one is None or not alike or of.node == gate.node:
             continue
         moved = graph.forward(node.index, lambda this, _: this.op in TRANSPARENT)
         behind = [node.index, *(this.index for this in moved)]
         if any(graph.nodes[n].op in REDUCTIONS for b in behind for n in graph.consumers[b]):
             return None  # a weighted mean
-        return UnitLength(of=of, factor=1 / size_along(graph, source.inputs[0], source.args[1]))
+        return UnitLength(of=of, factor=size_of_one)
     return None
 
 
@@ -71,8 +100,8 @@ def _norm(graph: Graph, ref: Ref, *, inverse: bool) -> UnitLength | None:
         node = graph.nodes[ref.node]
         if node.op in _NORMS and not inverse:
             return _of_norm(graph, node)
-        if node.op == "sum" and root and not inverse:
-            return _of_sum(graph, node)
+        if node.op == "sum" and not inverse:
+            return _of_sum(graph, node) if root else _of_shares(graph, node)
         exponent = graph.number(node.args[1]) if node.op == "pow" else None
         if node.op == "sqrt" or exponent == 0.5:
             root = True
@@ -99,6 +128,7 @@ def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
     return UnitLength(
         of=node.inputs[0],
         factor=size ** (-1 / order) if order < math.inf else 1.0,
+        shares=order == 1,
         dims=dimensions(graph, node.inputs[0], dims),
     )
 
@@ -112,6 +142,21 @@ def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
         of=of,
         factor=size_along(graph, node.inputs[0], dims) ** -0.5,
         dims=dimensions(graph, node.inputs[0], dims),
+    )
+
+
+def _of_shares(graph: Graph, node: Node) -> UnitLength | None:
+    """The tensor that an operation sums, if no entry of it is negative."""
+    of = node.inputs[0]
+    made = graph.nodes[source_of(graph, of).node]
+    if made.op not in POSITIVE and squared(graph, made) is None:
+        return None
+    dims = node.args[1] if len(node.args) > 1 else None
+    return UnitLength(
+        of=of,
+        factor=1 / size_along(graph, of, dims),
+        dims=dimensions(graph, of, dims),
+        shares=True,
     )
 
 

@@ -22,6 +22,7 @@ from depthmup.tracing.operations import (
     SHAPED,
     STANDARDIZING,
 )
+from depthmup.tracing.rescaled import find_rescaled
 
 
 class How(StrEnum):
@@ -105,13 +106,15 @@ class Usage:
     """Every use of every parameter, and the tensors made from a single parameter alone.
 
     ``derived`` maps a node made from one parameter (and constants) to that parameter's name;
-    ``composed`` are the nodes of weights that are made from several.
+    ``composed`` are the nodes of weights that are made from several, ``rescaled`` those of weights
+    that are rounded in units of their own size.
     """
 
     uses: Mapping[str, tuple[Use, ...]]
     derived: Mapping[int, str]
     constant: frozenset[int]
     composed: frozenset[int] = frozenset()
+    rescaled: frozenset[int] = frozenset()
 
     @cached_property
     def weights(self) -> frozenset[int]:
@@ -163,7 +166,13 @@ def find_uses(graph: Graph) -> Usage:
     computed: set[int] = set()  # from several parameters, and from nothing that was put in
     gains: list[tuple[Use, str]] = []  # of weight norms, each with its direction
     uses: dict[str, list[Use]] = {name: [] for name in graph.parameters}
+    rescaled = find_rescaled(graph)
     for node in graph.nodes:
+        if node.index in rescaled.inside:
+            continue
+        if (of := rescaled.parameters.get(node.index)) is not None:
+            tensors[node.index], derived[node.index] = tensors[of], derived[of]
+            continue
         if node.op == "parameter":
             axes = tuple((axis,) for axis in range(len(node.shape)))
             derived[node.index] = names.get(node.index, node.name)
@@ -238,6 +247,7 @@ def find_uses(graph: Graph) -> Usage:
         derived=derived,
         constant=frozenset(constant),
         composed=frozenset().union(*(weight.inside for weight in weights_of_several)),
+        rescaled=frozenset(rescaled.parameters),
     )
 
 

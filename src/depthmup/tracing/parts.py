@@ -5,6 +5,7 @@ the output's coordinates. Running those operations on the numbers of the coordin
 their values, says exactly which.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.operations import CUTS, MATRIX_PRODUCTS, RESHAPES, SAME
-from depthmup.tracing.parameter_uses import Usage
+from depthmup.tracing.parameter_uses import Usage, Use
 
 _MOVES = (
     SAME
@@ -60,6 +61,30 @@ def _affine(graph: Graph, usage: Usage, ref: Ref) -> list[int]:
     if ref.node != nodes[0] and len(graph.consumers[ref.node]) != 1:
         return []
     return [*nodes, ref.node] if graph.nodes[ref.node].op in MATRIX_PRODUCTS else []
+
+
+def summed_apart(graph: Graph, use: Use) -> bool:
+    """Whether the matrices of a batch (one for each head) are summed over behind the product.
+
+    The sum over all of them may stand in a line of its own: each is then a part of the fan-in.
+    """
+    shape = graph.nodes[use.node].shape
+    if not use.batch or not shape or torch.Size(shape).numel() > _LARGEST:
+        return False
+    numbers = torch.arange(shape[0], dtype=torch.int32, device="cpu")
+    ref, coordinates = Ref(use.node), numbers.view(-1, *[1] * (len(shape) - 1)).expand(shape)
+    while len(readers := graph.consumers[ref.node]) == 1:
+        node = graph.nodes[readers[0]]
+        if node.op == "sum" and len(node.args) > 1 and isinstance(node.args[1], list | tuple):
+            dims = {dim % coordinates.ndim for dim in node.args[1]}
+            kept = [0 if dim in dims else slice(None) for dim in range(coordinates.ndim)]
+            alone = bool((coordinates[tuple(kept)] == 0).all())
+            return alone and math.prod(coordinates.shape[d] for d in dims) == shape[0]
+        moved = _moved(graph, node, ref, coordinates)
+        if moved is None or len(moved) != 1:
+            return False
+        ref, coordinates = Ref(node.index), moved[0]
+    return False
 
 
 def _parameters(

@@ -23,7 +23,7 @@ from depthmup.tracing.operations import (
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
-from depthmup.tracing.parts import part_hook
+from depthmup.tracing.parts import part_hook, summed_apart
 from depthmup.tracing.residuals import Residuals
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
@@ -56,7 +56,8 @@ class Product:
     ``projection``: it multiplies the direction that it was taken along, (y . u) u with |u| = 1.
     ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts`` which
     part of a module's output either is. ``behind`` are the nodes from the product to the next
-    operation that mixes or bends, in order.
+    operation that mixes or bends, in order. ``beside`` are the nodes of other products that read
+    either operand of this one, ``node``: what multiplies the operand multiplies them alike.
     """
 
     module: str
@@ -74,6 +75,8 @@ class Product:
     carriers: tuple[Carriers, Carriers] = field(default=(Carriers(), Carriers()), repr=False)
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
     behind: tuple[int, ...] = field(default=(), repr=False)
+    node: int = -1
+    beside: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
 
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
@@ -82,10 +85,12 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     weights, live = usage.weights, graph.live
     multiplied = usage.nodes(How.MATRIX)
     cancelling = _cancelling(graph)
+    apart = {u.node for of in usage.uses.values() for u in of if summed_apart(graph, u)}
+    multiplying = {n.index for n in graph.nodes if _operands(graph, n) is not None}
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
             total = _total(graph, usage, node, multiplied)
-            if total is not None:
+            if total is not None and graph.origin(node.inputs[0].node) not in apart:
                 yield total
             continue
         operands = _operands(graph, node)
@@ -94,7 +99,13 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
         product = _multiplied(graph, usage, node, *_size(graph, node, operands))
         scales, scaling = zip(*(_way(graph, usage, ref) for ref in operands), strict=True)
         after = inside.get(node.index, -1)
-        query, key = (carriers_of(graph, usage, ref, node.index, after=after) for ref in operands)
+        others = [
+            multiplying.intersection(graph.consumers[ref.node]) - {node.index} for ref in operands
+        ]
+        query, key = (
+            carriers_of(graph, usage, ref, node.index, after=after, beside=beside)
+            for ref, beside in zip(operands, others, strict=True)
+        )
         parts: list[tuple[Hook, ...]] = [(), ()]
         # Where a whole tensor can carry the multiplier, no part of one is needed.
         if not any(carriers.parameters or carriers.modules for carriers in (query, key)):
@@ -109,6 +120,8 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             projection=any(_projects(graph, ref, product.behind) for ref in operands),
             carriers=(query, key),
             parts=(parts[0], parts[1]),
+            node=node.index,
+            beside=(frozenset(others[0]), frozenset(others[1])),
         )
 
 

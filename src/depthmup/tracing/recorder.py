@@ -259,7 +259,9 @@ class Recorder(Watching):
     def _written_out(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Callable[[], Tensor] | None:
-        """An operation by plainer ones: x + c (y - x) for ``lerp``, additions for a sum of a stack.
+        """An operation by plainer ones: x + c (y - x) for ``lerp``, x + c a b for ``addcmul``.
+
+        And additions for a sum of a stack.
 
         A stack's sum is written so where its tensors are made from each other by nothing but the
         first, as the outputs of parallel branches beside their stream.
@@ -268,6 +270,13 @@ class Recorder(Watching):
         if name == "lerp" and len(args) == 3:
             start, end, weight = args
             return lambda: start + weight * (end - start)
+        if name.rstrip("_") in ("addcmul", "addcdiv") and "out" not in kwargs:
+            start, left, right = args[:3]
+            value = kwargs.get("value", 1)
+            term = (lambda: left * right) if "mul" in name else (lambda: left / right)
+            scaled = term if value == 1 else (lambda: value * term())
+            add = torch.Tensor.add_ if name.endswith("_") else torch.add
+            return lambda: add(start, scaled())
         if name not in ("sum", "mean") or len(args) < 2 or kwargs:
             return None
         if not isinstance(args[1], (list, tuple)) or len(args[1]) != 1:

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from depthmup.measuring import called
 from depthmup.model import Functions, Model, network_at, resolved
 from depthmup.records import Trial
-from depthmup.training.loop import called, moved
+from depthmup.training.loop import moved
 from depthmup.training.trial import first_batch, run_together, run_trial
 
 STEPS = 6

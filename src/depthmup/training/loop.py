@@ -109,13 +109,6 @@ def check_sign(loss: float) -> None:
         )
 
 
-def called(model: Callable[..., Any], inputs: Any) -> Any:
-    """The outputs for a tensor, a sequence of arguments or a mapping of keywords."""
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
-
-
 def moved(thing: Any, device: str) -> Any:
     """Tensors on a device, wherever they lie in tuples, lists and mappings."""
     if isinstance(thing, Tensor):

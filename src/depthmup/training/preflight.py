@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from depthmup.measuring import called
 from depthmup.model import (
     Functions,
     Model,
@@ -24,7 +25,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.built_in.data_and_weights import stream
-from depthmup.training.loop import called, check_loss, moved
+from depthmup.training.loop import check_loss, moved
 from depthmup.training.trial import (
     OWN_INIT,
     arguments,

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from depthmup.measuring import called
 from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.model.command import INIT_SCALE
 from depthmup.planning import Plan, PlanOptions, recorded
@@ -26,7 +27,7 @@ from depthmup.training.backend import threads as threads_of
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.cuda_graphs import Capture
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.loop import Training, called, check_sign, trained_alone
+from depthmup.training.loop import Training, check_sign, trained_alone
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.schedules import rate_factors
 from depthmup.training.stack import trained_together
@@ -206,6 +207,7 @@ def _plan(shape: Trial, model: Model) -> Plan:
         ),
         own_init=shape.settings.get(OWN_INIT),
         drawn=(drawn, base_drawn),
+        proof="off",  # runs are trained, which shows more
     )
 
 
