@@ -6,6 +6,7 @@ Runs the demo (``make demo``) and ``examples/own_model.py``; a minute of two cor
 picture with its caption to docs/_static, and the figures into README and docs/tutorials.
 """
 
+import importlib
 import re
 import tempfile
 from pathlib import Path
@@ -14,7 +15,6 @@ import depthmup
 from depthmup.cli import main as depthmup_command
 from depthmup.records.finding import change, change_span
 from depthmup.reports.sentences import advice
-from examples import own_model
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "_static" / "transfer.svg"
@@ -61,7 +61,7 @@ def main() -> None:
     replaced(
         README, r"(?m)(?:^\| [^|\n]+ \| [^|\n]+% \([^|\n]+ \| \w+ \|\n)+", table(report) + "\n"
     )
-    losses = own_model.main()
+    losses = importlib.import_module("examples.own_model").main()
     small, planned, plain = (f"{losses[name]:.2f}" for name in ("small", "planned", "plain"))
     with_and_without = f"{planned} with a plan, and {plain} without."
     replaced(README, r"\S+ with a plan, and \S+ without\.", with_and_without)
