@@ -134,3 +134,13 @@ def test_undecided_verdicts_are_no_agreement():
     assert "All verdicts" not in page
     assert "2 of 2 are undecided" in page
     assert "All verdicts along depth agree" in comparison_page({"one": [study], "two": [study]})
+
+
+def test_other_steps_are_said():
+    frame = table(FADES)
+    frame["steps"] = [2000 if arch == "new" else 1000 for arch in frame.arch]
+    [gain] = depthmup.fit(frame, **COLUMNS, steps="steps", over="old").study().gains
+    assert "took 2000 steps, and those of old 1000" in " ".join(gain.reservations)
+    frame["steps"] = 1000
+    [gain] = depthmup.fit(frame, **COLUMNS, steps="steps", over="old").study().gains
+    assert "steps" not in " ".join(gain.reservations)

@@ -3,6 +3,7 @@
 from depthmup.planning.content import PlanContent
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.show import factors
+from depthmup.records.text import begin, counted
 
 
 def explain(plan: PlanContent, name: str) -> str:
@@ -12,10 +13,14 @@ def explain(plan: PlanContent, name: str) -> str:
         f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
     )
     position = (
-        f"It lies in the residual branch {' inside '.join(reversed(p.branches))}, one of "
-        f"{p.ratios.depth:g} times as many as in the base."
+        f"It is in the branch {' inside '.join(reversed(p.branches))}. The model has "
+        + (
+            "as many branches as the base."
+            if p.ratios.depth == 1
+            else f"{p.ratios.depth:g} times as many branches as the base."
+        )
         if p.role.in_branch
-        else "It lies in no residual branch, so nothing depends on depth."
+        else "It is in no residual branch, so nothing depends on depth."
     )
     lines = [
         f"{name}: {p.role}.",
@@ -26,8 +31,8 @@ def explain(plan: PlanContent, name: str) -> str:
         lines.append(f"It is one tied parameter: {', '.join(p.names)}.")
     if p.ratios.experts != 1 or p.ratios.active != 1:
         lines.append(
-            f"There are {p.ratios.experts:g} times as many experts as in the base, of which "
-            f"{p.ratios.active:g} times as many are active; that is no fan-in and no fan-out."
+            f"There are {p.ratios.experts:g} times as many experts as in the base, and "
+            f"{p.ratios.active:g} times as many are active. Neither is a fan-in or a fan-out."
         )
     if p.role.shared:
         lines.append("All branches share it, so its gradient is the sum of theirs.")
@@ -36,17 +41,15 @@ def explain(plan: PlanContent, name: str) -> str:
             how = (
                 f"folded into {', '.join(m.folds)}"
                 if m.folds
-                else "applied by a hook on the "
+                else f"by {counted(len(m.hooks), 'hook')}, on "
                 + ", ".join(
-                    f"{'part of the ' if h.part else ''}{h.parameter or h.side} of {h.module}"
+                    f"{'a part of ' if h.part else ''}{h.module}'s {h.parameter or h.side}"
                     for h in m.hooks
                 )
             )
-            own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
+            own = f"; the model itself applies {m.own:.6g} of it" if m.own != 1 else ""
             base = f"{m.base:.6g} times " if m.base != 1 else ""
-            lines.append(
-                f"The {m.where} is multiplied by {m.value:.6g} ({base}law {m.law}{own}), {how}."
-            )
+            lines.append(f"{begin(str(m.where))}: times {m.value:.6g} ({base}{m.law}{own}), {how}.")
     if p.folded != 1:
         lines.append(
             f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "

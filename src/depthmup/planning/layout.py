@@ -207,11 +207,10 @@ def _ratio_lost(rows: Sequence[Setting]) -> str:
         share = row.value / row.planned
         before, first = bases.setdefault((row.alike, row.base is None), (share, row))
         if not math.isclose(share, before, rel_tol=TOLERANCE):
-            one, two = first.value / first.factor, row.value / row.factor
             return (
-                f"the {_WORDS[row.key]} do not have the plan's ratios: divided by their factors, "
-                f"that of {first.name} is {one:.4g} and that of {row.name} {two:.4g} (it is "
-                f"{row.value:.4g})."
+                f"the {_WORDS[row.key]} do not have the plan's ratios: expected {first.name} : "
+                f"{row.name} = 1 : {row.factor / first.factor:.4g}; they are {first.value:.4g} and "
+                f"{row.value:.4g}."
             )
     return ""
 

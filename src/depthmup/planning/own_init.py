@@ -274,7 +274,7 @@ def _nearest(
     known = ", ".join(f"{law} = {ratio:.4g}" for law, ratio in laws.items())
     if least > _SIGMAS:
         raise UnrecognizedInit(
-            f"{measured}, which is none of the ways in which models depend on size: {known}. If "
+            f"{measured}, which matches no known rule: {known}. If "
             "a checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
             f"enough. {_advice(p)}"
         )

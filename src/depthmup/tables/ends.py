@@ -198,5 +198,9 @@ def zeros(rows: GroupRows) -> None:
         zero,
         "have a loss of exactly zero, which some trackers write for nan",
         out=False,
+        done=(
+            "Counted as diverged. If zero is real, as an error rate's, add half the error of one "
+            "example to every loss"
+        ),
     )
     rows.with_losses(np.where(zero, np.nan, loss))

@@ -151,14 +151,15 @@ class GroupRows:
         reasons: Callable[[int], str] | None = None,
         out: bool | None = None,
         what: str = "run",
+        done: str = "",
     ) -> Flags:
-        """Count and list flagged rows."""
+        """Count and list flagged rows; ``done`` says what became of them."""
         count = int(flags.sum())
         if not count:
             return flags
         if out is None:
             out = defect in EXCLUDED and defect not in self.question.reading.kept_defects
-        done = _DONE.get(defect, "Left out" if out else "Kept")
+        done = done or _DONE.get(defect, "Left out" if out else "Kept")
         verb, _, rest = sentence.partition(" ")
         sentence = f"{_OF_ONE.get(verb, verb) if count == 1 else verb} {rest}".rstrip()
         runs = counted(count, what)

@@ -10,11 +10,13 @@ from depthmup.records import UNKNOWN, AcrossGroups, Study, Transfer
 from depthmup.records.gain import Gain
 from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
+from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
 from depthmup.rules import canonical
 from depthmup.rules.claims import claims
 from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.groups import MANY, across_groups, comparable
+from depthmup.statistics.strays import CUT
 from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.tables.clean import Cleaned
 from depthmup.tables.columns import listed, propose
@@ -70,7 +72,28 @@ def _gains(groups: Sequence[Cleaned], question: Question) -> tuple[Gain, ...]:
             f"Expected several groups for a gain over {question.over!r}; got one. Name the column "
             "that tells them apart with by."
         )
-    return tuple(gains(runs, over=question.over, target=question.target))
+    by_name = {group.runs.name: group for group in groups}
+    return tuple(
+        replace(gain, reservations=(*gain.reservations, *told))
+        if (told := _other_steps(by_name[gain.of], by_name[gain.over]))
+        else gain
+        for gain in gains(runs, over=question.over, target=question.target)
+    )
+
+
+def _other_steps(b: Cleaned, a: Cleaned) -> list[str]:
+    """A sentence where runs of one size took other steps in one group than in the other."""
+    if not len(a.steps) or not len(b.steps):
+        return []
+    taken = {tuple(size.items()): n for size, n in zip(a.runs.sizes, a.steps, strict=True)}
+    for size, steps in zip(b.runs.sizes, b.steps, strict=True):
+        other = taken.get(tuple(size.items()), steps)
+        if abs(steps - other) > CUT * other:
+            return [
+                f"At {size_text(size)} runs of {b.runs.title} took {steps:g} steps, and those of "
+                f"{a.runs.title} {other:g}: the gain may be the longer training."
+            ]
+    return []
 
 
 def _config(
