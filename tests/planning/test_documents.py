@@ -208,8 +208,8 @@ class TestWords:
         text = make_plan(own_init=None).explain("blocks.3.mlp.2.weight")
         for part in (
             "hidden, last of branch",
-            "one of 4 times as many as in the base",
-            "multiplied by 0.25 (law r^-1), folded into blocks.3.mlp.2.bias, blocks.3.mlp.2.weight",
+            "The model has 4 times as many branches as the base",
+            "times 0.25 (law r^-1), folded into blocks.3.mlp.2.bias, blocks.3.mlp.2.weight",
             "the model's own is m_in^-1/2",
             "Learning rate (entrywise): times 0.125 (law m_in^-1 A, m_in = 2, A = 0.25)",
             "arXiv 2505.01618",
