@@ -448,7 +448,7 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
 
     def step(model, stack):
         timed.append(stack[0].size["batch"])
-        return seconds(*stack)
+        return 0.0, seconds(*stack)
 
     monkeypatch.setattr(forecast, "_step", step)
     design = depthmup.Design(

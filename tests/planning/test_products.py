@@ -72,7 +72,7 @@ class OneTensorTwice(nn.Module):
 
 def test_a_factor_of_queries_is_not_folded_into_keys():
     """Queries and keys are one tensor: a factor of both would count twice."""
-    with pytest.raises(NotUnderstood, match="attention logits at blocks"):
+    with pytest.raises(NotUnderstood, match=r"attention logits, scores. at blocks"):
         planned(OneTensorTwice)
 
 
@@ -187,7 +187,7 @@ def test_queries_that_something_else_reads_are_not_scaled():
             q, k, v = qkv.chunk(3, -1)
             return x + self.proj(F.scaled_dot_product_attention(q, k, v) + qkv.sum())
 
-    with pytest.raises(NotUnderstood, match="attention logits at blocks"):
+    with pytest.raises(NotUnderstood, match=r"attention logits, scores. at blocks"):
         planned(ReadTwice)
 
 

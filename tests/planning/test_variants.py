@@ -113,9 +113,13 @@ class Trunk(nn.Module):
         return self.end(self.head, x)
 
 
-def trunk(end):
+def trunk(end, **options):
     return depthmup.plan(
-        Trunk(64, 2, end), base=Trunk(16, 2, end), example_inputs=vectors(), scheme="depth-mup"
+        Trunk(64, 2, end),
+        base=Trunk(16, 2, end),
+        example_inputs=vectors(),
+        scheme="depth-mup",
+        **options,
     )
 
 
@@ -145,8 +149,11 @@ def test_outputs_normalized_by_hand_are_no_readouts(end, kind):
     ],
     ids=["sum", "squares", "mean by hand", "norm by hand", "of a fixed number"],
 )
-def test_a_sum_of_ever_more_coordinates_is_a_note(end, noted):
-    notes = trunk(end).notes
+def test_a_sum_of_ever_more_coordinates_is_a_note_and_contradicted(end, noted):
+    notes = trunk(end, proof="off").notes
+    if noted:
+        with pytest.raises(NotUnderstood, match="times as much as in the base"):
+            trunk(end)
     assert [("sums 4 times as many coordinates" in note) for note in notes] == [True] * noted
 
 

@@ -16,5 +16,6 @@ def test_check_finds_the_slopes_of_the_theory(options, capsys, monkeypatch):
     monkeypatch.setattr(check_command, "WIDTHS", check_command.WIDTHS[:-1])
     assert main(["limit", *SMALL, "--check", "--json", *options]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found.pop("schema") == 1
     assert [each["expected"] for each in found.values()] == [-0.5, -0.5, -1.0]
     assert all(each["agrees"] for each in found.values())

@@ -135,7 +135,7 @@ def test_without_sizes_all_that_is_known_by_name_is_listed(capsys):
     for names in NAMES.values():
         assert all(name in text for name in names)
     assert main(["rules", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == listing()
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, **listing()}
     assert main(["rules", "--base", "rank=8"]) == 2
 
 

@@ -323,7 +323,7 @@ def test_a_stored_sweep_of_many_runs_is_refused_without_listing_them(path, monke
     with Store(path) as store:
         store.open_session(json.loads(session(sweep=many)))
         with pytest.raises(StoreError, match="At least 5,999,987 runs are not in"):
-            load_report(store)
+            load_report(store, Sweep.from_dict(many))
     assert len(made) < 100
 
 

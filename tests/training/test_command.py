@@ -219,8 +219,8 @@ def test_a_command_stands_alone():
 
 def test_placeholders_that_no_run_has():
     with pytest.raises(ValueError, match=r"\(width, depth, lr, .*\); got {layers}"):
-        check_names(parsed("train --layers {layers} {out}", LOSS), SIZE)
-    check_names(parsed("train --layers {depth} {out}", "{out}/{seed}.txt"), SIZE)
+        check_names(parsed("train --layers {layers} {out}", LOSS), SIZE, ())
+    check_names(parsed("train --layers {depth} {out}", "{out}/{seed}.txt"), SIZE, ())
 
 
 def test_a_changed_script_is_another_run(tmp_path, monkeypatch):

@@ -29,7 +29,14 @@ class Branch(nn.Sequential):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """What the modules in it make of the input; of none of them a view, a tensor of its own."""
+        """What the modules in it make of the input; without any a view, a tensor of its own.
+
+        Args:
+            input: of the first module.
+
+        Returns:
+            The output of the last one.
+        """
         output: Tensor = super().forward(input)
         return output.view_as(output) if output is input else output
 

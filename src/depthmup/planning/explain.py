@@ -49,7 +49,9 @@ def explain(plan: PlanContent, name: str) -> str:
             )
             own = f"; the model itself applies {m.own:.6g} of it" if m.own != 1 else ""
             base = f"{m.base:.6g} times " if m.base != 1 else ""
-            lines.append(f"{begin(str(m.where))}: times {m.value:.6g} ({base}law {m.law}{own}), {how}.")
+            lines.append(
+                f"{begin(str(m.where))}: times {m.value:.6g} ({base}law {m.law}{own}), {how}."
+            )
     if p.folded != 1:
         lines.append(
             f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "

@@ -20,7 +20,7 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.roles import NotUnderstood
-from depthmup.tracing import ExampleInputs, TraceError, parameters, read
+from depthmup.tracing import ExampleInputs, TraceError, parameters, read, unwrapped
 
 Factory: TypeAlias = Callable[..., nn.Module]
 Size: TypeAlias = Mapping[str, int]
@@ -87,15 +87,24 @@ def of_factory(
     return replace(result, proof=" ".join(filter(None, said)))
 
 
+def _kind(given: Any) -> str:
+    """Sizes as they are; of everything else its type."""
+    return repr(given) if given is None or isinstance(given, Mapping) else type(given).__name__
+
+
 def _sizes(make: Any, base: Any, target: Any) -> tuple[dict[str, int], dict[str, int]]:
     """The sizes of the base and of the target, a value for every axis of the base."""
     example = "depthmup.plan(make, base=dict(width=64, depth=2), target=dict(width=1024, depth=16))"
+    of_sizes = isinstance(base, Mapping) and callable(make) and not isinstance(make, nn.Module)
+    if target is None and not of_sizes:
+        for each in (make, base):
+            unwrapped(each)  # says what is no model
     given = isinstance(base, Mapping) and isinstance(target, Mapping)
     if not callable(make) or isinstance(make, nn.Module) or not given or not base:
         raise TypeError(
             "Expected a model and its base, or a function that makes models with base= and "
-            f"target= as sizes; got {type(make).__name__}, base={base!r}, target={target!r}. "
-            f"Pass e.g. {example}."
+            f"target= as sizes; got {_kind(make)} with base={_kind(base)} and "
+            f"target={_kind(target)}. Pass e.g. {example}."
         )
     for name, size in (("base", base), ("target", target)):
         for axis, n in size.items():

@@ -42,6 +42,8 @@ SHARE = 0.5
 FLAT = 0.05
 """Share of draws in which a frontier may rise, from which on no size is worth anything."""
 
+NONE = Estimate(value=0.0, low=0.0, high=0.0)
+
 FARTHEST = 64.0
 """Times the size, beyond which a gain's worth is no number."""
 
@@ -89,9 +91,9 @@ class Compared:
     def course(self) -> Course:
         """Of the tuned gain."""
         course = self.frontier(self.b).over(self.frontier(self.a), paired=self.paired)
-        return course.none_at([i for i, size in enumerate(self.sizes) if self._coincide(size)])
+        return course.none_at([i for i, size in enumerate(self.sizes) if self.coincide(size)])
 
-    def _coincide(self, size: Size) -> bool:
+    def coincide(self, size: Size) -> bool:
         """Whether both are one at a size, as schemes at their base: all runs in common agree."""
         (x, y), (other_x, other_y) = (_runs_at(runs, size) for runs in (self.a, self.b))
         seeds = min(y.shape[1], other_y.shape[1])
@@ -148,7 +150,9 @@ def gain_of(
     tuned = pair.course.of(np.eye(len(s)))
     carried = Carried(pair=pair)
     rows = [
-        SizeGain(
+        SizeGain(size=size, tuned=NONE, as_trained=NONE)
+        if pair.coincide(size) and dict(size) == dict(pair.base)
+        else SizeGain(
             size=size,
             tuned=_part(tuned, i).estimate(measured),
             as_trained=carried.at(_part(tuned, i), size, measured),
@@ -329,6 +333,8 @@ class Carried:
 
     def at(self, tuned: NormalMixture, size: Size, confidence: float) -> Estimate:
         """The gain as trained: the tuned one, less what ``b`` loses, and what ``a`` loses back."""
+        if dict(size) == dict(self.pair.base):
+            return tuned.estimate(confidence)
         rng = np.random.default_rng(0)
         gain = tuned.quantiles(rng.permutation(_SHARES))
         lost_a, lost_b = (
@@ -346,8 +352,6 @@ class Carried:
 
     def _lost(self, runs: Runs, size: Size, shares: Array) -> Array:
         """Draws of the rise at the base's value."""
-        if dict(size) == dict(self.pair.base):
-            return np.zeros(len(shares))
         found = runs.minima
         own = [dict(runs.sizes[i]) for i in runs.trains]
         start = own.index(dict(self.pair.base))

@@ -41,7 +41,8 @@ def _no_model(given: object) -> str:
     kind = "the class" if isinstance(given, type) else "the function"
     return (
         f"Expected a model, a torch.nn.Module; got {kind} {name}, which makes one. Call it with "
-        f"its sizes: {name}(...)."
+        f"its sizes: {name}(...). Or pass it with sizes: depthmup.plan({name}, "
+        "base=dict(width=64, depth=2), target=dict(width=1024, depth=16))."
     )
 
 
