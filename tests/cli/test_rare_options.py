@@ -78,10 +78,9 @@ def test_an_explicit_plan_folds_nothing(planned):
 
 
 def test_a_plan_on_meta_is_the_same_without_memory(planned):
-    meta, real = (
-        re.sub(r"(?ms)^(Not proven|Proven).*?\n(?=\S|\Z)", "", text)
-        for text in (planned("--meta", model="on_meta")[1].out, planned()[1].out)
-    )
+    texts = (planned("--meta", model="on_meta")[1].out, planned()[1].out)
+    # All but the proof, which needs values.
+    meta, real = (re.split(r"(?m)^(?:Not proven|Proven)", text)[0] for text in texts)
     assert meta == real
     status, shown = planned(model="on_meta")
     assert status != 0

