@@ -93,7 +93,7 @@ def test_an_unknown_law_is_refused_and_can_be_declared():
     base, model = make(*BASE), make(*TARGET)
     plan = depthmup.plan(model, base=base, example_inputs=vectors())
     assert any("initialize would refuse" in note for note in plan.notes)
-    with pytest.raises(UnrecognizedInit, match=r"none of the ways.*own_init="):
+    with pytest.raises(UnrecognizedInit, match=r"matches no known rule.*own_init="):
         plan.initialize(model)
     assert plan.param_groups(model, lr=1.0)
     # Fan-in 64 and 128 in the base start at 0.02, 256 and 512 in the model at 0.3: times 15.
