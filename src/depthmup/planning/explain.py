@@ -3,7 +3,6 @@
 from depthmup.planning.content import PlanContent
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.show import factors
-from depthmup.records.text import begin, counted
 
 
 def explain(plan: PlanContent, name: str) -> str:
@@ -41,7 +40,7 @@ def explain(plan: PlanContent, name: str) -> str:
             how = (
                 f"folded into {', '.join(m.folds)}"
                 if m.folds
-                else f"by {counted(len(m.hooks), 'hook')}, on "
+                else f"by {'a hook' if len(m.hooks) == 1 else f'{len(m.hooks)} hooks'}, on "
                 + ", ".join(
                     f"{'a part of ' if h.part else ''}{h.module}'s {h.parameter or h.side}"
                     for h in m.hooks
