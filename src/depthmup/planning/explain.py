@@ -48,8 +48,10 @@ def explain(plan: PlanContent, name: str) -> str:
             )
             own = f"; the model itself applies {m.own:.6g} of it" if m.own != 1 else ""
             base = f"{m.base:.6g} times " if m.base != 1 else ""
+            where = str(m.where)
             lines.append(
-                f"{begin(str(m.where))}: times {m.value:.6g} ({base}law {m.law}{own}), {how}."
+                f"{where[:1].upper()}{where[1:]}: times {m.value:.6g} "
+                f"({base}law {m.law}{own}), {how}."
             )
     if p.folded != 1:
         lines.append(
