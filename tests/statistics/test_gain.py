@@ -1,6 +1,7 @@
 """Gains of one variant over another: known by construction, at sizes and at a target."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,19 @@ def test_runs_that_both_share_have_no_gain():
     base = gain.sizes[0].tuned
     assert max(abs(base.low), abs(base.high)) < 1e-5
     assert gain.verdict is GainVerdict.GROWS
+
+
+def test_rates_at_which_both_diverge_make_no_gain_of_zero():
+    """Grids that share nothing but what diverged: the gain of 0.1 is there."""
+    a, b = variant("a", LEVEL), variant("b", LEVEL - 0.1, rng=2)
+
+    def diverging(runs, aside):
+        x = np.concatenate([runs.curves.log2_lrs + aside, np.full((4, 1), -4.0), [[-3.0]] * 4], 1)
+        losses = np.concatenate([runs.curves.losses, np.full((4, 2, 2), np.inf)], 1)
+        return replace(runs, curves=Curves(log2_lrs=x, losses=losses))
+
+    gain = gain_of(diverging(b, 0.1), diverging(a, 0.0))
+    assert [s.tuned.value for s in gain.sizes] == pytest.approx([0.1] * 4, abs=5e-3)
 
 
 def interval(low, high):

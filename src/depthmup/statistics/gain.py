@@ -94,13 +94,12 @@ class Compared:
         return course.none_at([i for i, size in enumerate(self.sizes) if self.coincide(size)])
 
     def coincide(self, size: Size) -> bool:
-        """Whether both are one at a size, as schemes at their base: all runs in common agree."""
-        (x, y), (other_x, other_y) = (_runs_at(runs, size) for runs in (self.a, self.b))
-        seeds = min(y.shape[1], other_y.shape[1])
-        _, i, j = np.intersect1d(x, other_x, return_indices=True)
-        both = ~np.isnan(y[i, :seeds]) & ~np.isnan(other_y[j, :seeds])
-        equal = (y[i, :seeds] == other_y[j, :seeds])[both]
-        return len(equal) > 1 and bool(equal.all())
+        """Whether both are one at a size, as schemes at their base: they have the same runs."""
+        one, other = (
+            runs.content([dict(own) for own in runs.sizes].index(dict(size)))
+            for runs in (self.a, self.b)
+        )
+        return one == other
 
     @cached_property
     def paired(self) -> bool:
@@ -115,12 +114,6 @@ class Compared:
             at=self._at(runs, self.sizes),
             s=self.doublings(self.sizes),
         )
-
-
-def _runs_at(runs: Runs, size: Size) -> tuple[Array, Array]:
-    i = [dict(own) for own in runs.sizes].index(dict(size))
-    there = ~np.isnan(runs.curves.log2_lrs[i])
-    return np.round(runs.curves.log2_lrs[i][there], 9), runs.curves.losses[i][there]
 
 
 def gain_of(

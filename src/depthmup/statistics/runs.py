@@ -140,6 +140,14 @@ class Runs:
         """The sizes as (sizes, axes)."""
         return np.array([list(size.values()) for size in self.sizes], float)
 
+    def content(self, size: int) -> bytes:
+        """The runs of a size as a value: each rate and seed with its loss."""
+        losses = self.curves.losses[size]
+        rate, seed = np.nonzero(~np.isnan(losses))
+        x = self.curves.log2_lrs[size, rate]
+        order = np.lexsort((seed, x))
+        return np.column_stack([x, seed, losses[rate, seed]])[order].tobytes()
+
     def along(self, axis: Axis) -> Array:
         """The values along an axis, (sizes,)."""
         return np.array([size[axis] for size in self.sizes], float)

@@ -67,20 +67,11 @@ def _with_shared_optima(
     for runs, transfer in zip(variants, transfers, strict=True):
         at = {tuple(size.items()): i for i, size in enumerate(runs.sizes)}
         places = [tuple(o.size.items()) for o in transfer.optima]
-        keys.append([(place, _content(runs, at[place])) for place in places])
+        keys.append([(place, runs.content(at[place])) for place in places])
     counts = [int((~np.isnan(runs.curves.losses)).sum()) for runs in variants]
     optima = shared_optima(keys, [transfer.optima for transfer in transfers], counts)
     for transfer, of_variant in zip(transfers, optima, strict=True):
         yield replace(transfer, optima=of_variant)
-
-
-def _content(runs: Runs, size: int) -> bytes:
-    """The runs of a size as a value: each rate and seed with its loss."""
-    losses = runs.curves.losses[size]
-    rate, seed = np.nonzero(~np.isnan(losses))
-    x = runs.curves.log2_lrs[size, rate]
-    order = np.lexsort((seed, x))
-    return np.column_stack([x, seed, losses[rate, seed]])[order].tobytes()
 
 
 def shared_optima(

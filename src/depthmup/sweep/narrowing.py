@@ -21,6 +21,7 @@ def narrowing(
     names = [variant.name for variant in design.variants]
     pairs = baselines(names, over)
     steps = slice(design.steps - design.window, design.steps)
+    sweep = sweep.with_shared_runs()
     found = gains(
         [runs_of(sweep, records, variant, steps) for variant in design.variants], over=over
     )
