@@ -29,6 +29,7 @@ from depthmup.posterior.posterior import Posterior
 from depthmup.posterior.priors import (
     BENT_OVER,
     BETWEEN,
+    DEPTH,
     GAP_AMPLITUDES,
     GAP_PLACE,
     GAP_SCATTERS,
@@ -236,11 +237,13 @@ class Frontier:
     Attributes:
         found: the posterior of all of its sizes.
         curves: of those.
+        spacing: of their grids around the lowest point, octaves.
         at: the numbers of some, and ``s`` their doublings.
     """
 
     found: Posterior
     curves: Curves
+    spacing: Array
     at: Sequence[int]
     s: Array
 
@@ -250,7 +253,13 @@ class Frontier:
 
     @property
     def fitted(self) -> Array:
-        return np.asarray(self.found.level_fitted[np.ix_(self.at, self.at)])
+        """The covariance of the fit, and of what the family of valleys misses between two rates.
+
+        All sizes share the latter, so that it bends no law: a kink's rounding.
+        """
+        half = self.spacing[:, None] / 2 * np.array([-1.0, 1.0])
+        missed = DEPTH * np.array([self.found.rise(i, half[i]).mean() for i in self.at])
+        return self.found.level_fitted[np.ix_(self.at, self.at)] + np.outer(missed, missed)
 
     @property
     def seeds(self) -> SeedCurves:

@@ -69,6 +69,12 @@ parabolas, and over the spacing of the grid.
 *Source:* seven shapes of valley at every phase (docs/studies/statistics.md).
 """
 
+DEPTH = 0.3
+"""Standard error of the levels of all minima alike: over what valleys rise in half a spacing.
+
+*Source:* kinks, parabolas and quartics at every phase (docs/studies/gains.md).
+"""
+
 SHIFTS = ((0.02, 0.5), (0.07, 0.35), (0.2, 0.15))
 """Octaves by which a seed's minima lie aside at all sizes: a."""
 

@@ -16,7 +16,6 @@ import numpy as np
 from depthmup.posterior import Posterior
 from depthmup.posterior.intervals import Array, around, student
 from depthmup.posterior.law import Size
-from depthmup.posterior.level_law import Frontier
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import LEARNING_RATE, Estimate, Tuned
 from depthmup.records.certificate import AxisSlope, BandPoint, Metrics
@@ -132,12 +131,7 @@ class Forecast:
     def best_loss(self) -> Estimate:
         """The loss at the target's optimum, by the law of levels."""
         sizes = self.where.sizes
-        frontier = Frontier(
-            found=self.posterior,
-            curves=self.found.fitted.curves,
-            at=range(len(sizes)),
-            s=self._places(sizes),
-        )
+        frontier = self.found.frontier(range(len(sizes)), self._places(sizes))
         row = np.append(np.zeros(len(sizes)), 1.0)[None]
         log = frontier.course.of(row, self._places([self.target]))
         best = log.estimate(CONFIDENCE)

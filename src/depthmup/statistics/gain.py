@@ -108,12 +108,7 @@ class Compared:
 
     def frontier(self, runs: Runs) -> Frontier:
         """One variant's own best losses."""
-        return Frontier(
-            found=runs.minima.posterior,
-            curves=runs.minima.fitted.curves,
-            at=self._at(runs, self.sizes),
-            s=self.doublings(self.sizes),
-        )
+        return runs.minima.frontier(self._at(runs, self.sizes), self.doublings(self.sizes))
 
 
 def gain_of(

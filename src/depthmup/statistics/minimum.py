@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from depthmup.posterior import Posterior, posterior
 from depthmup.posterior.intervals import CONFIDENCE, Array, around, student
 from depthmup.posterior.law import Size
+from depthmup.posterior.level_law import Frontier
 from depthmup.records import UNKNOWN, Estimate, Optimum, Place
 from depthmup.statistics.optimum import Optima
 
@@ -82,6 +83,16 @@ class Minima:
         own = np.sqrt(np.maximum(known**2 - (EVEN * known.min()) ** 2, 0.0))
         root = 1 / np.hypot(own, LAW_SCATTER)
         return np.asarray(np.linalg.pinv(design * root[:, None]) * root, float)
+
+    def frontier(self, at: Sequence[int], doublings: Array) -> Frontier:
+        """The best losses of some sizes, whose doublings count from any size."""
+        return Frontier(
+            found=self.posterior,
+            curves=self.fitted.curves,
+            spacing=self.fitted.spacing,
+            at=at,
+            s=doublings,
+        )
 
     @cached_property
     def curvature(self) -> tuple[Array, Array]:
