@@ -118,11 +118,11 @@ def draw(world: str, rng: np.random.Generator, noise: float, seeds: int, sizes: 
         carried=carried,
         target=float(gains[-1]),
         ideal=float(ideal),
-        naive=_naive(tables, base_gain),
+        naive=_naive(tables),
     )
 
 
-def _naive(tables: list[tuple[Array, Array]], base_gain: float) -> float:
+def _naive(tables: list[tuple[Array, Array]]) -> float:
     """The largest size's difference, both at A's best rate of the base, over the base's."""
     [(xa, ya), _] = tables
     rate = xa[0, np.log(ya[0]).mean(-1).argmin()]

@@ -156,7 +156,7 @@ def transfer(
     folder = None if out is None else Path(out)
     runner = runner_of(model, sweep, on, out=folder)
     path = None if folder is None else folder / MAIN_STORE
-    state = SearchState(sweep=sweep, tolerance=tolerance, complete=target is not None, over=over)
+    state = SearchState(sweep=sweep, tolerance=tolerance, target=target, over=over)
     check_budget(state)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if runner.shard:

@@ -38,7 +38,7 @@ from depthmup.records.text import begin, counted
 from depthmup.reports.sentences import advice, at_base, headline
 from depthmup.reports.study_rows import ROWS, prediction_rows
 from depthmup.reports.tables import text
-from depthmup.statistics.gain import SHARE, Compared, gain_of, level_of
+from depthmup.statistics.gain import SHARE, gain_of, level_of
 from depthmup.statistics.groups import across_groups, comparable
 from depthmup.statistics.recorded import runs_in
 from depthmup.statistics.runs import Runs
@@ -925,33 +925,6 @@ def load(folder: str | Path, *, measurement: int | None = None) -> Report:
     return read_report(path / JSON)
 
 
-def gains_between(loaded: Mapping[str, Report], over: str) -> list[Gain]:
-    """The gain of every report's variants over those of one report that are called alike.
-
-    Where reports have one variant each, they need no common name. Variants without a common size
-    have none.
-    """
-    named = {
-        (name, key.casefold()): replace(runs, name=name if len(of) == 1 else f"{name} {runs.title}")
-        for name, report in loaded.items()
-        for of in [report.variants]
-        for key, runs in of.items()
-        if runs.sizes and not runs.problem and not runs.gathered
-    }
-    found = []
-    pairs = [
-        (runs, base)
-        for (name, key), runs in named.items()
-        for (other, of), base in named.items()
-        if other == over != name
-        and (key == of or len(loaded[name].variants) == len(loaded[over].variants) == 1)
-    ]
-    for runs, base in pairs:
-        if Compared(a=base, b=runs).sizes:
-            found.append(gain_of(runs, base, among=len(pairs)))
-    return found
-
-
 def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
     """The runs that the last measurement on a store needs next, why, or why there are none, and
     what it tunes.
@@ -984,11 +957,10 @@ def _of_all_shards(command: Sequence[str]) -> list[str]:
 
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
-    complete = session.get("target") is not None
     return SearchState(
         sweep=sweep,
         tolerance=session["tolerance"],
-        complete=complete,
+        target=session.get("target"),
         over=session.get("over", ""),
     )
 

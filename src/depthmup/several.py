@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Study, Window
+from depthmup.records.gain import Gain
 from depthmup.records.printable import printable
 from depthmup.report import Report
-from depthmup.statistics.gain import gains, without_gain
+from depthmup.statistics.gain import gains, gains_of, without_gain
+from depthmup.statistics.runs import Runs
 from depthmup.sweep import Size
 
 _NAME = re.compile(r"\w[\w.+-]{0,59}")
@@ -53,16 +55,8 @@ def measured_together(
 
 def joined(reports: Mapping[str, Report], *, over: str = "", target: Size | None = None) -> Report:
     """One report of all variants of several, along the axes that all of them measured."""
-
-    def called(name: str, variant: str) -> str:
-        several = len(reports[name].schemes) > 1
-        return f"{variant}, {name}" if several else name
-
-    runs = [
-        replace(each, name=called(name, each.name), title=called(name, each.title))
-        for name, report in reports.items()
-        for each in report.variants.values()
-    ]
+    called = partial(_called, reports)
+    runs = [*_variants(reports).values()]
     first, *others = reports.values()
     axes = [
         s.axis for s in first.studies if all(s.axis in {t.axis for t in o.studies} for o in others)
@@ -102,6 +96,44 @@ def joined(reports: Mapping[str, Report], *, over: str = "", target: Size | None
         for certificate in report.certificates
     )
     return Report(studies=tuple(studies), certificates=certificates, table_runs=tuple(runs))
+
+
+def gains_between(reports: Mapping[str, Report], over: str) -> list[Gain]:
+    """The gain of every report's variants over those of one report that are called alike.
+
+    Where reports have one variant each, they need no common name. Variants without a common size
+    have none.
+    """
+    runs = _variants(reports)
+    pairs = {
+        each.name: base.name
+        for (name, key), each in runs.items()
+        for (other, of), base in runs.items()
+        if other == over != name
+        and (
+            key.casefold() == of.casefold()
+            or len(reports[name].variants) == len(reports[over].variants) == 1
+        )
+    }
+    return gains_of([*runs.values()], pairs)
+
+
+def _called(reports: Mapping[str, Report], name: str, variant: str) -> str:
+    """A variant of a report, where it stands beside those of others."""
+    return f"{variant}, {name}" if len(reports[name].schemes) > 1 else name
+
+
+def _variants(reports: Mapping[str, Report]) -> dict[tuple[str, str], Runs]:
+    """The runs of every variant, by its report and its name there."""
+    return {
+        (name, key): replace(
+            each,
+            name=_called(reports, name, each.name),
+            title=_called(reports, name, each.title),
+        )
+        for name, report in reports.items()
+        for key, each in report.variants.items()
+    }
 
 
 def _renamed(study: Study, called: Callable[[str], str]) -> Study:

@@ -10,9 +10,9 @@ import pytest
 import depthmup
 from depthmup.records import Verdict
 from depthmup.records.gain import GainVerdict
-from depthmup.report import gains_between
 from depthmup.reports import comparison_page, example_study
 from depthmup.reports.gain import chart_of, gain_lines, percent
+from depthmup.several import gains_between
 
 
 def table(gains, *, seeds=2, widths=(64, 128, 256, 512)):

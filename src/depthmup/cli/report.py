@@ -107,9 +107,10 @@ def report_on(
 
 def _compared(options: Options) -> int:
     """Write the page of several reports side by side."""
-    from depthmup.report import gains_between, load
+    from depthmup.report import load
     from depthmup.reports import comparison_page, write_text
     from depthmup.reports.gain import gain_lines
+    from depthmup.several import gains_between
 
     prepare_file(options.out, option="--out", ends=(".html",))
     names = [path.name for path in options.folders]

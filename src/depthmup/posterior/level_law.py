@@ -85,10 +85,14 @@ class LevelLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
-    """Laws, and what sizes may scatter by, with weights."""
+    """Laws, and what sizes may scatter by, with weights.
+
+    ``centred`` values count from their mean, as levels do, whose place nobody knows.
+    """
 
     laws: tuple[LevelLaw, ...]
     scatters: tuple[tuple[float, float], ...]
+    centred: bool = False
 
 
 def _along(axes: int) -> Iterator[tuple[float, tuple[float, ...], float]]:
@@ -131,7 +135,7 @@ def levels(axes: int) -> Beliefs:
     laws = tuple(
         _laws(axes, LEVEL_PLACE, LEVEL_SLOPES, LEVEL_AMPLITUDES, (stays, straight, 0.0, floor))
     )
-    return Beliefs(laws=laws, scatters=LEVEL_SCATTERS)
+    return Beliefs(laws=laws, scatters=LEVEL_SCATTERS, centred=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,8 +171,7 @@ class Course:
 
     @cached_property
     def _centre(self) -> float:
-        """Levels count from their mean: their place is not known. Gaps count from none."""
-        return float(self.value.mean()) if self.beliefs.laws[0].place >= LEVEL_PLACE else 0.0
+        return float(self.value.mean()) if self.beliefs.centred else 0.0
 
     @cached_property
     def _nodes(self) -> tuple[Array, Index, Array, Array, Array]:
@@ -230,6 +233,9 @@ class Course:
         )
 
 
+_SIDES = np.array([-1.0, 1.0])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Frontier:
     """The best losses of one variant at some of its sizes.
@@ -255,10 +261,18 @@ class Frontier:
     def fitted(self) -> Array:
         """The covariance of the fit, and of what the family of valleys misses between two rates.
 
-        All sizes share the latter, so that it bends no law: a kink's rounding.
+        It rounds kinks and blunts flat grounds; of parabolas, which rise fourfold where the
+        distance doubles, it misses nothing. All sizes share it, so that it bends no law.
         """
-        half = self.spacing[:, None] / 2 * np.array([-1.0, 1.0])
-        missed = DEPTH * np.array([self.found.rise(i, half[i]).mean() for i in self.at])
+        spacing = self.spacing[list(self.at)]
+        near, far = (
+            np.array(
+                [self.found.rise(i, u * _SIDES).mean() for i, u in zip(self.at, away, strict=True)]
+            )
+            for away in (spacing / 2, spacing)
+        )
+        bent = np.log2(np.maximum(far, TINY) / np.maximum(near, TINY)) - 2
+        missed = DEPTH * near * np.minimum(abs(bent), 1)
         return self.found.level_fitted[np.ix_(self.at, self.at)] + np.outer(missed, missed)
 
     @property

@@ -69,8 +69,9 @@ parabolas, and over the spacing of the grid.
 *Source:* seven shapes of valley at every phase (docs/studies/statistics.md).
 """
 
-DEPTH = 0.3
-"""Standard error of the levels of all minima alike: over what valleys rise in half a spacing.
+DEPTH = 0.5
+"""Standard error of the levels of all minima alike, where valleys are no parabolas: over what they
+rise in half a spacing, times how far their exponent there, of ``|u|^p``, lies from 2.
 
 *Source:* kinks, parabolas and quartics at every phase (docs/studies/gains.md).
 """

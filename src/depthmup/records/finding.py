@@ -46,6 +46,16 @@ class Estimate:
         low, value, high = (unit * exp2(x) for x in (self.low, self.value, self.high))
         return Estimate(value=value, low=low, high=high)
 
+    def exp(self, unit: str = "") -> "Estimate":
+        """``e**x`` of an estimate x in nats, such as a log loss, with the ends of its interval."""
+        low, value, high = (_exp(x) for x in (self.low, self.value, self.high))
+        return Estimate(value=value, low=low, high=high, unit=unit)
+
+
+def _exp(nats: float) -> float:
+    """``e**x``, infinite where that overflows."""
+    return math.inf if nats >= 709.7 else math.exp(nats)
+
 
 def exp2(octaves: float) -> float:
     """``2**octaves``, infinite where that overflows."""

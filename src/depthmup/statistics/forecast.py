@@ -134,10 +134,7 @@ class Forecast:
         frontier = self.found.frontier(range(len(sizes)), self._places(sizes))
         row = np.append(np.zeros(len(sizes)), 1.0)[None]
         log = frontier.course.of(row, self._places([self.target]))
-        best = log.estimate(CONFIDENCE)
-        with np.errstate(over="ignore"):
-            low, value, high = (float(np.exp(v)) for v in (best.low, best.value, best.high))
-        return Estimate(value=value, low=low, high=high)
+        return log.estimate(CONFIDENCE).exp()
 
     @property
     def fit_error(self) -> float:

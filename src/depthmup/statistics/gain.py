@@ -11,7 +11,7 @@ trained with the same ones. The course of the gain over sizes is ``posterior.lev
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from depthmup.records import UNKNOWN, Estimate, Place
 from depthmup.records.gain import Gain, GainVerdict, SizeGain
 from depthmup.records.note import Note
 from depthmup.records.sizes import size_text
-from depthmup.statistics.directions import volume
+from depthmup.statistics.directions import Directions, volume
 from depthmup.statistics.runs import Runs
 
 PREDICTION = 0.9
@@ -70,17 +70,17 @@ class Compared:
         return base if base is not None and dict(base) in self.sizes else self.sizes[0]
 
     @cached_property
-    def axes(self) -> list[str]:
-        """Those that vary."""
-        return [a for a in self.base if len({size[a] for size in self.sizes}) > 1]
+    def where(self) -> Directions:
+        """The sizes in doublings from the base, along the axes that vary among them."""
+        return Directions(base=self.base, sizes=self.sizes)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.where.axes
 
     def reaches(self, target: Size) -> bool:
         """Whether it differs from the sizes along axes alone that vary among them."""
         return all(target.get(a, n) == n for a, n in self.base.items() if a not in self.axes)
-
-    def doublings(self, sizes: Sequence[Size]) -> Array:
-        rows = [[math.log2(size[a] / self.base[a]) for a in self.axes] for size in sizes]
-        return np.reshape(np.array(rows, float), (len(sizes), len(self.axes)))
 
     def _at(self, runs: Runs, sizes: Sequence[Size]) -> list[int]:
         """Numbers of sizes among those of a variant that train."""
@@ -94,12 +94,16 @@ class Compared:
         return course.none_at([i for i, size in enumerate(self.sizes) if self.coincide(size)])
 
     def coincide(self, size: Size) -> bool:
-        """Whether both are one at a size, as schemes at their base: they have the same runs."""
+        """Whether both are one at a size, as schemes at their base: what both trained agrees.
+
+        One rate at which both diverge is no evidence; two losses are.
+        """
         one, other = (
-            runs.content([dict(own) for own in runs.sizes].index(dict(size)))
-            for runs in (self.a, self.b)
+            {(x, seed): loss for x, seed, loss in runs.at_size(size)} for runs in (self.a, self.b)
         )
-        return one == other
+        both = one.keys() & other.keys()
+        agree = all(one[run] == other[run] for run in both)
+        return agree and sum(math.isfinite(one[run]) for run in both) > 1
 
     @cached_property
     def paired(self) -> bool:
@@ -108,7 +112,7 @@ class Compared:
 
     def frontier(self, runs: Runs) -> Frontier:
         """One variant's own best losses."""
-        return runs.minima.frontier(self._at(runs, self.sizes), self.doublings(self.sizes))
+        return runs.minima.frontier(self._at(runs, self.sizes), self.where.doublings(self.sizes))
 
 
 def gain_of(
@@ -118,7 +122,6 @@ def gain_of(
     target: Size | None = None,
     share: float = SHARE,
     among: int = 1,
-    reservations: Sequence[str] = (),
 ) -> Gain:
     """The gain of ``b`` over ``a``; verdict and ``why`` are about the target.
 
@@ -134,7 +137,7 @@ def gain_of(
     target = _checked(pair, target)
     trained = dict(target) in pair.sizes
     measured, predicted = (1 - (1 - c) / among for c in (CONFIDENCE, PREDICTION))
-    s = pair.doublings(pair.sizes)
+    s = pair.where.doublings(pair.sizes)
     tuned = pair.course.of(np.eye(len(s)))
     carried = Carried(pair=pair)
     rows = [
@@ -152,7 +155,7 @@ def gain_of(
         at_target = rows[pair.sizes.index(dict(target))]
         here, carries = at_target.tuned, at_target.as_trained
     else:
-        there = pair.course.of(_unit(len(s) + 1, -1), pair.doublings([target]))
+        there = pair.course.of(_unit(len(s) + 1, -1), pair.where.doublings([target]))
         here, carries = there.estimate(predicted), carried.at(there, target, predicted)
     slope = _slope(pair, target, predicted)
     verdict, why = judge(rows[start].tuned, here, slope, share)
@@ -171,7 +174,7 @@ def gain_of(
         among=among,
         verdict=verdict,
         why=why,
-        reservations=(*reservations, *_reservations(pair)),
+        reservations=tuple(_reservations(pair)),
     )
 
 
@@ -212,14 +215,20 @@ def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
 
 
 def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = None) -> list[Gain]:
-    """The gain of every variant over its baseline; none of those that share no size with it.
+    """The gain of every variant over its baseline, as ``over`` names it."""
+    if len(variants) < 2:
+        return []
+    return gains_of(variants, baselines([each.name for each in variants], over), target=target)
+
+
+def gains_of(
+    variants: Sequence[Runs], pairs: Mapping[str, str], *, target: Size | None = None
+) -> list[Gain]:
+    """The gains of candidates over their baselines; none of those that share no size with it.
 
     Random designs have none: no two of their runs stand at one size.
     """
     runs = {each.name: each for each in variants if each.sizes and not each.gathered}
-    if len(variants) < 2:
-        return []
-    pairs = baselines([each.name for each in variants], over)
     found = []
     for name, base in pairs.items():
         if name not in runs or base not in runs:
@@ -254,10 +263,8 @@ def level_of(runs: Runs, target: Size) -> Estimate:
         raise ValueError(f"Expected an optimum inside the grid at some size; {runs.name} has none.")
     target = _checked(pair, target)
     course = pair.frontier(runs).course
-    found = course.of(_unit(len(course.s) + 1, -1), pair.doublings([target])).estimate(PREDICTION)
-    with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(v)) for v in (found.low, found.value, found.high))
-    return Estimate(value=value, low=low, high=high, unit="loss")
+    there = course.of(_unit(len(course.s) + 1, -1), pair.where.doublings([target]))
+    return there.estimate(PREDICTION).exp("loss")
 
 
 def _unit(count: int, at: int) -> Array:
@@ -304,7 +311,7 @@ def _nothing_common(a: Runs, b: Runs) -> str:
 
 def _slope(pair: Compared, target: Size, confidence: float) -> Estimate:
     """Of the law, without what sizes scatter by, from base to target."""
-    places = pair.doublings([pair.base, target])
+    places = pair.where.doublings([pair.base, target])
     doublings = float(places[1].sum() - places[0].sum())
     if not doublings:
         return UNKNOWN
@@ -356,9 +363,8 @@ class Carried:
     def _place(self, runs: Runs, size: Size) -> Array:
         """A size in the doublings of a variant's posterior."""
         own = [runs.sizes[i] for i in runs.trains]
-        axes = [a for a in own[0] if len({s[a] for s in own}) > 1]
         start = runs.base or {a: min(s[a] for s in own) for a in own[0]}
-        return np.array([[math.log2(size[a] / start[a]) for a in axes]])
+        return Directions(base=start, sizes=own).doublings([size])
 
 
 _SHARES = (np.arange(DRAWS) + 0.5) / DRAWS
@@ -371,7 +377,7 @@ def _worth(pair: Compared, target: Size, confidence: float) -> Iterator[tuple[st
     be flat.
     """
     frontier = pair.frontier(pair.a).course
-    place = pair.doublings([target])
+    place = pair.where.doublings([target])
     rng = np.random.default_rng(0)
     gain = pair.course.of(_unit(len(pair.sizes) + 1, -1), place).quantiles(rng.permutation(_SHARES))
     for number, axis in enumerate(pair.axes):

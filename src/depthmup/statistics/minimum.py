@@ -146,9 +146,7 @@ def loss_estimate(found: Minima, size: int, confidence: float = CONFIDENCE) -> E
     error = math.hypot(math.sqrt(float(found.posterior.level_covariance[size, size])), missed)
     freedom = max(fitted.curves.fewest_seeds - 1, 1) * len(found.at)
     half = float(student(freedom, confidence)) * error
-    with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))
-    return Estimate(value=value, low=low, high=high)
+    return around(log, half).exp()
 
 
 def measured(

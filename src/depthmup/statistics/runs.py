@@ -140,13 +140,13 @@ class Runs:
         """The sizes as (sizes, axes)."""
         return np.array([list(size.values()) for size in self.sizes], float)
 
-    def content(self, size: int) -> bytes:
-        """The runs of a size as a value: each rate and seed with its loss."""
-        losses = self.curves.losses[size]
+    def at_size(self, size: Size) -> frozenset[tuple[float, int, float]]:
+        """The runs of a size as values: octaves of the rate, number of the seed, loss."""
+        i = [dict(own) for own in self.sizes].index(dict(size))
+        losses = self.curves.losses[i]
         rate, seed = np.nonzero(~np.isnan(losses))
-        x = self.curves.log2_lrs[size, rate]
-        order = np.lexsort((seed, x))
-        return np.column_stack([x, seed, losses[rate, seed]])[order].tobytes()
+        x = np.round(self.curves.log2_lrs[i, rate], 9)
+        return frozenset(zip(x.tolist(), seed.tolist(), losses[rate, seed].tolist(), strict=True))
 
     def along(self, axis: Axis) -> Array:
         """The values along an axis, (sizes,)."""

@@ -65,9 +65,7 @@ def _with_shared_optima(
     """Variants with the same runs at a size, as schemes at the base, have one optimum there."""
     keys = []
     for runs, transfer in zip(variants, transfers, strict=True):
-        at = {tuple(size.items()): i for i, size in enumerate(runs.sizes)}
-        places = [tuple(o.size.items()) for o in transfer.optima]
-        keys.append([(place, runs.content(at[place])) for place in places])
+        keys.append([(tuple(o.size.items()), runs.at_size(o.size)) for o in transfer.optima])
     counts = [int((~np.isnan(runs.curves.losses)).sum()) for runs in variants]
     optima = shared_optima(keys, [transfer.optima for transfer in transfers], counts)
     for transfer, of_variant in zip(transfers, optima, strict=True):

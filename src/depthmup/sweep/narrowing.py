@@ -8,23 +8,27 @@ from collections.abc import Mapping
 
 from depthmup.records.gain import GainVerdict
 from depthmup.statistics import Round, Search
-from depthmup.statistics.gain import baselines, gains
+from depthmup.statistics.gain import baselines, gains_of
+from depthmup.sweep.design import Size
 from depthmup.sweep.study import runs_of
 from depthmup.sweep.sweep import Records, Sweep
 
 
 def narrowing(
-    sweep: Sweep, records: Records, over: str, waiting: Mapping[str, Search]
+    sweep: Sweep,
+    records: Records,
+    waiting: Mapping[str, Search],
+    *,
+    over: str,
+    target: Size | None = None,
 ) -> tuple[dict[str, Round], dict[str, str]]:
     """The next round of every variant whose gain is open, and why others are at their end."""
     design = sweep.design
-    names = [variant.name for variant in design.variants]
-    pairs = baselines(names, over)
+    pairs = baselines([variant.name for variant in design.variants], over)
     steps = slice(design.steps - design.window, design.steps)
     sweep = sweep.with_shared_runs()
-    found = gains(
-        [runs_of(sweep, records, variant, steps) for variant in design.variants], over=over
-    )
+    runs = [runs_of(sweep, records, variant, steps) for variant in design.variants]
+    found = gains_of(runs, pairs, target=target)
     said = {gain.of: gain.verdict for gain in found}
     open_ = {of for of in pairs if said.get(of) is GainVerdict.UNDECIDED}
     asked = open_ | {pairs[of] for of in open_}

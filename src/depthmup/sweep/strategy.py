@@ -27,7 +27,7 @@ from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.next_run import BRACKETED
 from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
-from depthmup.sweep.design import Design, Variant
+from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.narrowing import narrowing
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import positive_loss_over
@@ -46,6 +46,7 @@ class SearchState:
     Attributes:
         region, whole: as in ``statistics.Search``.
         over: where gains over a variant are what is searched, its name or a part of it.
+        target: the size that a prediction, or a gain, is about.
         window: steps over which losses are averaged; the last of training unless given.
         rest, rest_runs: the work and the runs expected after the pending ones.
         why: the pending runs are made, for the first variant whose search goes on.
@@ -54,7 +55,7 @@ class SearchState:
 
     sweep: Sweep
     tolerance: float = TOLERANCE
-    complete: bool = False
+    target: Size | None = None
     region: tuple[float, float] | None = None
     whole: bool = False
     over: str = ""
@@ -235,7 +236,9 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
         else:
             ended[variant.name] = step.why
     if waiting and not steps:
-        rounds, over = narrowing(state.sweep, state.records, state.over, waiting)
+        rounds, over = narrowing(
+            state.sweep, state.records, waiting, over=state.over, target=state.target
+        )
         ended |= over
         for name, step in rounds.items():
             variant = state.sweep.design.variant(name)
@@ -275,7 +278,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         region=state.region,
         whole=state.whole,
         precision=auto.precision,
-        complete=state.complete,
+        complete=state.target is not None,
         minima=bool(state.over),
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
         tuned=design.tune,
