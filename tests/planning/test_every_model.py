@@ -1,4 +1,4 @@
-"""Ten invariants of planning, each on every model of the zoo."""
+"""Eleven invariants of planning, each on every model of the zoo."""
 
 import re
 from fnmatch import fnmatchcase
@@ -93,6 +93,23 @@ def test_two_hops_are_one(case):
     for name in names:
         product = [a * b for a, b in zip(first[name], second[name], strict=True)]
         assert once[name] == approx(tuple(product)), name
+
+
+@pytest.mark.long
+@each(PLANNED)
+def test_width_and_depth_at_once_are_both_one_by_one(case):
+    """Under CompleteP, whose epsilon tells what stands inside of branches."""
+    wide, deep = ((case.target[0], case.base[1]), (case.base[0], case.target[1]))
+    both, wider, deeper = (
+        case.plan("completep", "adamw", target=target) for target in (case.target, wide, deep)
+    )
+    one, other = factors(wider), factors(deeper)
+    for p in both.prescriptions:
+        of_width = one.get(p.name, one.get(p.base_name))
+        if of_width is None or p.name not in other:
+            continue  # a base of this plan that the others do not have
+        product = [a * b for a, b in zip(of_width, other[p.name], strict=True)]
+        assert factors(both)[p.name] == approx(tuple(product)), p.name
 
 
 @pytest.mark.long

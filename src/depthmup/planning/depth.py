@@ -257,7 +257,8 @@ def _standings(
                 f"by one, its additions are not seen: {_declare('declare')}"
             )
         if times == base_times or ratio == 1:
-            standings[name] = (labels, ratio, False), times == base_times
+            outside = len(facts.users[name]) > 1 and _ends_another_stream(facts, name)
+            standings[name] = None if outside else (labels, ratio, False), times == base_times
             continue
         # If it serves all branches of the streams that its counterpart serves; minus infinity where
         # a stream of the base has no counterpart.
@@ -290,9 +291,16 @@ def _several_times(
     # A stack of layers in one parameter, or what a part of it is made for.
     if _one_slice_each(uses) or all(use.divided for use in uses):
         return labels, ratio, False
-    if all(feeds for _, feeds in facts.users[name]) and any(use.reads_stream for use in uses):
-        return None  # the end of another stream: an encoder's last norm, read by all branches
-    return labels, ratio, True
+    return None if _ends_another_stream(facts, name) else (labels, ratio, True)
+
+
+def _ends_another_stream(facts: Facts, name: str) -> bool:
+    """Whether it is the end of a stream that branches of another one read: an encoder's last norm.
+
+    Read by several branches, it lies in none of them.
+    """
+    feeds = all(feeds for _, feeds in facts.users[name])
+    return feeds and any(use.reads_stream for use in facts.uses[name])
 
 
 def _growth_of_constants(

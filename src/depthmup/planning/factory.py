@@ -33,7 +33,7 @@ LARGEST = 20_000_000
 _GROWTHS = (4, 2)
 """By how much models of a proof are larger along one axis."""
 
-_FACTORS = ("init", "lr", "decay")
+_FACTORS = ("init", "lr", "decay", "epsilon")
 
 
 def of_factory(

@@ -95,6 +95,8 @@ def _place(
     )
     if name in pair.frozen and not uses and declared is None:
         return place
+    if any(use.viewed for use in uses) and declared is None:
+        growth = _as_matrix(growth, uses, _base_uses(name, pair, reading))
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
     stacked = name in membership.stacked
     kind, fans, tied = kind_and_ratios(
@@ -118,6 +120,28 @@ def _place(
         narrows=narrows(growth, kind, fans, uses, stacked=stacked, mixture=mixture),
     )
     return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
+
+
+def _base_uses(name: str, pair: Pair, reading: ForwardPasses) -> tuple[Use, ...]:
+    of = reading.comparison
+    return tuple(of.base.uses[pair.base_of[name]]) if of is not None else ()
+
+
+def _as_matrix(growth: Growth, uses: tuple[Use, ...], base_uses: tuple[Use, ...]) -> Growth:
+    """The growth of a flat vector as that of the matrices as which all of its uses read it."""
+    found = [
+        Growth(name=growth.name, shape=use.viewed, base_shape=of_base.viewed)
+        for use, of_base in zip(uses, base_uses, strict=False)
+        if use.viewed and len(use.viewed) == len(of_base.viewed)
+    ]
+    alike = len({matrix.ratios for matrix in found}) == 1
+    if not alike or len(found) != len(uses) or len(uses) != len(base_uses):
+        raise NotUnderstood(
+            f"Parameter {growth.name} ({growth.words}) holds entries of several matrices, or a "
+            "matrix and what is none, in one flat vector: one rate for all of them is right for "
+            "none. Give each a parameter of its own."
+        )
+    return found[0]
 
 
 def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:

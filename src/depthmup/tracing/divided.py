@@ -40,7 +40,7 @@ def is_divided(graph: Graph, residuals: Residuals, use: Use, sizes: Container[in
     condition that all layers read is one, even where it is cut into shift, gain and gate.
     """
     readers = []
-    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    shape = use.shape(graph)
     size = math.prod(shape[axis] for axis in use.fan_out)
     for part in _parts(graph, use, size) if size in sizes else ():
         indices = {b.index for b in residuals.branches if part & b.path or part & b.feeders}

@@ -389,7 +389,7 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
     """Whether a matrix is repeated over groups of coordinates that a view has set apart."""
     if use.how is not How.MATRIX or not use.batch or use.activation is None:
         return False
-    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    shape = use.shape(graph)
     groups = math.prod(shape[axis] for axis in use.batch)
     size = math.prod(shape[axis] for axis in use.fan_in)
     node = use.activation

@@ -370,7 +370,7 @@ def _vectors(
 def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
     """The axes of a parameter that count experts: over which a product repeats, or that are
     sliced or looked up."""
-    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    shape = use.shape(graph)
     if use.how is not How.MATRIX:
         return (0,) if len(shape) > 1 and shape[0] == total else ()
     axes = {*use.batch, *(axis for axis, _ in use.slices)}

@@ -54,8 +54,10 @@ class Use:
     it uses the parameter's direction alone (``directed``), as a weight norm does;
     ``transformed`` are the axes along which the parameter went through a Fourier transform;
     ``cosine`` are those along which it is divided by its length, to be multiplied with activations
-    of length one for the output; whether it ``reads_stream``, behind a residual addition; the
-    ``branches`` it lies in, by index, each with whether it only feeds that branch from the side;
+    of length one for the output; ``viewed`` is the shape of the matrix where one axis of the
+    parameter is both sides of it, a flat vector's: its axes are then those of this shape; whether
+    it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index, each
+    with whether it only feeds that branch from the side;
     ``hooks``, the tensor of a module to multiply where the parameter cannot be.
     """
 
@@ -84,6 +86,7 @@ class Use:
     directed: bool = False
     transformed: tuple[int, ...] = ()
     cosine: tuple[int, ...] = ()
+    viewed: tuple[int, ...] = ()
 
     @property
     def standardized(self) -> bool:
@@ -94,6 +97,10 @@ class Use:
     def traced(self) -> bool:
         """Whether a forward pass showed it, not the type of a module."""
         return self.node >= 0
+
+    def shape(self, graph: Graph) -> tuple[int, ...]:
+        """That of which its axes are."""
+        return self.viewed or graph.nodes[graph.parameters[self.parameter]].shape
 
     @property
     def reader(self) -> int:
@@ -369,7 +376,7 @@ def _factors(node: Node) -> list[int | None]:
 
 def _fills(graph: Graph, use: Use) -> bool:
     """Whether a parameter is as large as what an operation makes of it, so that it is no gain."""
-    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    shape = use.shape(graph)
     result = graph.nodes[use.node]
     collected = result.op in ("cat", "stack")
     return len(shape) > 1 and (collected or math.prod(shape) >= math.prod(result.shape))
@@ -396,7 +403,15 @@ def _use(
         return replace(product, parameter=tensor.parameter, slices=slices, picked=True)
     rest = set(range(len(graph.nodes[graph.parameters[tensor.parameter]].shape)))
     rest -= {axis for axis, _ in slices}
-    use = _product(node, source, tensor.labels, derived) or _lookup(node, source, tensor.labels)
+
+    def read(labels: Labels) -> Use | None:
+        return _product(node, source, labels, derived) or _lookup(node, source, labels)
+
+    use = read(tensor.labels)
+    if use is not None and {*use.fan_in} & {*use.fan_out}:
+        viewed = graph.nodes[source].shapes[node.reads(source).output]
+        use = read(tuple((d,) for d in range(len(viewed))))
+        use = use and replace(use, viewed=viewed)
     if use is None and node.op in ELEMENTWISE | MATRIX_PRODUCTS.keys() | CONVOLUTIONS:
         use = _summed(graph, node, source, tensor.labels)
     if use is None:
