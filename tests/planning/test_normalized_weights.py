@@ -128,7 +128,7 @@ def test_learned_tokens_that_are_averaged_or_normalized_may_be_declared():
             return self.head(torch.relu(self.first(x) + self.tokens.mean(0)))
 
     options = {"example_inputs": vectors(), "scheme": "mup", "own_init": "fan_in"}
-    with pytest.raises(NotUnderstood, match=r"used by mean.*Say what it is"):
+    with pytest.raises(NotUnderstood, match=r"used by mean.*Declare it: roles="):
         depthmup.plan(Tokens(64), Tokens(16), **options)
     plan = depthmup.plan(Tokens(64), Tokens(16), roles={"tokens": "vector"}, **options)
     assert plan["tokens"].lr == 1

@@ -36,6 +36,7 @@ from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
 from depthmup.planning.proof import PROOF, prove
+from depthmup.planning.remedy import with_remedy
 from depthmup.planning.several import HasGroups, Optimizers
 from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
@@ -682,14 +683,16 @@ def plan(
     options = options or PlanOptions()
     if proof not in PROOF:
         raise ValueError(f"Expected proof to be 'auto' or 'off'; got {proof!r}.")
-    if not (isinstance(model, nn.Module) and isinstance(base, nn.Module)) or target is not None:
-        if drawn is not None or options.facts is not None:
-            raise ValueError(
-                "Expected no drawn= and no facts beside a function that makes models: both are "
-                "read from the models that it makes."
-            )
+    models = isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None
+    if not models and (drawn is not None or options.facts is not None):
+        raise ValueError(
+            "Expected no drawn= and no facts beside a function that makes models: both are "
+            "read from the models that it makes."
+        )
+
+    def planned(roles: RoleHints) -> Plan:
         between = partial(
-            plan,
+            _between,
             scheme=scheme,
             optimizer=optimizer,
             example_inputs=example_inputs,
@@ -700,7 +703,30 @@ def plan(
             folding=folding,
             options=options,
         )
+        if isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None:
+            return between(model, base, drawn=drawn, proof=proof)
         return of_factory(model, base, target, between, inputs=example_inputs, proof=proof)
+
+    return with_remedy(planned, roles)
+
+
+def _between(
+    model: nn.Module,
+    base: nn.Module,
+    *,
+    scheme: str | Scheme | None,
+    optimizer: str | Family | type,
+    example_inputs: ExampleInputs | None,
+    branches: BranchHints | None,
+    roles: RoleHints,
+    own_init: OwnInit | None,
+    drawn: Draws | None,
+    depth: float | None,
+    folding: bool,
+    options: PlanOptions,
+    proof: str,
+) -> Plan:
+    """The plan of one model from another, as ``plan`` is asked for it."""
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():

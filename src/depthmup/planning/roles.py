@@ -16,6 +16,17 @@ class NotUnderstood(ValueError):
     """A parameter whose role cannot be found out; the message says how to declare it."""
 
 
+class Undeclared(NotUnderstood):
+    """A parameter whose role its use does not tell, so that a person may declare it."""
+
+    def __init__(self, said: str, growth: "Growth") -> None:
+        super().__init__(said, growth)
+        self.growth = growth
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
     """The shape of a parameter in the model and in the base."""
@@ -134,10 +145,10 @@ def kind_and_ratios(
     if declared is not None:
         return declared.kind, _declared_ratios(growth, declared, matrix_use(uses)), False
     if not uses:
-        raise NotUnderstood(
+        raise Undeclared(
             f"Parameter {growth.name} has no influence on the output for these example_inputs. "
-            f"Pass inputs that use it, freeze or remove it, or declare it: "
-            f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
+            "Pass inputs that use it, or freeze or remove it.",
+            growth,
         )
     if mixture is not None and not any(use.bent or use.how is How.UNKNOWN for use in uses):
         alike = {_in_mixture(growth, use, mixture) for use in uses}
@@ -160,14 +171,15 @@ def kind_and_ratios(
         return Kind.HIDDEN, Ratios(), False  # deeper alone: shared by the first layer and others
     if len(kinds) == 1:
         # The same weight in two places, once transposed: one law only if both fans grow alike.
-        raise NotUnderstood(
+        raise Undeclared(
             f"Parameter {growth.name} ({growth.words}) is used in several ways whose fan-in and "
-            f"fan-out ratios differ: {sorted((into, out) for _, into, out in answers)}. "
-            f"{_how_to_declare(growth)}"
+            f"fan-out ratios differ: {sorted((into, out) for _, into, out in answers)}.",
+            growth,
         )
-    raise NotUnderstood(
+    raise Undeclared(
         f"Parameter {growth.name} is used in ways that give it different roles: "
-        f"{', '.join(sorted(map(str, kinds)))}. {_how_to_declare(growth)}"
+        f"{', '.join(sorted(map(str, kinds)))}.",
+        growth,
     )
 
 
@@ -195,16 +207,18 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     if use.grouped:  # a matrix for each head: the blocks of one matrix, of fixed fan-in
         out, repeated = out * repeated, 1.0
     if use.bent and use.how is not How.ELEMENTWISE and (into, out) != (1, 1):
-        raise NotUnderstood(
+        raise Undeclared(
             f"Parameter {growth.name} ({growth.words}) acts as a matrix after a nonlinearity (exp, "
             "softplus, softmax, a square), so its own size is not that of the matrix and no rule "
-            f"covers it. {_how_to_declare(growth)}"
+            "covers it.",
+            growth,
         )
     if growth.along(use.transformed) != 1:
-        raise NotUnderstood(
+        raise Undeclared(
             f"{growth.name} ({growth.words}) goes through a Fourier transform along a dimension "
             "that grows (a circulant weight, a convolution over coordinates), which sums over that "
-            f"dimension. No rule covers it. {_how_to_declare(growth)}"
+            "dimension. No rule covers it.",
+            growth,
         )
     if use.how is How.UNKNOWN and use.op in COMPARISONS:
         raise NotUnderstood(
@@ -215,22 +229,23 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             f"another kind: roles={{{growth.name!r}: 'vector'}}."
         )
     if use.how is How.UNKNOWN:
-        raise NotUnderstood(
+        raise Undeclared(
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
-            f"fan-out. {_COMPUTED if len(growth.shape) > 1 else ''}{_how_to_declare(growth)}"
+            f"fan-out.{_COMPUTED if len(growth.shape) > 1 else ''}",
+            growth,
         )
     if repeated != 1 and use.how is How.ELEMENTWISE:
-        raise NotUnderstood(
+        raise Undeclared(
             f"Parameter {growth.name} ({growth.words}) is multiplied with another parameter, so "
-            "that it is a factor of a computed weight (as in LoRA), which no rule covers. "
-            f"{_how_to_declare(growth)}"
+            "that it is a factor of a computed weight (as in LoRA), which no rule covers.",
+            growth,
         )
     if repeated != 1:
-        raise NotUnderstood(
+        raise Undeclared(
             f"The number of matrices in {growth.name} grows ({growth.words}), and they are no "
             "experts that a router was seen to weight; no scaling rule is known for the number of "
-            "heads of a batched matrix, or of others. "
-            f"{_how_to_declare(growth)}"
+            "heads of a batched matrix, or of others.",
+            growth,
         )
     if use.how is How.LOOKUP:
         if into != 1:
@@ -243,13 +258,13 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
         return Kind.INPUT, 1.0, out
     if use.how is How.ELEMENTWISE:
         if len(set(growth.growing) & set(use.fan_out)) > 1:
-            raise NotUnderstood(
+            raise Undeclared(
                 f"Parameter {growth.name} is added or multiplied entry by entry and grows in "
                 f"several dimensions ({growth.words}); a gain or bias grows in one. A factor of "
                 "another weight (a mask, the scale of each spline of a KAN) shares that weight's "
                 "size, and no role covers it: leave it out (efficient-kan: "
-                "enable_standalone_scale_spline=False), or make it a buffer of zeros and ones. "
-                f"Otherwise: {_how_to_declare(growth)}"
+                "enable_standalone_scale_spline=False), or make it a buffer of zeros and ones.",
+                growth,
             )
         return Kind.VECTOR, 1.0, out
     last = not stacked and not use.leads
@@ -274,20 +289,13 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
 
 
 _COMPUTED = (
-    "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
+    " If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
     "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "
     "plain layer (torch.nn.utils.parametrize.remove_parametrizations), or declare a direction as "
     "'hidden' and its gain, one number for each output, as 'vector', inside of the network only. "
     "Write a product of two matrices as one after the other: F.linear(F.linear(x, A), B) in place "
-    "of F.linear(x, B @ A). "
+    "of F.linear(x, B @ A)."
 )
-
-
-def _how_to_declare(growth: Growth) -> str:
-    return (
-        f"Say what it is: roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector), or "
-        f"DeclaredRole(kind=..., fan_in=(axes), fan_out=(axes)) to name its axes."
-    )
 
 
 def _declared_ratios(growth: Growth, declared: DeclaredRole, product: Use | None) -> Ratios:

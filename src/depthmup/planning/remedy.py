@@ -1,0 +1,81 @@
+"""Remedies: what to declare of a parameter whose role its use does not tell, tried before said."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from depthmup.planning.content import PlanContent
+from depthmup.planning.declared import RoleHints
+from depthmup.planning.roles import Growth, Undeclared
+from depthmup.rules import Kind
+from depthmup.tracing import pattern_of
+
+_P = TypeVar("_P", bound=PlanContent)
+
+MOST = 8
+"""Kinds of parameters that one remedy declares."""
+
+_MEANS = {
+    Kind.INPUT: "reads the inputs, or is looked up",
+    Kind.HIDDEN: "multiplies activations as a matrix",
+    Kind.READOUT: "gives the outputs",
+    Kind.VECTOR: "is added or multiplied entry by entry",
+}
+
+
+def with_remedy(planned: Callable[[RoleHints], _P], roles: RoleHints | None) -> _P:
+    """A plan; what it refuses for want of a role, with roles under which it is planned and proven.
+
+    A role that the plan does not survive is not proposed.
+    """
+    try:
+        return planned(roles or {})
+    except Undeclared as error:
+        found = list(_survivors(planned, roles or {}, error))
+        raise Undeclared(f"{error} {_said(found, error.growth)}", error.growth) from None
+
+
+_Declared = dict[str, Kind]
+
+
+def _survivors(
+    planned: Callable[[RoleHints], _P], roles: RoleHints, error: Undeclared
+) -> Iterator[tuple[_Declared, _P]]:
+    """Roles that a plan survives, and that plan: of one parameter, and of all that follow it."""
+    for kind in _kinds(error.growth):
+        declared: _Declared = {pattern_of(error.growth.name): kind}
+        while len(declared) <= MOST:
+            try:
+                plan = planned({**declared, **roles})
+            except Undeclared as another:
+                pattern, kinds = pattern_of(another.growth.name), _kinds(another.growth)
+                if pattern in declared or len(kinds) > 1:
+                    break
+                declared[pattern] = kinds[0]
+            except ValueError:
+                break
+            else:
+                yield declared, plan
+                break
+
+
+def _kinds(growth: Growth) -> tuple[Kind, ...]:
+    """What a parameter of such a shape can be."""
+    if len(growth.shape) < 2:
+        return (Kind.VECTOR,)
+    return (Kind.HIDDEN,) if len(growth.growing) > 1 else (Kind.INPUT, Kind.READOUT, Kind.VECTOR)
+
+
+def _said(found: Sequence[tuple[_Declared, PlanContent]], growth: Growth) -> str:
+    if not found:
+        return (
+            f"Declared {' or '.join(map(repr, map(str, _kinds(growth))))}, as its shape would have "
+            "it, the model is refused as well, or contradicts the plan."
+        )
+    each = [
+        f"roles={ {name: str(kind) for name, kind in declared.items()} } if {growth.name} "
+        f"{_MEANS[declared[pattern_of(growth.name)]]}"
+        for declared, _ in found
+    ]
+    proven = all(plan.proof.startswith("Proven") for _, plan in found)
+    tried = "the models start and train as that says" if proven else "planned, and not proven"
+    return f"Declare it: {'; or '.join(each)} (tried: {tried})."
