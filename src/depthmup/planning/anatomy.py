@@ -21,7 +21,7 @@ from depthmup.planning.roles import lookup_use
 from depthmup.planning.sites import Multiplier, growing_sums, temperatures
 from depthmup.planning.stages import by_stage
 from depthmup.planning.weight_sites import weight_sites
-from depthmup.tracing import ExampleInputs, Facts
+from depthmup.tracing import ExampleInputs, Facts, multiplications
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +32,8 @@ class Anatomy:
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
     of experts; ``repeated`` are containers that look like one and have no router. ``embeddings``
     are the parameters of which rows are looked up, beside any other use; ``columns_out`` are
-    those whose outputs are no rows, as of matrices stored (in, out).
+    those whose outputs are no rows, as of matrices stored (in, out). ``work`` is how many
+    multiplications a forward pass takes, where one was followed.
 
     Attributes:
         places: of every parameter: its counterpart, role and ratios.
@@ -51,6 +52,7 @@ class Anatomy:
     repeated: tuple[str, ...] = ()
     embeddings: frozenset[str] = frozenset()
     columns_out: frozenset[str] = frozenset()
+    work: int | None = None
 
 
 def anatomy(
@@ -138,4 +140,5 @@ def anatomy(
             for n, uses in reading.uses.items()
             if any(u.fan_out and 0 not in u.fan_out for u in uses)
         ),
+        work=None if comparison is None else multiplications(comparison.facts.graph),
     )

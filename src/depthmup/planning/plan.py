@@ -808,6 +808,7 @@ def _between(
         base,
         example_inputs=example_inputs,
         base_inputs=options.base_inputs,
+        work=compared.work,
     )
     return replace(result, proof=said)
 

@@ -53,7 +53,7 @@ DRAWS = 6
 """Draws of the initial weights that must all contradict; most plans take one."""
 
 LARGEST_WORK = 2_000_000_000
-"""Parameters times rows of inputs up to which models are run: seconds on one core."""
+"""Multiplications of a forward pass up to which models are run: seconds on one core."""
 
 # How far an exponent of width may lie below and above; what small widths and crowded batches do
 # was measured down to -0.75 at widths 16 to 64 on right plans, mistakes lie at 1 and more.
@@ -72,6 +72,15 @@ _SPECTRAL = (Family.SPECTRAL, Family.SPECTRAL_RMS)
 
 class Contradicted(NotUnderstood):
     """A plan that its own models contradict, as they start or as they train."""
+
+
+class _NotRun(Exception):
+    """A person's model that raises an error, its cause, when it runs."""
+
+
+def _short(error: BaseException | None) -> str:
+    said = str(error).strip().splitlines()[:1] or [""]
+    return f"{type(error).__name__}: {said[0][:120]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,14 +111,16 @@ def prove(
     *,
     example_inputs: ExampleInputs | None,
     base_inputs: ExampleInputs | None,
+    work: int | None = None,
 ) -> str:
     """What was measured of a plan, in a sentence; why nothing was, where it cannot be.
 
-    A plan under which something grows or shrinks by most of a power is ``Contradicted``.
+    A plan under which something grows or shrinks by most of a power is ``Contradicted``. ``work``
+    is how many multiplications a forward pass of the model takes, if that is known.
     """
     model, base = unwrapped(model), unwrapped(base)
     width, depth = _ratios(plan)
-    if problem := _unproven(plan, scheme, model, base, example_inputs, width, depth):
+    if problem := _unproven(plan, scheme, model, base, example_inputs, width, depth, work):
         return f"Not proven: {problem}"
     inputs = example_inputs, example_inputs if base_inputs is None else base_inputs
     try:
@@ -132,10 +143,11 @@ def prove(
                 for key, of in growths.items()
                 if key in found and found[key] * of[0] > 0
             }
-    except Exception as error:
+    except _NotRun as error:
         # Whatever a person's model does when it runs is no reason to refuse a plan of it.
-        said = str(error).strip().splitlines()[:1] or [""]
-        return f"Not proven: the models could not be run ({type(error).__name__}: {said[0][:120]})."
+        return f"Not proven: the models could not be run ({_short(error.__cause__)})."
+    except Exception as error:
+        return f"Not proven: the proof itself failed ({_short(error)}). Please report it."
     if growths:
         raise Contradicted(_contradiction(plan, scheme, growths, width, depth))
     return _proven(first, width, depth, step=plan.family in _RATES and _moves(first))
@@ -161,6 +173,7 @@ def _unproven(
     inputs: ExampleInputs | None,
     width: float,
     depth: float,
+    work: int | None,
 ) -> str:
     """Why nothing can be measured; empty if it can."""
     tensors = [*parameters(model).values(), *parameters(base).values()]
@@ -175,7 +188,9 @@ def _unproven(
         return "nothing grows between these two models."
     if (width != 1 and expected.width is None) or (depth != 1 and expected.depth is None):
         return f"{scheme.title} predicts no power of the size for what training changes."
-    if sum(p.numel() for p in tensors) * _rows(inputs) > LARGEST_WORK:
+    if work is None:
+        work = sum(p.numel() for p in tensors) * _rows(inputs)
+    if work > LARGEST_WORK:
         return "the models are too large to be run here; prove smaller ones of the same code."
     return ""
 
@@ -249,11 +264,14 @@ class _Side:
             torch.random.fork_rng(devices=[]),
             torch.device(device),
         ):
-            torch.default_generator.manual_seed(draw)
-            first = look(network, inputs)
-            self._train(network, inputs, draw)
-            torch.default_generator.manual_seed(draw)
-            return first, look(network, inputs)
+            try:
+                torch.default_generator.manual_seed(draw)
+                first = look(network, inputs)
+                self._train(network, inputs, draw)
+                torch.default_generator.manual_seed(draw)
+                return first, look(network, inputs)
+            except Exception as error:
+                raise _NotRun from error
 
     def _train(self, network: nn.Module, inputs: Any, draw: int) -> None:
         """A few steps towards random targets, each parameter at the plan's rate."""

@@ -23,6 +23,7 @@ from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product
 from depthmup.tracing.residuals import ResidualBranch, Residuals, Stream
 from depthmup.tracing.trace import ExampleInputs, ForwardError, TraceError, trace
+from depthmup.tracing.work import multiplications
 
 __all__ = [
     "Carriers",
@@ -50,6 +51,7 @@ __all__ = [
     "find_uses",
     "inner",
     "matches",
+    "multiplications",
     "named_by",
     "named_modules",
     "named_tensors",
