@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from depthmup.planning.comparison import Numbers, read_both
+from depthmup.planning.comparison import Numbers, ReadBefore, read_both
 from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.depth import StreamDepth, membership_of, refuse_further_outputs
 from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
@@ -21,7 +21,7 @@ from depthmup.planning.roles import lookup_use
 from depthmup.planning.sites import Multiplier, growing_sums, temperatures
 from depthmup.planning.stages import by_stage
 from depthmup.planning.weight_sites import weight_sites
-from depthmup.tracing import ExampleInputs, Facts, multiplications
+from depthmup.tracing import ExampleInputs, multiplications
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ def anatomy(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     depth: float | None = None,
-    read_before: tuple[Facts, Facts] | None = None,
+    read_before: ReadBefore = (None, None),
     numbers: Numbers = ({}, {}),
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.

@@ -63,23 +63,26 @@ class ForwardPasses:
     notes: tuple[str, ...] = ()
 
 
+ReadBefore: TypeAlias = tuple[Facts | None, Facts | None]
+"""What ``tracing.read`` gave for the model and for the base, where it was asked before."""
+
+
 def read_both(
     pair: Pair,
     *,
     example_inputs: ExampleInputs | None,
     base_inputs: ExampleInputs | None = None,
-    read_before: tuple[Facts, Facts] | None = None,
+    read_before: ReadBefore = (None, None),
     numbers: Numbers = ({}, {}),
 ) -> ForwardPasses:
     """Follow one forward pass of each model, unless that was done before."""
-    facts, base = read_before or (None, None)
+    facts, base = read_before
     failure = None
-    if read_before is None and example_inputs is not None:
+    if example_inputs is not None:
+        inputs = example_inputs if base_inputs is None else base_inputs
         try:
-            facts = read(pair.model, example_inputs, numbers[0])
-            base = read(
-                pair.base, example_inputs if base_inputs is None else base_inputs, numbers[1]
-            )
+            facts = facts or read(pair.model, example_inputs, numbers[0])
+            base = base or read(pair.base, inputs, numbers[1])
         except TraceError as problem:
             failure = problem
     if facts is not None and base is not None:

@@ -20,7 +20,8 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.roles import NotUnderstood
-from depthmup.tracing import ExampleInputs, TraceError, parameters, read, unwrapped
+from depthmup.planning.starts import numbers_of
+from depthmup.tracing import ExampleInputs, Facts, TraceError, parameters, read, unwrapped
 
 Factory: TypeAlias = Callable[..., nn.Module]
 Size: TypeAlias = Mapping[str, int]
@@ -43,6 +44,7 @@ def of_factory(
     plan: Callable[..., _P],
     *,
     inputs: ExampleInputs | None,
+    base_inputs: ExampleInputs | None,
     proof: str,
 ) -> _P:
     """The plan from ``make(**base)`` to ``make(**target)``; ``plan`` plans one model from another.
@@ -61,9 +63,12 @@ def of_factory(
     for axis, size in along.items():
         _refuse_ignored(make, axis, small, size, base_built[0], inputs)
 
+    facts = _facts(base_built, inputs if base_inputs is None else base_inputs)
+
     def planned(size: Size, built: _Built, *, proof: str = "off") -> _P:
+        drawn = (built[1], base_built[1])
         try:
-            return plan(built[0], base_built[0], drawn=(built[1], base_built[1]), proof=proof)
+            return plan(built[0], base_built[0], drawn=drawn, proof=proof, base_facts=facts)
         except UnrelatedModels as error:
             raise UnrelatedModels(
                 f"{_call(make, size)} is not {_call(make, small)} in another size: {error}"
@@ -76,15 +81,23 @@ def of_factory(
             return planned(size, _built(make, size))
 
     result = planned(large, target_built)
+    sizes = [] if proof == "off" else _proof_sizes(make, small, large, grown)
+    proven = [(size, planned(size, _built(make, size), proof=proof)) for size in sizes]
     if len(grown) > 1:
-        plans = {axis: shapes_alone(size) for axis, size in along.items()}
+        plans = {
+            axis: next((plan for of, plan in proven if of == size), None) or shapes_alone(size)
+            for axis, size in along.items()
+        }
         _refuse_confusion(make, result, plans)
-    said = [
-        planned(size, _built(make, size), proof=proof).proof
-        for size in _proof_sizes(make, small, large, grown)
-        if proof != "off"
-    ]
-    return replace(result, proof=" ".join(filter(None, said)))
+    return replace(result, proof=" ".join(plan.proof for _, plan in proven if plan.proof))
+
+
+def _facts(built: _Built, inputs: ExampleInputs | None) -> Facts | None:
+    """What a forward pass of the base shows, for all plans from it; None where none is followed."""
+    try:
+        return None if inputs is None else read(built[0], inputs, numbers_of((built[1],) * 2)[1])
+    except TraceError:  # whoever plans says so
+        return None
 
 
 def _kind(given: Any) -> str:

@@ -42,7 +42,7 @@ from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, step_size
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs
+from depthmup.tracing import ExampleInputs, Facts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -705,7 +705,15 @@ def plan(
         )
         if isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None:
             return between(model, base, drawn=drawn, proof=proof)
-        return of_factory(model, base, target, between, inputs=example_inputs, proof=proof)
+        return of_factory(
+            model,
+            base,
+            target,
+            between,
+            inputs=example_inputs,
+            base_inputs=options.base_inputs,
+            proof=proof,
+        )
 
     return with_remedy(planned, roles)
 
@@ -725,8 +733,12 @@ def _between(
     folding: bool,
     options: PlanOptions,
     proof: str,
+    base_facts: Facts | None = None,
 ) -> Plan:
-    """The plan of one model from another, as ``plan`` is asked for it."""
+    """The plan of one model from another, as ``plan`` is asked for it.
+
+    ``base_facts`` are what a forward pass of the base shows, where one was followed before.
+    """
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
@@ -741,7 +753,7 @@ def _between(
         branches=branches,
         roles=roles,
         depth=depth,
-        read_before=options.facts,
+        read_before=options.facts or (None, base_facts),
         numbers=numbers_of(drawn),
     )
     scheme, of_scheme = chosen_scheme(given, options.run, compared)
