@@ -775,6 +775,13 @@ def of_later() -> Iterator[Case]:
     return later()
 
 
+def of_unseen() -> Iterator[Case]:
+    """Twenty-four of packages that no list had before, chosen likewise: ``zoo.unseen``."""
+    from tests.zoo.unseen import unseen
+
+    return unseen()
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -786,8 +793,9 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "fresh": of_fresh,
     "thirty": of_thirty,
     "later": of_later,
+    "unseen": of_unseen,
 }
-_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later")
+_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later", "unseen")
 
 
 def installed(package: str) -> bool:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from depthmup.planning.content import PlanContent
 from depthmup.planning.declared import RoleHints
-from depthmup.planning.roles import Growth, Undeclared
+from depthmup.planning.roles import Undeclared
 from depthmup.rules import Kind
 from depthmup.tracing import pattern_of
 
@@ -31,7 +31,8 @@ def with_remedy(planned: Callable[[RoleHints], _P], roles: RoleHints | None) -> 
         return planned(roles or {})
     except Undeclared as error:
         found = list(_survivors(planned, roles or {}, error))
-        raise Undeclared(f"{error} {_said(found, error.growth)}", error.growth) from None
+        said = f"{error} {_said(found, error, 'as well' if roles else '')}"
+        raise Undeclared(said, error.growth, error.kinds) from None
 
 
 _Declared = dict[str, Kind]
@@ -41,13 +42,13 @@ def _survivors(
     planned: Callable[[RoleHints], _P], roles: RoleHints, error: Undeclared
 ) -> Iterator[tuple[_Declared, _P]]:
     """Roles that a plan survives, and that plan: of one parameter, and of all that follow it."""
-    for kind in _kinds(error.growth):
+    for kind in _kinds(error):
         declared: _Declared = {pattern_of(error.growth.name): kind}
         while len(declared) <= MOST:
             try:
-                plan = planned({**declared, **roles})
+                plan = planned({**roles, **declared})
             except Undeclared as another:
-                pattern, kinds = pattern_of(another.growth.name), _kinds(another.growth)
+                pattern, kinds = pattern_of(another.growth.name), _kinds(another)
                 if pattern in declared or len(kinds) > 1:
                     break
                 declared[pattern] = kinds[0]
@@ -58,18 +59,22 @@ def _survivors(
                 break
 
 
-def _kinds(growth: Growth) -> tuple[Kind, ...]:
-    """What a parameter of such a shape can be."""
+def _kinds(error: Undeclared) -> Sequence[Kind]:
+    """What a parameter of such uses, or of such a shape, can be."""
+    growth = error.growth
+    if error.kinds:
+        return error.kinds
     if len(growth.shape) < 2:
         return (Kind.VECTOR,)
     return (Kind.HIDDEN,) if len(growth.growing) > 1 else (Kind.INPUT, Kind.READOUT, Kind.VECTOR)
 
 
-def _said(found: Sequence[tuple[_Declared, PlanContent]], growth: Growth) -> str:
+def _said(found: Sequence[tuple[_Declared, PlanContent]], error: Undeclared, beside: str) -> str:
+    growth = error.growth
     if not found:
         return (
-            f"Declared {' or '.join(map(repr, map(str, _kinds(growth))))}, as its shape would have "
-            "it, the model is refused as well, or contradicts the plan."
+            f"Declared {' or '.join(map(repr, map(str, _kinds(error))))}, as it may be, "
+            "the model is refused as well, or contradicts the plan."
         )
     each = [
         f"roles={ {name: str(kind) for name, kind in declared.items()} } if {growth.name} "
@@ -78,4 +83,4 @@ def _said(found: Sequence[tuple[_Declared, PlanContent]], growth: Growth) -> str
     ]
     proven = all(plan.proof.startswith("Proven") for _, plan in found)
     tried = "the models start and train as that says" if proven else "planned, and not proven"
-    return f"Declare it: {'; or '.join(each)} (tried: {tried})."
+    return f"Declare it{f' {beside}' if beside else ''}: {'; or '.join(each)} (tried: {tried})."

@@ -17,11 +17,14 @@ class NotUnderstood(ValueError):
 
 
 class Undeclared(NotUnderstood):
-    """A parameter whose role its use does not tell, so that a person may declare it."""
+    """A parameter whose role its use does not tell, so that a person may declare it.
 
-    def __init__(self, said: str, growth: "Growth") -> None:
-        super().__init__(said, growth)
-        self.growth = growth
+    ``kinds`` are those that its uses allow, where they tell that much.
+    """
+
+    def __init__(self, said: str, growth: "Growth", kinds: Sequence[Kind] = ()) -> None:
+        super().__init__(said, growth, kinds)
+        self.growth, self.kinds = growth, kinds
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -180,6 +183,7 @@ def kind_and_ratios(
         f"Parameter {growth.name} is used in ways that give it different roles: "
         f"{', '.join(sorted(map(str, kinds)))}.",
         growth,
+        sorted(kinds),
     )
 
 
