@@ -117,23 +117,6 @@ def test_the_first_matrix_is_refused_as_those_that_follow_it():
         depthmup.plan(model, base=base, example_inputs=vectors(), scheme="depth-mup")
 
 
-def test_learned_tokens_that_are_averaged_or_normalized_may_be_declared():
-    class Tokens(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.tokens = nn.Parameter(torch.randn(4, width))
-            self.first, self.head = nn.Linear(6, width), nn.Linear(width, 4)
-
-        def forward(self, x):
-            return self.head(torch.relu(self.first(x) + self.tokens.mean(0)))
-
-    options = {"example_inputs": vectors(), "scheme": "mup", "own_init": "fan_in"}
-    with pytest.raises(NotUnderstood, match=r"used by mean.*Declare it: roles="):
-        depthmup.plan(Tokens(64), Tokens(16), **options)
-    plan = depthmup.plan(Tokens(64), Tokens(16), roles={"tokens": "vector"}, **options)
-    assert plan["tokens"].lr == 1
-
-
 def test_prototypes_turn_alike_at_every_width():
     """Cosines do not see how large prototypes start; their rate must follow it."""
     widths, options = (32, 128, 512), {"example_inputs": vectors(), "scheme": "mup"}

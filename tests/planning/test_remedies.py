@@ -102,6 +102,14 @@ def test_what_the_models_contradict_is_not_proposed():
     assert "roles=" not in str(refused.value)
 
 
+def test_learned_tokens_that_are_averaged_learn_as_vectors():
+    plan = depthmup.plan(
+        Tokens(64), Tokens(16), roles={"tokens": "vector"},
+        scheme="mup", example_inputs=vectors(), own_init="fan_in",
+    )  # fmt: skip
+    assert (plan["tokens"].lr, plan["tokens"].init) == (1, 1)
+
+
 def test_a_factory_is_told_the_same():
     with pytest.raises(Undeclared, match=r"roles=\{'tokens': 'input'\}.*'vector'"):
         depthmup.plan(
