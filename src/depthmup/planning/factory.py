@@ -60,8 +60,9 @@ def of_factory(
         target_built = _built(make, large)
     grown = [axis for axis in small if large[axis] != small[axis]]
     along = {axis: {**small, axis: large[axis]} for axis in grown}
+    shapes = {axis: _built(make, size, "meta") for axis, size in along.items()}
     for axis, size in along.items():
-        _refuse_ignored(make, axis, small, size, base_built[0], inputs)
+        _refuse_ignored(make, axis, (small, size), (base_built[0], shapes[axis][0]), inputs)
 
     facts = _facts(base_built, inputs if base_inputs is None else base_inputs)
 
@@ -74,18 +75,18 @@ def of_factory(
                 f"{_call(make, size)} is not {_call(make, small)} in another size: {error}"
             ) from None
 
-    def shapes_alone(size: Size) -> _P:
+    def shapes_alone(axis: str) -> _P:
         try:
-            return planned(size, _built(make, size, "meta"))
+            return planned(along[axis], shapes[axis])
         except TraceError:  # of models that read values
-            return planned(size, _built(make, size))
+            return planned(along[axis], _built(make, along[axis]))
 
     result = planned(large, target_built)
-    sizes = [] if proof == "off" else _proof_sizes(make, small, large, grown)
-    proven = [(size, planned(size, _built(make, size), proof=proof)) for size in sizes]
+    tried = [] if proof == "off" else _proof_sizes(make, small, large, grown)
+    proven = [(size, planned(size, built, proof=proof)) for size, built in tried]
     if len(grown) > 1:
         plans = {
-            axis: next((plan for of, plan in proven if of == size), None) or shapes_alone(size)
+            axis: next((plan for of, plan in proven if of == size), None) or shapes_alone(axis)
             for axis, size in along.items()
         }
         _refuse_confusion(make, result, plans)
@@ -185,24 +186,23 @@ def _refuse_chance(make: Factory, size: Size, model: nn.Module) -> None:
 def _refuse_ignored(
     make: Factory,
     axis: str,
-    base: Size,
-    size: Size,
-    model: nn.Module,
+    sizes: tuple[Size, Size],
+    models: tuple[nn.Module, nn.Module],
     inputs: ExampleInputs | None,
 ) -> None:
     """Refuse a factory that takes no notice of an axis, in its parameters or in its operations."""
-    other = _built(make, size, "meta")[0]
+    model, other = models
     if inputs is None or _shapes(other) != _shapes(model) or repr(other) != repr(model):
         return
     try:  # layers that share their weights are repeated in the forward pass alone
-        alike = len({len(read(m, inputs).graph.nodes) for m in (model, other)}) == 1
+        alike = len({len(read(m, inputs).graph.nodes) for m in models}) == 1
     except TraceError:
         alike = False
     if alike:
         raise ValueError(
-            f"{_name(make)} ignores {axis}: {_call(make, size)} has the parameters of "
-            f"{_call(make, base)}, each of the same shape, and computes the same. Pass {axis} on "
-            "to the model, or leave it out of base and target."
+            f"{_name(make)} ignores {axis}: {_call(make, sizes[1])} has the parameters of "
+            f"{_call(make, sizes[0])}, each of the same shape, and computes the same. Pass {axis} "
+            "on to the model, or leave it out of base and target."
         )
 
 
@@ -229,20 +229,23 @@ def _refuse_confusion(make: Factory, plan: PlanContent, along: Mapping[str, Plan
                 )
 
 
-def _proof_sizes(make: Factory, base: Size, target: Size, grown: list[str]) -> list[Size]:
+def _proof_sizes(
+    make: Factory, base: Size, target: Size, grown: list[str]
+) -> list[tuple[Size, _Built]]:
     """Models that are larger along one axis, as few times as shows an exponent."""
-    sizes: list[Size] = []
+    found: list[tuple[Size, _Built]] = []
     for axis in grown:
         ratio = target[axis] / base[axis]
         growths = [k for k in _GROWTHS if k <= ratio] if ratio > 1 else []
         for n in [*(k * base[axis] for k in growths), target[axis]]:
+            size = {**base, axis: n}
             try:
-                _built(make, {**base, axis: n}, "meta")
+                built = _built(make, size)
             except (ValueError, TypeError):
                 continue
-            sizes.append({**base, axis: n})
+            found.append((size, built))
             break
-    return sizes
+    return found
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
