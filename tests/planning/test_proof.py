@@ -126,6 +126,21 @@ def test_a_fault_of_the_proof_is_not_called_the_models(monkeypatch):
     assert "the proof itself failed (TypeError: " in planned().proof
 
 
+def test_a_loss_of_the_persons_own_is_what_is_trained():
+    """Three steps of both models; what is no number, or trains nothing, is said."""
+    seen = []
+
+    def loss(outputs):
+        seen.append(outputs.shape)
+        return F.cross_entropy(outputs, torch.zeros(len(X), dtype=torch.long))
+
+    assert planned(loss=loss).proof.startswith("Proven to within")
+    assert seen == [(16, 4)] * 6
+    said = planned(loss=lambda outputs: outputs).proof
+    assert "could not be run (RuntimeError: grad can be implicitly created only" in said
+    assert planned(loss=lambda outputs: 1.0).proof.startswith("Proven in part")
+
+
 def test_the_two_models_and_chance_stay_as_they_were():
     torch.manual_seed(0)
     model, base = make(128), make(16)

@@ -35,7 +35,7 @@ from depthmup.planning.heads import heads_apart, heads_note
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit
 from depthmup.planning.prescribe import Prescription, no_matrices, prescribe
-from depthmup.planning.proof import PROOF, prove
+from depthmup.planning.proof import PROOF, Loss, prove
 from depthmup.planning.remedy import with_remedy
 from depthmup.planning.several import HasGroups, Optimizers
 from depthmup.planning.starts import Draws, numbers_of, own_start
@@ -617,6 +617,7 @@ def plan(
     folding: bool = True,
     options: PlanOptions | None = None,
     proof: str = "auto",
+    loss: Loss | None = None,
 ) -> Plan:
     """Apply a width x depth parametrization to a model without changing its code.
 
@@ -649,6 +650,8 @@ def plan(
         proof: ``"auto"`` starts and trains copies of both models for three steps, where they have
             values and that takes seconds, and compares how what they give out grows with what the
             scheme expects; ``"off"`` does not.
+        loss: what the proof trains, one number of what the model returns (``lambda out:
+            out.loss``); by default the mean square distance of the outputs to random targets.
 
     Returns:
         The plan: factors for every parameter, and methods that apply them.
@@ -702,6 +705,7 @@ def plan(
             depth=depth,
             folding=folding,
             options=options,
+            loss=loss,
         )
         if isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None:
             return between(model, base, drawn=drawn, proof=proof)
@@ -733,6 +737,7 @@ def _between(
     folding: bool,
     options: PlanOptions,
     proof: str,
+    loss: Loss | None,
     base_facts: Facts | None = None,
 ) -> Plan:
     """The plan of one model from another, as ``plan`` is asked for it.
@@ -821,6 +826,7 @@ def _between(
         example_inputs=example_inputs,
         base_inputs=options.base_inputs,
         work=compared.work,
+        loss=loss,
     )
     return replace(result, proof=said)
 

@@ -1,8 +1,9 @@
 """The proof of a plan: measured on the two models before the plan is given back.
 
-Copies of both models start as the plan starts them, and are trained for three steps towards random
-targets. Every tensor that the model and its modules give out is measured before and after, whatever
-roles its parameters have. With a width that grows m-fold (m^0 is what maximal updates are)
+Copies of both models start as the plan starts them, and are trained for three steps, by a person's
+own loss or towards random targets. Every tensor that the model and its modules give out is measured
+before and after, whatever roles its parameters have. With a width that grows m-fold (m^0 is what
+maximal updates are)
 
     change of the outputs ~ m^0 r^0,    change of what modules give ~ m^0,    start <= m^0.
 
@@ -14,10 +15,10 @@ small sizes do to two models; ``depthmup check`` measures that with more sizes a
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,9 @@ from depthmup.tracing.recorder import tensors_of
 
 PROOF = ("auto", "off")
 """Whether a plan is proven: where that takes seconds, or not at all."""
+
+Loss: TypeAlias = Callable[[Any], Any]
+"""One number to minimize, of what a model returns."""
 
 STEPS = 3
 """Of training: a readout that starts at zero lets nothing else move at the first."""
@@ -112,11 +116,13 @@ def prove(
     example_inputs: ExampleInputs | None,
     base_inputs: ExampleInputs | None,
     work: int | None = None,
+    loss: Loss | None = None,
 ) -> str:
     """What was measured of a plan, in a sentence; why nothing was, where it cannot be.
 
     A plan under which something grows or shrinks by most of a power is ``Contradicted``. ``work``
-    is how many multiplications a forward pass of the model takes, if that is known.
+    is how many multiplications a forward pass of the model takes, if that is known; ``loss`` is
+    what is trained, of what the model returns, in place of the distance to random targets.
     """
     model, base = unwrapped(model), unwrapped(base)
     width, depth = _ratios(plan)
@@ -125,7 +131,7 @@ def prove(
     inputs = example_inputs, example_inputs if base_inputs is None else base_inputs
     try:
         sides = [
-            _Side(plan, (model, base), _drawn(of), is_base=is_base)
+            _Side(plan, (model, base), _drawn(of), loss, is_base=is_base)
             for of, is_base in zip(inputs, (False, True), strict=True)
         ]
         first = _compare(plan, sides, 0)
@@ -226,13 +232,38 @@ def _drawn(inputs: Any) -> Any:
     return drawn(inputs)
 
 
+class _Distance:
+    """The mean square distance of all outputs to random targets; 0 without any."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator, self.targets = generator, list[Tensor]()
+
+    def __call__(self, outputs: Any) -> Tensor | int:
+        given = [
+            t.float()
+            for t in tensors_of(outputs)
+            if t.is_floating_point() and t.requires_grad and t.ndim
+        ]
+        self.targets = self.targets or [
+            torch.randn(t.shape, generator=self.generator, device="cpu").to(t.device) for t in given
+        ]
+        return sum((t - y).square().mean() for t, y in zip(given, self.targets, strict=True))
+
+
 class _Side:
     """One of the two models, run and trained on copies."""
 
     def __init__(
-        self, plan: PlanContent, both: tuple[nn.Module, nn.Module], inputs: Any, *, is_base: bool
+        self,
+        plan: PlanContent,
+        both: tuple[nn.Module, nn.Module],
+        inputs: Any,
+        loss: Loss | None,
+        *,
+        is_base: bool,
     ) -> None:
         self.plan, self.model, self.inputs, self.is_base = plan, both[is_base], inputs, is_base
+        self.loss = loss
         # In both models alike, or one of them would have them alone.
         of_model, of_base = offsets(both[0]), offsets(both[1])
         found = [p for p in plan.prescriptions if {p.name} & of_model or {p.base_name} & of_base]
@@ -274,26 +305,17 @@ class _Side:
                 raise _NotRun from error
 
     def _train(self, network: nn.Module, inputs: Any, draw: int) -> None:
-        """A few steps towards random targets, each parameter at the plan's rate."""
+        """A few steps, each parameter at the plan's rate."""
         optimizers = self._optimizers(network)
-        generator = torch.Generator().manual_seed(100 + draw)
-        targets: list[Tensor] = []
+        loss = self.loss or _Distance(torch.Generator().manual_seed(100 + draw))
         for _ in range(STEPS if optimizers else 0):
             torch.default_generator.manual_seed(draw)
-            given = [
-                t.float()
-                for t in tensors_of(called(network, inputs))
-                if t.is_floating_point() and t.requires_grad and t.ndim
-            ]
-            targets = targets or [
-                torch.randn(t.shape, generator=generator, device="cpu").to(t.device) for t in given
-            ]
-            loss = sum(((t - y).square().mean() for t, y in zip(given, targets, strict=True)))
-            if not isinstance(loss, Tensor):
+            value = loss(called(network, inputs))
+            if not isinstance(value, Tensor):
                 return
             for optimizer in optimizers:
                 optimizer.zero_grad()
-            loss.backward()
+            value.backward()
             for optimizer in optimizers:
                 optimizer.step()
 
