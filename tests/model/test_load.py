@@ -70,6 +70,26 @@ def test_sequences_are_flattened_and_outputs_with_logits_understood():
 
 
 @pytest.mark.parametrize(
+    ("logits", "targets", "message"),
+    [
+        (
+            (5, 1),
+            torch.zeros(5, 1),
+            r"a float32 tensor of shape \[5, 1\] for",
+        ),
+        ((5, 3), torch.zeros(5, dtype=torch.bool), "a bool tensor"),
+        ((5, 3), torch.zeros(4, dtype=torch.long), r"an int64 tensor of shape \[4\]"),
+        ((5, 3), None, "got NoneType"),
+        ((), torch.tensor(0), r"logits of shape \[\]"),
+        ((5, 3), torch.full((5,), 3), "Expected classes below 3, the number of logits; Target 3"),
+    ],
+)
+def test_targets_that_cross_entropy_does_not_take_name_the_own_loss(logits, targets, message):
+    with pytest.raises(ValueError, match=f"(?s){message}.*define loss"):
+        cross_entropy(torch.zeros(logits), targets)
+
+
+@pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("mine_zoo", "Expected --model module:factory"),
