@@ -7,11 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-
 _CLASSES = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
 _OWN = "For another loss define loss(outputs, targets) beside make, or give depthmup.Model one."
-    "For another loss define loss(outputs, targets) beside make, or pass loss= to depthmup.Model."
-)
 
 
 def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
