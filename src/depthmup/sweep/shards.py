@@ -1,6 +1,7 @@
 """Shards: shares of a sweep for machines without connection, and how their stores are merged."""
 
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -71,6 +72,12 @@ def snapshot(path: Path) -> Iterator[Store]:
     machines that share a folder over a network.
     """
     if not path.is_file():
+        folder = path.parent
+        if folder.is_dir() and any(Shard.of_store(each.name) for each in folder.iterdir()):
+            raise StoreError(
+                f"Expected a store at {path}; the folder has stores of shards alone. Join them: "
+                f"`depthmup merge {shlex.quote(str(folder))}`."
+            )
         raise StoreError(
             f"Expected a store at {path}; there is none. Run `depthmup transfer --out "
             f"{path.parent}` first, or name the folder of an earlier run."
