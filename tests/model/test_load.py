@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from depthmup.cli import plan as verb
-from depthmup.model import Model, resolved
+from depthmup.model import Model, by_reference, resolved
 from depthmup.model.loss import cross_entropy
 from depthmup.planning import Plan
 
@@ -49,6 +49,16 @@ def test_modules_and_files(mine, where):
     assert torch.equal(inputs, given.example_inputs(0))
     expected = torch.nn.functional.cross_entropy(model(inputs), targets)
     assert torch.equal(user.loss(model(inputs), targets), expected)
+
+
+def test_two_functions_of_a_file_are_of_one_module_until_it_changes(mine):
+    file = mine / "mine_zoo.py"
+    file.write_text(MINE + "\ndef other(width, depth): return make(width, depth)\n")
+    one, two = (Model.load(f"{file}:{name}") for name in ("make", "other"))
+    assert by_reference(one).make == f"{file}:make"  # what other processes import
+    assert by_reference(two).make == f"{file}:other"
+    file.write_text(MINE + "\ndef other(width, depth): return 3\n")
+    assert Model.load(f"{file}:other").make(8, 2) == 3
 
 
 def test_loss_of_the_module_or_named(mine):
