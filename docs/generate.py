@@ -99,12 +99,28 @@ def _documents() -> list[tuple[str, str, dict[str, Any]]]:
     return [
         ("summary.json", prints.format("transfer`, `report`, `merge` and `fit"), summary),
         ("certificate.json", "Written by `transfer --target` and `fit --target`.", encode(certificate)),
+        ("plan", f"{prints.format('plan')} `depthmup.Plan.load` reads it.", json.loads(_plan().to_json())),
         ("check.json", prints.format("check"), versioned(strict(reports.example_check()))),
         ("next", prints.format("next"), versioned({"runs": [*proposal.rows], "why": proposal.why})),
         ("score", prints.format("score"), versioned(strict(score.to_dict()))),
         ("prediction", prints.format("predict"), versioned(strict(reports.example_prediction()))),
         ("error", "Printed by every command that fails.", versioned(error)),
     ]
+
+
+def _plan() -> Any:
+    """A plan whose numbers are exact: nothing is measured of it."""
+    import torch
+
+    import depthmup
+    from depthmup.models import ResidualMLP
+
+    def make(width: int, depth: int) -> Any:
+        return ResidualMLP(inputs=8, width=width, depth=depth, outputs=4, block_depth=2)
+
+    sizes: dict[str, Any] = {"base": {"width": 64, "depth": 1}, "target": {"width": 256, "depth": 2}}
+    inputs = torch.zeros(1, 8)
+    return depthmup.plan(make, **sizes, scheme="completep", example_inputs=inputs, proof="off")
 
 
 def _shortened(value: Any) -> Any:

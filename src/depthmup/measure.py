@@ -49,6 +49,9 @@ Tell: TypeAlias = Callable[[Progress], None]
 Train: TypeAlias = Callable[[Sequence[Any], Tell], None]
 """Trains runs that a store does not hold, and tells their progress."""
 
+SHORTEST = 10.0
+"""Seconds of training that a forecast names."""
+
 SEARCHES = (
     "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
     "{what} is decided."
@@ -354,7 +357,9 @@ def _tell_time(missing: Sequence[Any], runner: Runner, forecast: Callable[[str],
     if math.isfinite(seconds):
         cores = "one core" if runner.trainer.workers == 1 else f"{runner.trainer.workers} cores"
         runs = "1 run" if len(missing) == 1 else f"{len(missing)} runs"
+        # Below that, processes take longer to start than runs to train.
+        time_left = f"about {duration(seconds)}" if seconds >= SHORTEST else "a few seconds"
         forecast(
-            f"{runs} on {cores}: about {duration(seconds)} if "
+            f"{runs} on {cores}: {time_left} if "
             f"{'it is' if runner.trainer.workers == 1 else 'they are'} idle and no run diverges."
         )

@@ -18,6 +18,7 @@ REFUSALS = {
     "no folder": ("report", "nowhere"),
     "a mistyped option": ("fit", "example", "--lsr", "lr"),
     "a mistyped value": ("transfer", "--seeds", "many"),
+    "a mistyped command": ("trasnfer", "--preset", "tiny"),
     "a bad budget": ("transfer", "--preset", "tiny", "--budget", "2", "--out", "out"),
 }
 

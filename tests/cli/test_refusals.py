@@ -147,6 +147,8 @@ def test_statuses(error, status, monkeypatch, capsys):
             "mine.py:make stands without",
             "Use --model mine.py:make",
         ),
+        ("rules depth_mup", "depth_mup stands without", "Use --scheme depth-mup."),
+        ("rules --scheme mup", "Expected --base and --target", "lists all schemes"),
         ("plan --model m.py:f --base 32,2 --target 8x8", "got '32,2'", "Did you mean 32x2?"),
         ("plan --model m.py:f --base 64x4", "--target is missing", "plan --help"),
         ("transfer --steps abc", "--steps takes whole numbers; got 'abc'", "transfer --help"),

@@ -28,6 +28,8 @@ def test_mismatched_steps(solve):
         solve([GOOD, step(targets=[[1.0, 2.0]])], **options)
     with pytest.raises(ValueError, match="at least one step"):
         solve([], **options)
+    with pytest.raises(TypeError, match=r"a list of limits\.Step, .* got 10"):
+        solve(10, **options)
     with pytest.raises(TypeError, match=r"not a limits\.Step"):
         solve([([[1.0]], [[1.0]])], **options)
     with pytest.raises(ValueError, match="held_out has d_in=3"):

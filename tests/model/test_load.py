@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from depthmup.cli import plan as verb
-from depthmup.model import Model, resolved
+from depthmup.model import Model, by_reference, resolved
 from depthmup.model.loss import cross_entropy
 from depthmup.planning import Plan
 
@@ -51,6 +51,16 @@ def test_modules_and_files(mine, where):
     assert torch.equal(user.loss(model(inputs), targets), expected)
 
 
+def test_two_functions_of_a_file_are_of_one_module_until_it_changes(mine):
+    file = mine / "mine_zoo.py"
+    file.write_text(MINE + "\ndef other(width, depth): return make(width, depth)\n")
+    one, two = (Model.load(f"{file}:{name}") for name in ("make", "other"))
+    assert by_reference(one).make == f"{file}:make"  # what other processes import
+    assert by_reference(two).make == f"{file}:other"
+    file.write_text(MINE + "\ndef other(width, depth): return 3\n")
+    assert Model.load(f"{file}:other").make(8, 2) == 3
+
+
 def test_loss_of_the_module_or_named(mine):
     assert resolved(Model.load("mine_zoo:make")).loss is cross_entropy
     named = Model.load("mine_zoo:make", loss="losses_zoo:mse")
@@ -67,6 +77,26 @@ def test_sequences_are_flattened_and_outputs_with_logits_understood():
     targets = torch.zeros(2, 3, dtype=torch.long)
     expected = torch.nn.functional.cross_entropy(Outputs.logits.view(6, 7), targets.view(6))
     assert torch.equal(cross_entropy(Outputs(), targets), expected)
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "message"),
+    [
+        (
+            (5, 1),
+            torch.zeros(5, 1),
+            r"a float32 tensor of shape \[5, 1\] for",
+        ),
+        ((5, 3), torch.zeros(5, dtype=torch.bool), "a bool tensor"),
+        ((5, 3), torch.zeros(4, dtype=torch.long), r"an int64 tensor of shape \[4\]"),
+        ((5, 3), None, "got NoneType"),
+        ((), torch.tensor(0), r"logits of shape \[\]"),
+        ((5, 3), torch.full((5,), 3), "Expected classes below 3, the number of logits; Target 3"),
+    ],
+)
+def test_targets_that_cross_entropy_does_not_take_name_the_own_loss(logits, targets, message):
+    with pytest.raises(ValueError, match=f"(?s){message}.*define loss"):
+        cross_entropy(torch.zeros(logits), targets)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class TestReferences:
 
     def test_what_was_replaced_in_its_module(self, written):
         first = written(mine_own=SOURCE)
-        written(mine_own=SOURCE)
+        written(mine_own=SOURCE + "\n# edited\n")
         with pytest.raises(ValueError, match="another function now"):
             by_reference(first)
 

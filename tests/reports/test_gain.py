@@ -11,7 +11,7 @@ import depthmup
 from depthmup.records import Verdict
 from depthmup.records.gain import GainVerdict
 from depthmup.reports import comparison_page, example_study
-from depthmup.reports.gain import chart_of, gain_lines, percent
+from depthmup.reports.gain import chart_of, gain_lines, gain_section, percent
 from depthmup.several import gains_between
 
 
@@ -51,6 +51,7 @@ def test_two_lines_say_who_is_better_and_whether_it_stays(report):
 
 def test_percent_has_two_digits_and_a_true_minus():
     assert [percent(g) for g in (0.035, -0.0075, 1e-7, 0.5)] == ["3.4%", "−0.75%", "0%", "39%"]
+    assert [percent(g) for g in (-4.6, -15.2)] == ["−9848%", "<−10000%"]
 
 
 def test_json_frame_and_file_hold_the_gain(report, tmp_path):
@@ -88,6 +89,22 @@ def test_a_gain_draws_itself(report, tmp_path):
     points = next(layer for layer in chart.layers if layer.mark == "point")
     assert points.rows[0]["value"] == pytest.approx(-100 * math.expm1(-0.08), abs=0.2)
     assert len(gain.to_pandas()) == 5
+
+
+def test_an_interval_of_millions_of_percent_hides_no_other(report):
+    gain = report.gain("new", over="old", target={"width": 2048})
+    plain = chart_of([gain], "width", ["new over old"]).y
+    wild = replace(gain, tuned=replace(gain.tuned, low=-15.0))
+    y = chart_of([wild], "width", ["new over old"]).y
+    assert plain.low - 3 * (plain.high - plain.low) < y.low < 0 < y.high < 3 * plain.high
+    assert y.low < plain.low
+
+
+def test_the_chart_names_a_target_only_where_there_is_one(report):
+    assert all(gain.trained for gain in report.study().gains)
+    assert "target" not in gain_section(report.study()).lead
+    aimed = replace(report.study(), gains=(report.gain("new", over="old", target={"width": 1024}),))
+    assert "Diamond: the target" in gain_section(aimed).lead
 
 
 def test_a_loaded_report_has_its_curves_for_a_gain(report, tmp_path):

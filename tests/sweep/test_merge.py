@@ -302,6 +302,8 @@ def test_the_commands(tmp_path, capsys):
     assert main([*OPTIONS.split(), str(out), "--shard", "1/2"]) == 0
     assert not (out / "report.html").exists()
     capsys.readouterr()
+    assert main(["report", str(out)]) == 2
+    assert f"Join them: `depthmup merge {out}`" in capsys.readouterr().err
     assert main(["merge", str(out)]) == 2
     assert "6 of 12 runs are not in" in capsys.readouterr().err
     assert main([*OPTIONS.split(), str(out), "--shard", "2/2"]) == 0

@@ -301,6 +301,39 @@ def test_the_same_numbers_in_other_shapes_give_the_same_verdict(tmp_path):
         assert fit(table, **asked).exponent("depth") == whole
 
 
+def test_decimal_commas_are_read_beside_texts_and_points_then_group_digits(tmp_path):
+    """One run that diverged, at step 213 of 1,000, leaves an export's losses and steps texts."""
+    points = changed("loss", lambda n, r: "NaN" if n == 21 else r[3]).replace("batch", "steps")
+    points = re.sub("32$", "1000", points, flags=re.M).replace("NaN,adam,1000", "NaN,adam,213")
+    commas = points.replace(",", ";").replace(".", ",").replace("1000", "1.000")
+    asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", "steps": "steps"}
+    reports = []
+    for name, text in (("points", points), ("commas", commas)):
+        (tmp_path / f"{name}.csv").write_text(text)
+        reports.append(fit(tmp_path / f"{name}.csv", **asked))
+    one, other = reports
+    assert str(one) == str(other)
+    assert "1 run diverged" in str(one)
+    assert one.exponent("depth") == other.exponent("depth")
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["1.000", "213"], ["1000", "213"]),
+        (["1.234,5", "-2,0e-3"], ["1234.5", "-2.0e-3"]),
+        (["1.5", "1.250"], ["1.5", "1.250"]),  # a point that groups no digits: none of them does
+        (["0.125", "2,5"], ["0.125", "2.5"]),
+        (["1,3M", "1.300M"], ["1.3M", "1300M"]),
+        (["a,b", "adamw"], ["a,b", "adamw"]),
+    ],
+)
+def test_numbers_of_a_column_where_commas_are_decimal(tmp_path, cells, numbers):
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["value;lr", *(f"{c};0,5" for c in cells), "nan;0,5"]))
+    assert [*Source(path).frame["value"]] == [*numbers, "nan"]
+
+
 @pytest.mark.parametrize("column", ["lr", "loss", "layers"])
 def test_dates_and_durations_are_no_numbers(column):
     frame = pd.read_csv(StringIO(GOOD))

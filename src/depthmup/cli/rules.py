@@ -48,10 +48,13 @@ class Options:
 def run(options: Options) -> int:
     base = parse_size(options.base, option="--base")
     target = parse_size(options.target, option="--target")
-    if not base and not target:
+    if not base and not target and not options.scheme and options.lr is None:
         return _list(options.json)
     if not base or not target:
-        raise ValueError("Expected --base and --target, such as --base batch=64 tokens=1e9.")
+        raise ValueError(
+            "Expected --base and --target, such as --base batch=64 tokens=1e9. Without any option "
+            "`depthmup rules` lists all schemes and rules."
+        )
     of = growth(base, target)
     chosen = scheme(options.scheme) if options.scheme else None
     if options.lr is not None and not 0 < options.lr < math.inf:

@@ -4,10 +4,13 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
+
+from depthmup.rules import scheme
 
 _NUMBERS = re.compile(r"[-+.\de]+(,[-+.\de]+)+,?")
 _NAMES = re.compile(r"[A-Za-z][\w.()+/-]*(,[A-Za-z][\w.()+/-]*)+,?")
@@ -122,6 +125,9 @@ def mistake(words: Sequence[str], verb: str, options: type) -> tuple[str, str]:
         hint = f"`depthmup {verb} --help` lists the options."
         if "--model" in kinds.keys() - given:
             hint = f"Use --model {loose[0] if ':' in loose[0] else 'PATH:FUNCTION'}."
+        elif scheme_option := {"--scheme", "--schemes"} & kinds.keys() - given:
+            with suppress(ValueError):
+                hint = f"Use {min(scheme_option)} {scheme(loose[0]).name}."
         return f"{loose[0]} stands without an option.", hint
     if wrong:
         return wrong, f"`depthmup {verb} --help` describes it."

@@ -175,7 +175,8 @@ def run(words: list[str]) -> int:
     if verb == "completion":
         return _completion(rest)
     if verb not in VERBS:
-        say_error(unknown_command(verb, (*VERBS, "completion")), REFUSED)
+        with json_alone("--json" in words):
+            say_error(unknown_command(verb, (*VERBS, "completion")), REFUSED)
         return REFUSED
     if {"-h", "--help", "--help-all"} & {*rest}:
         return _help(verb, rest)

@@ -6,6 +6,7 @@ update alone, so it needs a copy of the initial weights and no activation.
 
 import math
 from collections.abc import Mapping, Set
+from functools import lru_cache, reduce
 from typing import Any
 
 import torch
@@ -17,7 +18,6 @@ from depthmup.diagnostics.observations import Collector, Key, shape_of
 from depthmup.diagnostics.sharding import whole
 from depthmup.measuring import mean_square
 from depthmup.rules import Family, Kind, Observable, Role
-from depthmup.tracing import parameters
 
 # A module is taken to be linear in its parameters if the parts add up to the whole this well.
 _LINEAR = 1e-2
@@ -56,7 +56,7 @@ class Effects:
                 key: F.linear(args[0], dw) if dw.ndim == 2 else dw.expand_as(output)
                 for key, dw in updates.items()
             }
-            base = output - sum(parts.values())
+            base = output - reduce(torch.add, parts.values())
         else:
             base = self._run(module, args, kwargs, before)
             zeros = {key: torch.zeros_like(v) for key, v in before.items()}
@@ -176,13 +176,15 @@ class Effects:
                 p.data = original[key]
 
 
-def compare_weights(collector: Collector, model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def compare_weights(
+    collector: Collector, tensors: Mapping[str, nn.Parameter], weights: Mapping[str, Tensor]
+) -> None:
     """Updates relative to weights: entrywise for all, in spectral norm for matrices.
 
     Those of vectors and tables that start at zero are relative to what they would have started at,
     which follows size in nothing but a multiplier that they carry.
     """
-    for name, p in parameters(model).items():
+    for name, p in tensors.items():
         prescription = collector.prescriptions[name]
         role = prescription.role
         start = whole(weights[name])
@@ -200,13 +202,15 @@ def compare_weights(collector: Collector, model: nn.Module, weights: Mapping[str
             collector.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
 
 
-def bare_readouts(collector: Collector, model: nn.Module, covered: Set[str]) -> None:
+def bare_readouts(
+    collector: Collector, tensors: Mapping[str, nn.Parameter], covered: Set[str]
+) -> None:
     """Readouts that are bare parameters, (h * v).sum(-1): judged by what their numbers must give.
 
     On n random coordinates of order one a fresh readout gives sqrt(n) times its entries; its update
     is aligned with its input and gives n times its own. Both times the model's own constant.
     """
-    for name, p in parameters(model).items():
+    for name, p in tensors.items():
         prescription = collector.prescriptions[name]
         if name in covered or prescription.role.kind is not Kind.READOUT:
             continue
@@ -289,11 +293,17 @@ def spectral_norm(matrix: Tensor, *, iterations: int = 12) -> float:
     Applications 13:1094-1122, for the error after k iterations from a random start.
     """
     # One matrix at a time stays in the cache: as one batch they take up to fifteen times as long.
-    generator = torch.Generator().manual_seed(0)
-    u = v = torch.randn(matrix.shape[1], generator=generator).to(matrix)
-    smallest = torch.finfo(matrix.dtype).tiny  # of a matrix of zeros, all lengths are zero
+    u = v = _random(matrix.shape[1]).to(matrix)
+    # Of a matrix of zeros all lengths are zero. A tensor is added in a third of a number's time.
+    smallest = torch.tensor(torch.finfo(matrix.dtype).tiny, device=matrix.device)
+    back = matrix.mH
     for _ in range(iterations):
-        u = matrix @ (v / torch.linalg.vector_norm(v).clamp(min=smallest))
-        v = (u.conj() @ matrix).conj()
+        u = torch.mv(matrix, v / torch.linalg.vector_norm(v).add_(smallest))
+        v = torch.mv(back, u)
     length, size = torch.linalg.vector_norm(u), torch.linalg.vector_norm(v)
-    return float(size / length.clamp(min=smallest))
+    return float(size / length.add_(smallest))
+
+
+@lru_cache(maxsize=64)
+def _random(columns: int) -> Tensor:
+    return torch.randn(columns, generator=torch.Generator().manual_seed(0))

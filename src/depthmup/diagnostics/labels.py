@@ -1,7 +1,7 @@
 """Labels: one name for a module at every size, in which numbers of layers become ``*``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import TypeAlias
 
@@ -77,7 +77,7 @@ def labels_of(
     # Experts of a mixture are alike at any number, as are the layers of each stage.
     alike = expert_containers(roles or {})
     alike |= {c for c, members in children.items() if _are_layers(c, members, at)}
-    return partial(_label, single, alike - apart, apart)
+    return cache(partial(_label, single, alike - apart, apart))
 
 
 def labels_by(model: nn.Module, plan: Plan, apart: Set[str] = frozenset()) -> Labels:

@@ -119,15 +119,13 @@ class Paths:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._followed = {
-            name: p for name, p in parameters(model).items() if p.ndim == 1 and p.requires_grad
-        }
+        trained = {name: p for name, p in parameters(model).items() if p.requires_grad}
+        self._followed = {name: p for name, p in trained.items() if p.ndim == 1}
         self._last = {name: p.detach().clone() for name, p in self._followed.items()}
         self.lengths = dict.fromkeys(self._followed, 0.0)
         modules: dict[str, list[tuple[str, Tensor]]] = {}
-        for name, p in parameters(model).items():
-            if p.requires_grad:
-                modules.setdefault(name.rpartition(".")[0], []).append((name, p))
+        for name, p in trained.items():
+            modules.setdefault(name.rpartition(".")[0], []).append((name, p))
         beside = {
             name: [p for other, p in modules[name.rpartition(".")[0]] if other != name]
             for name in self._followed

@@ -81,7 +81,8 @@ def observe(
         keys=points.keys,
         centered=points.centered,
     )
-    named = {id(p): name for name, p in parameters(inner).items()}
+    tensors = parameters(inner)
+    named = {id(p): name for name, p in tensors.items()}
     training = [m for m in inner.modules() if m.training]
     covered: set[str] = set()
     with ExitStack() as stack:
@@ -110,8 +111,8 @@ def observe(
     collector.logits = shape_of(logits)
     collector.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
-        compare_weights(collector, inner, weights)
-    bare_readouts(collector, inner, covered)
+        compare_weights(collector, tensors, weights)
+    bare_readouts(collector, tensors, covered)
     return collector.finish()
 
 

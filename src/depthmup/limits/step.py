@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,6 +154,11 @@ class Step:
 
 def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps as a tuple, once they are known to belong to one network."""
+    if not isinstance(steps, Iterable):
+        raise TypeError(
+            f"Expected steps as a list of limits.Step, one for each training step, such as "
+            f"[limits.Step(x, limits.mse(y)) for x, y in batches]; got {steps!r}."
+        )
     steps = tuple(steps)
     if not steps:
         raise ValueError("Training needs at least one step; got none.")

@@ -89,10 +89,15 @@ def _module(name: str) -> ModuleType:
         # First: with its folder on the path a file that is called torch.py would be taken for it.
         import torch  # noqa: F401
 
-        private = private_name(path)
+        private, content = private_name(path), hash(path.read_bytes())
+        # Once, so that two functions of a file are of one module, which workers import by its name.
+        before = sys.modules.get(private)
+        if before is not None and getattr(before.__spec__, "loader_state", None) == content:
+            return before
         spec = importlib.util.spec_from_file_location(private, path)
         assert spec is not None
         assert spec.loader is not None
+        spec.loader_state = content
         module = importlib.util.module_from_spec(spec)
         sys.modules[private] = module
         # As for a script that is run: what lies beside the file can be imported.

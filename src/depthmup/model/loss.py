@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+_CLASSES = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
+_OWN = "For another loss define loss(outputs, targets) beside make, or give depthmup.Model one."
 
 
 def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
@@ -20,4 +24,25 @@ def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
             f"Expected outputs that are logits, or have them as .logits; got "
             f"{type(logits).__name__}. Pass a loss(outputs, targets) for these outputs."
         )
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+    rows = logits.shape[:-1].numel() if logits.ndim else 0
+    if not isinstance(targets, Tensor) or targets.dtype not in _CLASSES or targets.numel() != rows:
+        raise ValueError(
+            "Expected targets to be classes, a whole number for each row of logits, because the "
+            f"loss is cross-entropy unless you give one; got {_described(targets)} for logits of "
+            f"shape {list(logits.shape)}. {_OWN}"
+        )
+    try:
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten())
+    except IndexError as error:  # "Target 10 is out of bounds."
+        raise ValueError(
+            f"Expected classes below {logits.shape[-1]}, the number of logits; {error} {_OWN}"
+        ) from None
+
+
+def _described(value: Any) -> str:
+    """The type of a value, and of a tensor its shape."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    kind = str(value.dtype).removeprefix("torch.")
+    article = "an" if kind[0] == "i" else "a"
+    return f"{article} {kind} tensor of shape {list(value.shape)}"

@@ -76,9 +76,11 @@ def measure(tensor: Tensor) -> Measured | None:
     low, high = math.inf, -math.inf
     for chunk in chunks:
         x = chunk.double()
-        squares += _value((x * x).sum())
-        fourths += _value((x * x * x * x).sum())
-        low, high = min(low, -_largest(-x)), max(high, _largest(x))
+        square = x * x
+        squares += _value(square.sum())
+        fourths += _value((square * square).sum())
+        lowest, highest = _range(x)
+        low, high = min(low, lowest), max(high, highest)
     count = data.numel()
     mean_square = squares / count
     return Measured(
@@ -89,15 +91,20 @@ def measure(tensor: Tensor) -> Measured | None:
     )
 
 
-def _largest(x: Tensor) -> float:
-    """The largest entry; some shards of a tensor may have none."""
+def _range(x: Tensor) -> tuple[float, float]:
+    """The smallest and the largest entry; some shards of a tensor may have none."""
     if not is_sharded(x):
-        return float(x.max())
+        low, high = torch.aminmax(x)
+        return float(low), float(high)
     local = x.to_local()
-    largest = local.max() if local.numel() else local.new_tensor(-math.inf)
+    largest = local.new_full((2,), -math.inf)
+    if local.numel():
+        low, high = torch.aminmax(local)
+        largest = torch.stack((-low, high))
     for dim in range(x.device_mesh.ndim):
         dist.all_reduce(largest, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
-    return float(largest)
+    least, most = largest.tolist()
+    return -least, most
 
 
 def _value(scalar: Tensor) -> float:

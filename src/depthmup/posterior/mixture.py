@@ -34,7 +34,7 @@ class NormalMixture:
         return np.asarray((self.weight * ndtr(standard)).sum(-1))
 
     def quantile(self, share: float | Array) -> Array:
-        """(...,), by bisection."""
+        """(...,), by bisection; of shares that broadcast with the answers, all together."""
         reach = 40 * self.deviation
         low, high = (self.mean - reach).min(-1), (self.mean + reach).max(-1)
         for _ in range(HALVINGS):
@@ -43,22 +43,24 @@ class NormalMixture:
             low, high = np.where(under, middle, low), np.where(under, high, middle)
         return np.asarray((low + high) / 2)
 
-    def interval(self, confidence: float) -> tuple[Array, Array]:
+    def interval(self, confidence: float) -> tuple[Array, Array, Array]:
+        """The end below, the median and the end above, between equal tails, (...,) each."""
         tail = (1 - confidence) / 2
-        return self.quantile(tail), self.quantile(1 - tail)
+        shares = np.array([tail, 0.5, 1 - tail]).reshape(3, *(1 for _ in self.mean.shape[:-1]))
+        low, middle, high = self.quantile(shares)
+        return low, middle, high
 
     def estimate(self, confidence: float, unit: str = "") -> Estimate:
         """The first answer: its median, and the interval between equal tails."""
-        low, high = self.interval(confidence)
-        value = self.quantile(0.5)
-        return Estimate(value=float(value[0]), low=float(low[0]), high=float(high[0]), unit=unit)
+        low, value, high = (float(end[0]) for end in self.interval(confidence))
+        return Estimate(value=value, low=low, high=high, unit=unit)
 
     def quantiles(self, shares: Array) -> Array:
         """Many quantiles of the first answer, (shares,), to a thousandth of its spread."""
         from scipy.special import ndtr
 
         mean, deviation, weight = self.mean[0], self.deviation[0], self.weight[0]
-        low, high = (float(self.quantile(share)[0]) for share in (ENDS, 1 - ENDS))
+        low, high = self.quantile(np.array([[ENDS], [1 - ENDS]]))[:, 0]
         at = np.linspace(low, high, POINTS)
         below = ndtr((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
         return np.interp(shares, below, at)

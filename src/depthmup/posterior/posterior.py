@@ -90,7 +90,16 @@ class Posterior:
         self, row: Array, confidence: float = CONFIDENCE, *, scale: float = 1.0, unit: str = ""
     ) -> Estimate:
         """One combination of the minima of trained sizes, times a scale."""
-        return self.of_sizes(scale * np.asarray(row, float)[None]).estimate(confidence, unit)
+        weights = scale * np.asarray(row, float)
+        # A search asks for one drift in every rule that may end it, and again for its story.
+        asked = weights.tobytes(), confidence
+        if asked not in self._estimates:
+            self._estimates[asked] = self.of_sizes(weights[None]).estimate(confidence)
+        return replace(self._estimates[asked], unit=unit)
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[bytes, float], Estimate]:
+        return {}
 
     @cached_property
     def minimum(self) -> Array:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from statistics import median
 from typing import Any
 
 from depthmup.records import Estimate, Study
@@ -21,6 +22,12 @@ SHOWN = 4
 LEAST = 5e-4
 """Percent: less is none."""
 
+WIDEST = 3.0
+"""An interval is drawn this many times the median one beyond all gains, and no further."""
+
+MOST = 1e4
+"""Percent: a loss a hundred times as large; that it is larger still tells nothing."""
+
 MOST_RESERVATIONS = 2
 """Of a gain, on a console."""
 
@@ -37,6 +44,8 @@ def percent(log: float, digits: int = 2) -> str:
     value = -100 * math.expm1(-log)
     if abs(value) < LEAST:
         return "0%"
+    if value < -MOST:
+        return f"<−{MOST:.0f}%"
     places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
     return f"{number(value, min(places, 4))}%"
 
@@ -105,8 +114,10 @@ def gain_section(study: Study) -> Section:
     """The gain against size along the study's axis, and at the target."""
     lead = (
         "How much lower the best loss is than the other's, in percent, each at its own best "
-        f"{study.tuned.name}. Bars: 95% intervals. Diamond: the target, 90%."
+        f"{study.tuned.name}. Bars: 95% intervals."
     )
+    if any(not gain.trained for gain in study.gains):
+        lead += " Diamond: the target, 90%."
     return Section(
         title="Which one is better, and does it stay so?",
         lead=lead,
@@ -190,8 +201,13 @@ def chart_of(gains: Sequence[Gain], axis: str, names: Sequence[str]) -> Chart | 
     every = [*points, *aims]
     if len({row["x"] for row in every}) < 2:
         return None
-    ends = [row[key] for row in every for key in ("value", "low", "high")] + [0.0]
-    low, high = min(ends), max(ends)
+    values = [row["value"] for row in every] + [0.0]
+    # The interval of a forecast may be millions of percent wide, beside which all others are none.
+    usual = median(row["high"] - row["low"] for row in every)
+    reach = max(max(values) - min(values), WIDEST * usual)
+    low = max(min(row["low"] for row in every), min(values) - reach)
+    high = min(max(row["high"] for row in every), max(values) + reach)
+    low, high = min(low, *values), max(high, *values)
     air = 0.08 * (high - low) or 1.0
     y = Axis(title="gain, percent", low=low - air, high=high + air, format=".3~g")
     for row in every:

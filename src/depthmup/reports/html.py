@@ -47,6 +47,7 @@ def _templates(package: str) -> Any:
     )
     templates.globals["colours"] = PAPER_COLOURS
     templates.filters["kept"] = _kept
+    templates.filters["coded"] = _coded
     return templates
 
 
@@ -61,6 +62,13 @@ def _kept(text: str) -> Any:
         return f'<span class="kept">{match[0]}</span>' if len(match[0]) <= 16 else match[0]
 
     return Markup(_KEPT.sub(kept, str(escape(text))))
+
+
+def _coded(text: str) -> Any:
+    """The text with `commands` as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def page_spec(chart: Any) -> dict[str, Any]:

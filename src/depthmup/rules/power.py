@@ -32,6 +32,8 @@ def exponent(value: Exponent, *, name: str = "exponent") -> Fraction:
         >>> exponent("1/2"), exponent(0.6), exponent(-1)
         (Fraction(1, 2), Fraction(3, 5), Fraction(-1, 1))
     """
+    if type(value) is Fraction and value.denominator <= LARGEST >= abs(value.numerator):
+        return value  # exact and in range, as of nearly all laws
     try:
         # "1e99999999" is a short text and a number of 10^8 digits.
         text = str(value) if isinstance(value, float | str) else ""

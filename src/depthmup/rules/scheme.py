@@ -170,6 +170,10 @@ class Scheme:
     run: RunLaws = RunLaws()
     experts: ExpertRule | None = None
 
+    def __hash__(self) -> int:
+        # Laws are looked up by scheme hundreds of times; all fields have a hundred fractions.
+        return hash((self.name, self.alpha, self.gamma))
+
     def __repr__(self) -> str:
         return f"<Scheme {self.name}: alpha = {self.alpha}, gamma = {self.gamma}; {self.source}>"
 

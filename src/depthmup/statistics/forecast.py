@@ -175,11 +175,9 @@ class Forecast:
         ways, base = np.linspace(0, 1, 33), self.where.base
         sizes = [{a: base[a] * (self.target[a] / base[a]) ** float(w) for a in base} for w in ways]
         law = self.posterior.of_law(np.eye(len(ways)), self._places(sizes), scatter=True)
-        low, high = law.interval(CONFIDENCE)
-        rows = zip(ways, low, law.quantile(0.5), high, strict=True)
         return tuple(
             BandPoint(at=float(w), value=float(v), low=float(a), high=float(b))
-            for w, a, v, b in rows
+            for w, a, v, b in zip(ways, *law.interval(CONFIDENCE), strict=True)
         )
 
 

@@ -158,8 +158,8 @@ def measured(
     """
     # All at once: the bisection of each quantile takes as long for one size as for a hundred.
     mixture = found.posterior.of_sizes(np.eye(len(found.at)))
-    low, high = mixture.interval(confidence)
-    ends = np.column_stack([mixture.quantile(0.5), low, high])
+    low, middle, high = mixture.interval(confidence)
+    ends = np.column_stack([middle, low, high])
     places = found.fitted.places()
     return tuple(
         _optimum(found, i, size, confidence, places[i], ends[i]) for i, size in enumerate(sizes)

@@ -146,7 +146,10 @@ class _Keeper:
             return
         (job, why), *others = self.failures
         more = f" ({len(others)} other jobs failed too)" if others else ""
-        lines = [f"Finished runs are stored, but {job} failed{more}:", why.rstrip()]
+        failed = f"{job} failed{more}:"
+        if self.done:
+            failed = f"Finished runs are stored, but {failed}"
+        lines = [failed[0].upper() + failed[1:], why.rstrip()]
         for other, reason in others[:NAMED]:
             lines.append(f"Also failed: {other}: {reason.rstrip().splitlines()[-1]}")
         if len(others) > NAMED:

@@ -1,6 +1,7 @@
 """Shards: shares of a sweep for machines without connection, and how their stores are merged."""
 
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -71,9 +72,15 @@ def snapshot(path: Path) -> Iterator[Store]:
     machines that share a folder over a network.
     """
     if not path.is_file():
+        where = path.parent
+        if where.is_dir() and any(Shard.of_store(each.name) for each in where.iterdir()):
+            raise StoreError(
+                f"Expected a store at {path}; the folder has stores of shards alone. Join them: "
+                f"`depthmup merge {shlex.quote(str(where))}`."
+            )
         raise StoreError(
             f"Expected a store at {path}; there is none. Run `depthmup transfer --out "
-            f"{path.parent}` first, or name the folder of an earlier run."
+            f"{where}` first, or name the folder of an earlier run."
         )
     with tempfile.TemporaryDirectory() as folder:
         store = _copied(path, Path(folder))

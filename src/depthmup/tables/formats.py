@@ -57,6 +57,12 @@ EXCEL = (".xlsx", ".xls")
 LARGEST_WITH_NAMES = 2**24
 """Bytes of a file in which names of runs are looked at before a column is asked for."""
 
+# A number in a text may have a power of ten behind it, the letter of a size, or a sign of percent.
+_WITH_COMMA, _DOTTED, _GROUPED = (
+    re.compile(rf"\s*[+-]?{digits}(e[+-]?\d+)?[kmbt%]?\s*", re.IGNORECASE)
+    for digits in (r"\d+,\d*", r"\d*[.][\d.]*(,\d*)?", r"[1-9]\d{0,2}([.]\d{3})+(,\d*)?")
+)
+
 EXAMPLE = "example"
 """The word for the table that ships with this package, where a path goes."""
 
@@ -304,7 +310,27 @@ def _csv(path: Path) -> "pd.DataFrame":
                 f"row {int(filled.argmax()) + 1:,} has more. Write decimals with points (0.5, not "
                 "0,5), texts that have commas in quotes, and give each column a name."
             )
-    return frame
+    return frame.apply(_with_points) if options.get("decimal") == "," else frame
+
+
+def _with_points(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """The numbers of a column that pandas leaves as texts, as where one run has the loss NaN.
+
+    Where commas are decimal 1.000 is a thousand, unless a point of the column groups no digits.
+    """
+    if column.dtype.kind in "iufb":
+        return column
+    dotted = (cell for cell in column if isinstance(cell, str) and _DOTTED.fullmatch(cell))
+    thousands = all(map(_GROUPED.fullmatch, dotted))
+
+    def with_point(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        if thousands and _GROUPED.fullmatch(cell):
+            cell = cell.replace(".", "")
+        return cell.replace(",", ".") if _WITH_COMMA.fullmatch(cell) else cell
+
+    return column.map(with_point)
 
 
 def _layout(path: Path) -> tuple[list[str], dict[str, Any], int]:
