@@ -1,11 +1,12 @@
 """``depthmup plan``: initialization, multipliers and learning rates that a scheme prescribes."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json, say_page
@@ -94,7 +95,9 @@ class Options:
 def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
+    from torch import nn
 
+    from depthmup._isolated import isolated
     from depthmup.model import (
         Model,
         batches_at,
@@ -112,11 +115,15 @@ def run(options: Options) -> int:
     own = resolved(Model.load(options.model, batch=options.batch))
     check_axes(own, base)
     torch.manual_seed(0)
-    with torch.device("meta") if options.meta else nullcontext():
-        (model, drawn), (small, base_drawn) = (
-            recorded(partial(network_at, own, size)) for size in (target, base)
-        )
-    inputs, _ = check_batch(batches_at(own, target)(torch.Generator().manual_seed(0)))
+
+    @isolated(generators=False)
+    def at(size: Mapping[str, int]) -> tuple[nn.Module, Any]:
+        with torch.device("meta") if options.meta else nullcontext():
+            return recorded(partial(network_at, own, size))
+
+    (model, drawn), (small, base_drawn) = at(target), at(base)
+    with isolated():
+        inputs, _ = check_batch(batches_at(own, target)(torch.Generator().manual_seed(0)))
     prescribed = plan(
         model,
         base=small,

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from depthmup._isolated import isolated
 from depthmup.measuring import (
     ADDED,
     Place,
@@ -246,7 +247,7 @@ class _Side:
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.random.fork_rng(devices=[]),
+            isolated(),
             torch.device(device),
         ):
             torch.default_generator.manual_seed(draw)
