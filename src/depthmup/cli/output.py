@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
+from depthmup._drafts import together
 from depthmup.records.codec import strict, versioned
 from depthmup.records.text import ON_TERMINALS, TONES
 
@@ -146,15 +147,18 @@ def answer(result: Any, text: str, *, json: bool) -> None:
 
 
 def write_files(files: tuple[Path, Path] | None, result: Any, page: Callable[[str], str]) -> None:
-    """Write a result as JSON and its page, which is told that file's name; print where it is."""
+    """Write a result as JSON and its page, which is told that file's name; print where it is.
+
+    The result may be a text that is JSON already.
+    """
     if files is None:
         return
-    from depthmup.reports import write_text  # takes a third of a second
-
     page_file, data_file = files
-    write_text(page_file, page(data_file.name))
-    document = versioned(strict(result))
-    write_text(data_file, json_format.dumps(document, indent=2, allow_nan=False) + "\n")
+    if not isinstance(result, str):
+        result = json_format.dumps(versioned(strict(result)), indent=2, allow_nan=False) + "\n"
+    with together() as drafts:
+        drafts.write(page_file, page(data_file.name))
+        drafts.write(data_file, result)
     say_page(page_file)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import print_json, say_page
+from depthmup.cli.output import print_json, write_files
 from depthmup.records import RUN_AXES
 from depthmup.records.sizes import parse_size, size_text
 
@@ -107,7 +107,6 @@ def run(options: Options) -> int:
         resolved,
     )
     from depthmup.planning import PlanOptions, plan, recorded
-    from depthmup.reports import write_text
 
     _check_format(options)
     files = None if options.out is None else page_and_data(options.out, "plan")
@@ -149,12 +148,12 @@ def run(options: Options) -> int:
         print(text, end="")
     else:
         print(prescribed.explain(options.explain) if options.explain else prescribed)
-    if files is not None:
-        page, data = files
-        prescribed.save(data)
-        sizes = f"{size_text(base)} to {size_text(target)}"
-        write_text(page, _page(prescribed, model=options.model, sizes=sizes, data=data.name))
-        say_page(page)
+    sizes = f"{size_text(base)} to {size_text(target)}"
+    write_files(
+        files,
+        prescribed.to_json(),
+        lambda data: _page(prescribed, model=options.model, sizes=sizes, data=data),
+    )
     return 0
 
 
