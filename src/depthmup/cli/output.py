@@ -117,10 +117,11 @@ def json_alone(wanted: bool) -> Iterator[None]:
         _printed.reset(printed)
         if result is not before:
             before.flush()
-            with suppress(BrokenPipeError):
+            # ``print_json`` flushed already: an error was shown where it came.
+            with suppress(OSError):
                 result.flush()
             os.dup2(result.fileno(), 1)
-            with suppress(BrokenPipeError):
+            with suppress(OSError):
                 result.close()
 
 
@@ -135,7 +136,8 @@ def print_json(value: Any) -> None:
 def print_error(error: Any) -> None:
     """Print an error as JSON, where a program reads it and has no result yet."""
     if _result.get() is not None and not _printed.get():
-        print_json(error)
+        with suppress(OSError):  # it may be what cannot be written
+            print_json(error)
 
 
 def answer(result: Any, text: str, *, json: bool) -> None:

@@ -70,5 +70,5 @@ def _references(text: bytes) -> list[int]:
 
 def _sorted(entries: re.Match[bytes]) -> bytes:
     """Lines of a dictionary of resources, by name and number."""
-    lines = entries[0].splitlines(keepends=True)
-    return b"".join(sorted(lines, key=lambda line: (len(line.split()[0]), line)))
+    lines = [(line.split()[0], line) for line in entries[0].splitlines(keepends=True)]
+    return b"".join(line for name, line in sorted(lines, key=lambda each: (len(each[0]), each[0])))
