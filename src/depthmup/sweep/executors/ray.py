@@ -151,7 +151,8 @@ class _RayTeam:
                 now = time.monotonic()
                 for stream in [s for s in busy if now > busy[s].deadline]:
                     ray.kill(busy[stream].actor)
-                    backlog.overdue(busy.pop(stream).job)
+                    task = busy.pop(stream)
+                    backlog.overdue(task.job, loaded=task.loaded)
                 if now - looked > LOOK:  # nodes come and go
                     slots, looked = self._slots(), now
                     able = now if slots else able
@@ -200,7 +201,7 @@ class _Task:
     def __init__(self, job: Job, actor: Any) -> None:
         self.job, self.actor = job, actor
         self.given, self.deadline = time.monotonic(), math.inf
-        self.started = False
+        self.started, self.loaded = False, False
         self.free = False  # the job is over, and its actor can have another
 
     def is_late(self) -> bool:
@@ -217,9 +218,9 @@ class _Task:
         except ray.exceptions.RayError as error:
             backlog.died(self.job, f"{type(error).__name__}: {error}")
         else:
-            if kind == "started":
-                self.started = True
-                self.deadline = time.monotonic() + backlog.seconds(self.job)
+            if kind in ("started", "loaded"):
+                self.started, self.loaded = True, kind == "loaded"
+                self.deadline = time.monotonic() + backlog.seconds(self.job, loaded=self.loaded)
                 return True
             more = backlog.heard(self.job, kind, content)
             self.free = not more and kind != "lost"
