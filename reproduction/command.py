@@ -16,7 +16,7 @@ from depthmup.cli import (
     stopped,
 )
 from depthmup.records import environment
-from depthmup.reports import write_text
+from depthmup.reports import together
 from depthmup.sweep import MAIN_STORE, Store, environment_of, snapshot
 from depthmup.training import Backend, check_backend
 from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
@@ -156,15 +156,19 @@ def deliver_evidence(
 ) -> None:
     """Write the page and the summary; show the verdicts, or print the summary."""
     summary = json.dumps(pages.evidence_summary(evidence), indent=2, allow_nan=False)
-    write_text(folder / "evidence.json", summary + "\n")
-    write_text(folder / "evidence.html", pages.evidence_page(evidence))
-    if markdown is not None:
-        made_by = str(evidence.config["command"])
-        write_text(markdown, pages.evidence_markdown(evidence, command=made_by, beside=beside))
-    if export:
-        pages.export_pictures(evidence, folder / "charts", formats=export)
+    # Printed first: it stays where the disk is full.
     if as_json:
         print_json(summary)
-        return
-    print(pages.evidence_text(evidence))
-    print(f"\nThe page: {(folder / 'evidence.html').resolve()}")
+    else:
+        print(pages.evidence_text(evidence))
+    with together() as files:
+        files.write(folder / "evidence.json", summary + "\n")
+        files.write(folder / "evidence.html", pages.evidence_page(evidence))
+        if markdown is not None:
+            made_by = str(evidence.config["command"])
+            text = pages.evidence_markdown(evidence, command=made_by, beside=beside)
+            files.write(markdown, text)
+        if export:
+            pages.export_pictures(evidence, folder / "charts", formats=export, files=files)
+    if not as_json:
+        print(f"\nThe page: {(folder / 'evidence.html').resolve()}")

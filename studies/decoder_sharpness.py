@@ -26,13 +26,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from depthmup._isolated import seeded
 from depthmup.diagnostics import GaussNewton, sharpness
 from depthmup.model import resolved
 from depthmup.records import Estimate, Task, Trial, environment
 from depthmup.statistics import mean
 from depthmup.sweep import InProcess, Store, Sweep, run
 from depthmup.training import stream
-from depthmup.training.trial import planned, prepared, seeded
+from depthmup.training.trial import planned, prepared
 from reproduction.runs import Measure
 from studies.decoders import BASE, LOG2_LRS, MODELS, along_depth, along_width
 from studies.predict_table import header, number, octaves, slope, verdict

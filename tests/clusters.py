@@ -49,7 +49,9 @@ def kill(node):
 class Cluster:
     """A head of one core; ``join`` adds nodes of one core each."""
 
-    def __init__(self):
+    def __init__(self, environment=None):
+        # A token that another cluster has left in the home folder would be asked for.
+        self.environment = environment or {**os.environ, "RAY_AUTH_MODE": "disabled"}
         self.port, self.folder = free_port(), tempfile.mkdtemp(prefix="ray", dir="/tmp")
         self.address = f"127.0.0.1:{self.port}"
         head = ("--head", f"--port={self.port}", "--include-dashboard=false")
@@ -68,11 +70,9 @@ class Cluster:
 
     def _start(self, *where):
         environment = {
-            **os.environ,
+            **self.environment,
             "OMP_NUM_THREADS": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # A token that another cluster has left in the home folder would be asked for.
-            "RAY_AUTH_MODE": "disabled",
             # A node that is gone is noticed after three seconds, not fifteen.
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_failure_threshold": "3",

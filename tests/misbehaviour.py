@@ -184,6 +184,9 @@ class Several:
     def output(self) -> str:
         return ""
 
+    def load(self) -> None:
+        pass
+
     def only(self, keys: Collection[str]) -> "Several":
         return replace(self, tasks=tuple(each for each in self.tasks if each.key in keys))
 
@@ -196,6 +199,16 @@ class Several:
 
     def __str__(self) -> str:
         return "doing " + ", ".join(f"{t.name} {t.settings['number']}" for t in self.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slow(Several):
+    """A job that takes a while to load, each time."""
+
+    seconds: float
+
+    def load(self) -> None:
+        time.sleep(self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)

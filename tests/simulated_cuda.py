@@ -85,11 +85,14 @@ class Machine:
         self.counts["waits"] += 1
 
     def generator(self, index):
-        self.start()
         self.touched.add(index)
-        if index not in self.generators:
-            self.generators[index] = torch.Generator().manual_seed(67280421310721)
-        return self.generators[index]
+        return self.draws(self.device(index))
+
+    def draws(self, device):
+        """A device's generator, whose state is the host's: to ask for it touches no device."""
+        self.start()
+        fresh = torch.Generator().manual_seed(67280421310721)
+        return self.generators.setdefault(self.device(device).index, fresh)
 
     def seed(self, seed, indices=None):
         for index in range(self.gpus) if indices is None else indices:
@@ -527,10 +530,8 @@ def machine(*, gpus=1, free=80 << 30, capability=(9, 0), lenient=False):
         "synchronize": lambda *device: now.waits(),
         "manual_seed_all": now.seed,
         "manual_seed": lambda seed: now.seed(seed, [now.current]),
-        "get_rng_state": lambda device="cuda": now.generator(now.device(device).index).get_state(),
-        "set_rng_state": lambda state, device="cuda": now.generator(
-            now.device(device).index
-        ).set_state(state),
+        "get_rng_state": lambda device="cuda": now.draws(device).get_state(),
+        "set_rng_state": lambda state, device="cuda": now.draws(device).set_state(state),
         "_is_in_bad_fork": lambda: False,
         "device": Current,
         "Stream": Stream,

@@ -67,6 +67,8 @@ LATE = {f"records/{name}.py": {"reports"} for name in ("certificate", "check", "
 TOP = {
     "__init__": set(),
     "__main__": {"cli"},
+    "_drafts": set(),
+    "_isolated": set(),
     "_meant": set(),
     "_uncompiled": set(),
     "_version": set(),

@@ -7,6 +7,7 @@ from typing import Any
 
 from depthmup.records import Estimate
 from depthmup.reports import (
+    Files,
     facts,
     interval,
     library,
@@ -15,6 +16,7 @@ from depthmup.reports import (
     save_chart,
     script_json,
     strict,
+    together,
 )
 from reproduction.evidence import Comparison, Evidence, Finding, Reproduction
 
@@ -225,22 +227,23 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 
 
 def export_pictures(
-    evidence: Evidence, folder: Path, *, formats: Iterable[str]
+    evidence: Evidence, folder: Path, *, formats: Iterable[str], files: Files | None = None
 ) -> tuple[Path, ...]:
-    """Every chart as a file, at the last frame of its slider."""
+    """Every chart as a file, at the last frame of its slider; with ``files`` of the same result."""
     import altair as alt
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for finding in evidence.findings:
-        for picture in finding.pictures:
+    pictures = [(finding, picture) for finding in evidence.findings for picture in finding.pictures]
+    with together(files) as drafts:
+        for finding, picture in pictures:
             spec = {**picture.spec}
             if spec.get("width") == "container":
                 spec["width"] = 560
             chart = alt.Chart.from_dict(spec)
             for kind in sorted(set(formats)):
                 path = folder / f"{_place(finding, picture.name)}.{kind}"
-                save_chart(chart, path)
+                save_chart(chart, path, files=drafts)
                 written.append(path)
     return tuple(written)
 

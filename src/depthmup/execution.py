@@ -55,7 +55,8 @@ class Execution:
     the stores."""
 
     trial_seconds: float = 0.0
-    """Stop a training run after this many seconds and report it; 0 means no limit."""
+    """Stop a training run after this many seconds and report it; 0 means no limit. Loading your
+    code has this limit too, and a minute at least."""
 
     address: str = "auto"
     """With ray: host:port of the cluster's head; auto is the cluster that includes this machine."""

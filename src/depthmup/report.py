@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from depthmup import reports
+from depthmup._drafts import draft_of
 from depthmup._meant import Meant
 from depthmup.records import (
     UNKNOWN,
@@ -647,7 +648,8 @@ class Report(Meant):
             path: of the file.
             name: which table, as in ``to_pandas``.
         """
-        _without_formulas(self.to_pandas(name)).to_csv(path, index=False)
+        with draft_of(Path(path)) as draft:
+            _without_formulas(self.to_pandas(name)).to_csv(draft, index=False)
 
     def to_parquet(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as Parquet.
@@ -666,7 +668,8 @@ class Report(Meant):
                 "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv works "
                 "without it."
             ) from None
-        self.to_pandas(name).to_parquet(path, index=False)
+        with draft_of(Path(path)) as draft:
+            self.to_pandas(name).to_parquet(draft, index=False)
 
     def save(self, folder: str | Path, *, formats: Collection[str] = ()) -> tuple[Path, ...]:
         """Write report.html and summary.json into a folder; of a table excluded.csv, too.
@@ -678,20 +681,19 @@ class Report(Meant):
         Returns:
             The paths of the files, but for those of charts.
         """
-        folder = Path(folder)
+        folder, more = Path(folder), dict[str, str]()
+        # A report that was loaded leaves the rows beside it as they are.
+        if self.table_runs and "table" in self._judged[0].config:
+            more[EXCLUDED] = self.excluded_csv
         reports.write_result(
             self._judged,
             folder,
             certificates=self.certificates,
             formats=formats,
             whole=self.sweep is None,  # of a table no store is beside it
+            more=more,
         )
-        written = [folder / PAGE, folder / JSON]
-        # A report that was loaded leaves the rows beside it as they are.
-        if self.table_runs and "table" in self._judged[0].config:
-            reports.write_text(folder / EXCLUDED, self.excluded_csv)
-            written.append(folder / EXCLUDED)
-        return tuple(written)
+        return tuple(folder / name for name in (PAGE, JSON, *more))
 
     def __str__(self) -> str:
         return self.summary() if self.studies else f"A shard: {len(self.records)} runs"

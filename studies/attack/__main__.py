@@ -33,6 +33,7 @@ COUNTS = {
     "functions": 1500,
     "pages": 100,
     "soak": 20_000,
+    "shared": 100,
 }
 SLICE = 80
 

@@ -52,7 +52,7 @@ def deliver(jobs: Any, listener: Listener) -> None:
     for job in jobs:
         for done, result in enumerate(job(lambda fraction: None), 1):
             listener.on_result(result)
-            listener.on_progress(job, done / len(job.runs))
+            listener.on_progress(job, done / len(job.keys))
 
 
 def attack(count: int, folder: Path, seed: int) -> Counter[str]:

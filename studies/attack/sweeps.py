@@ -30,13 +30,16 @@ SWEEPS = {
 }
 
 
-def start(kind: str, out: Path, *more: str) -> "subprocess.Popen[bytes]":
+def start(
+    kind: str, out: Path, *more: str, errors: Path | None = None
+) -> "subprocess.Popen[bytes]":
     """A driver in a session of its own, by which its processes are found; it writes OUT.err."""
     model = out.parent / "attacked.py"
     if not model.exists():
         model.write_text(SOURCE)
     words = SWEEPS[kind].format(model=f"{model}:make").split()
-    return command(["transfer", *words, *more, "--json", "--out", out], out.with_suffix(".err"))
+    told = errors or out.with_suffix(".err")
+    return command(["transfer", *words, *more, "--json", "--out", out], told)
 
 
 def command(words: Sequence[str | Path], errors: Path) -> "subprocess.Popen[bytes]":

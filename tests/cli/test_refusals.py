@@ -14,6 +14,7 @@ from own_models import SOURCE
 from depthmup.cli import main, refusals
 from depthmup.cli.interrupts import INTERRUPTED
 from depthmup.cli.refusals import DEFECT, OWN_CODE, REFUSED, explained
+from depthmup.model import time_limit
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--steps", "4", "--seeds", "2"),
@@ -344,12 +345,13 @@ def test_a_path_that_is_no_utf8(own, tmp_path):
 
 
 @pytest.mark.long
-def test_a_factory_that_hangs_is_stopped_in_the_driver_too(own, tmp_path):
+def test_a_factory_that_hangs_is_stopped_in_the_driver_too(own, tmp_path, monkeypatch, capsys):
+    """What is no training has the limit of a run, and a minute at least."""
+    monkeypatch.setattr(time_limit, "LOADING", 2.0)
     model = own(MAKE, MAKE + "    import time; time.sleep(1000)\n")
-    words = ["--trial-seconds", "2", "--out", tmp_path / "out"]
-    done = depthmup("transfer", "--model", model, *TINY[:-5], *TINY[-3:], *words)
-    assert done.returncode == REFUSED
-    assert "--trial-seconds" in done.stderr
+    words = ["--trial-seconds", "1", "--out", str(tmp_path / "out")]
+    assert main(["transfer", "--model", model, *TINY[:-5], *TINY[-3:], *words]) == REFUSED
+    assert "was stopped after 2 s" in capsys.readouterr().err
 
 
 def test_next_takes_each_axis_once(tmp_path, capsys):

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 from cells import cell
-from misbehaviour import Heard, Several, Unpicklable, lines, task
+from misbehaviour import Heard, Several, Slow, Unpicklable, lines, task
 from waiting import until
 
+from depthmup.model import time_limit
 from depthmup.records import Record
 from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, training
 from depthmup.sweep.executors.backlog import Backlog
@@ -190,6 +191,17 @@ def test_the_start_of_a_worker_is_not_part_of_the_time_limit(log, tmp_path, monk
     heard = Heard()
     Processes(workers=1, trial_seconds=2.0)([Several(tasks=(task("add_one", log, 0),))], heard)
     assert heard.numbers == [0]
+
+
+def test_loading_is_not_part_of_the_time_limit_and_has_its_own(log, monkeypatch):
+    heard = Heard()
+    job = Slow(tasks=(task("add_one", log, 0),), seconds=3.0)
+    Processes(workers=1, trial_seconds=2.0)([job], heard)
+    assert heard.numbers == [0]
+    monkeypatch.setattr(time_limit, "LOADING", 1.0)
+    Processes(workers=1, trial_seconds=1.0)([job], heard)
+    [(_, why)] = heard.failures
+    assert why.startswith("Loading your code was stopped after 1 s, the time limit of a run and a")
 
 
 def test_a_job_that_ends_without_its_results_has_failed(log):

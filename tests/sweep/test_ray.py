@@ -124,6 +124,56 @@ def test_a_cluster_that_asks_for_a_token_is_told_apart_from_one_that_is_silent(m
             Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
 
 
+def test_a_token_that_comes_too_late_is_named(unconnected, monkeypatch, log):
+    """Ray is loaded here, in this process of tests, and would not send it."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+
+    def refused(command, *, env, **options):
+        if "RAY_AUTH_MODE" not in env:
+            raise subprocess.CalledProcessError(1, command, stderr="AuthenticationError: no token")
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        monkeypatch.setattr(executor_ray.subprocess, "run", refused)
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ValueError, match="Set RAY_AUTH_MODE=token before Python starts"):
+            Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
+    assert "RAY_AUTH_MODE" not in os.environ
+
+
+def test_the_two_commands_of_the_guide(tmp_path):
+    follow_the_guide(tmp_path)
+
+
+def test_the_two_commands_of_the_guide_where_ray_init_has_left_a_token(tmp_path):
+    """Ray 2.60: ``ray start`` asks for it, and a driver sends it only if a variable says so."""
+    follow_the_guide(tmp_path, token="0123456789abcdef" * 4)
+
+
+def follow_the_guide(tmp_path, token=""):
+    """Start a cluster and train on it, as in docs/how-to/cluster.md, in a home of its own."""
+    (tmp_path / ".ray").mkdir()
+    if token:
+        (tmp_path / ".ray" / "auth_token").write_text(token)
+    usual = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    home = {**usual, "HOME": str(tmp_path)}
+    own = Cluster(home)
+    try:
+        words = ["--executor", "ray", "--address", own.address, "--budget", "40"]
+        done = subprocess.run(
+            [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", *words],
+            cwd=tmp_path,
+            env=home,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    finally:
+        own.close()
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_cluster_that_lost_its_last_node_is_given_up_after_a_while(monkeypatch, log):
     """Ray itself would wait for ever."""
     monkeypatch.setattr(executor_ray, "LOOK", 0.0)

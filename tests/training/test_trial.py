@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import depthmup
+from depthmup._isolated import seeded
 from depthmup.model import Model
 from depthmup.model.loss import cross_entropy as usual_loss
 from depthmup.records import BASE_SHAPE, Status, Trial
@@ -24,7 +25,7 @@ from depthmup.training import stream
 from depthmup.training.loop import check_loss
 from depthmup.training.preflight import preflight
 from depthmup.training.schedules import schedule
-from depthmup.training.trial import run_trial, seeded
+from depthmup.training.trial import run_trial
 
 OWN = Model(make=make, batch=batch)
 TRIAL = Trial(

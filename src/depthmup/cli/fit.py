@@ -93,17 +93,21 @@ def run(options: Options) -> int:
         reading=Reading(**arguments(Reading, options)),
     )
     report = fit(**asked)
-    written: list[Path] = []
     if options.out is not None:
         prepare_folder(options.out, results=FILES)
+    # Printed first: it stays where the disk is full.
+    if options.json:
+        print_json(report.to_dict())
+    else:
+        show(report.summary())
+    written: list[Path] = []
+    if options.out is not None:
         written += report.save(options.out)
     if options.plot is not None:
         report.plot(options.plot)
         written.append(options.plot)
     if options.json:
-        print_json(report.to_dict())
         return 0
-    show(report.summary())
     if written:
         print()
     for path in written:

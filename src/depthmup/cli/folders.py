@@ -1,10 +1,11 @@
 """Folders and files of results: checked before any work, removed again if they stay empty."""
 
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from depthmup._drafts import new_draft
 
 _made: list[Path] = []
 """Folders that this command has made, outermost first."""
@@ -25,8 +26,8 @@ def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         _made.extend(reversed(missing))
         # Tried, not asked: permissions do not tell of disks that are full or mounted to be read.
-        probe = folder / f".{secrets.token_hex(8)}.draft"
-        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        probe, descriptor = new_draft(folder / "probe")
+        os.close(descriptor)
         probe.unlink()
     except OSError as error:
         raise ValueError(

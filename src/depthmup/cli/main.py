@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from depthmup.cli.interrupts import interruptible, status_of
 
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(GARBAGE)
     if arguments is None:  # a process of its own, at whose end all would be looked through again
         atexit.register(gc.freeze)
+        _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with interruptible():
@@ -34,3 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return readers_gone()
     except KeyboardInterrupt as interrupt:  # before a verb's own work
         return status_of(interrupt)
+
+
+def _open_streams() -> None:
+    """Open what the shell has closed (``>&-``): a store's file would take the stream's number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115

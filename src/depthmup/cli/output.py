@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
+from depthmup._drafts import together
 from depthmup.records.codec import strict, versioned
 from depthmup.records.text import ON_TERMINALS, TONES
 
@@ -116,10 +117,11 @@ def json_alone(wanted: bool) -> Iterator[None]:
         _printed.reset(printed)
         if result is not before:
             before.flush()
-            with suppress(BrokenPipeError):
+            # ``print_json`` flushed already: an error was shown where it came.
+            with suppress(OSError):
                 result.flush()
             os.dup2(result.fileno(), 1)
-            with suppress(BrokenPipeError):
+            with suppress(OSError):
                 result.close()
 
 
@@ -134,7 +136,8 @@ def print_json(value: Any) -> None:
 def print_error(error: Any) -> None:
     """Print an error as JSON, where a program reads it and has no result yet."""
     if _result.get() is not None and not _printed.get():
-        print_json(error)
+        with suppress(OSError):  # it may be what cannot be written
+            print_json(error)
 
 
 def answer(result: Any, text: str, *, json: bool) -> None:
@@ -146,15 +149,18 @@ def answer(result: Any, text: str, *, json: bool) -> None:
 
 
 def write_files(files: tuple[Path, Path] | None, result: Any, page: Callable[[str], str]) -> None:
-    """Write a result as JSON and its page, which is told that file's name; print where it is."""
+    """Write a result as JSON and its page, which is told that file's name; print where it is.
+
+    The result may be a text that is JSON already.
+    """
     if files is None:
         return
-    from depthmup.reports import write_text  # takes a third of a second
-
     page_file, data_file = files
-    write_text(page_file, page(data_file.name))
-    document = versioned(strict(result))
-    write_text(data_file, json_format.dumps(document, indent=2, allow_nan=False) + "\n")
+    if not isinstance(result, str):
+        result = json_format.dumps(versioned(strict(result)), indent=2, allow_nan=False) + "\n"
+    with together() as drafts:
+        drafts.write(page_file, page(data_file.name))
+        drafts.write(data_file, result)
     say_page(page_file)
 
 

@@ -1,14 +1,15 @@
 """``depthmup plan``: initialization, multipliers and learning rates that a scheme prescribes."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import print_json, say_page
+from depthmup.cli.output import print_json, write_files
 from depthmup.records import RUN_AXES
 from depthmup.records.sizes import parse_size, size_text
 
@@ -94,7 +95,9 @@ class Options:
 def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
+    from torch import nn
 
+    from depthmup._isolated import isolated
     from depthmup.model import (
         Model,
         batches_at,
@@ -104,7 +107,6 @@ def run(options: Options) -> int:
         resolved,
     )
     from depthmup.planning import PlanOptions, plan, recorded
-    from depthmup.reports import write_text
 
     _check_format(options)
     files = None if options.out is None else page_and_data(options.out, "plan")
@@ -112,11 +114,15 @@ def run(options: Options) -> int:
     own = resolved(Model.load(options.model, batch=options.batch))
     check_axes(own, base)
     torch.manual_seed(0)
-    with torch.device("meta") if options.meta else nullcontext():
-        (model, drawn), (small, base_drawn) = (
-            recorded(partial(network_at, own, size)) for size in (target, base)
-        )
-    inputs, _ = check_batch(batches_at(own, target)(torch.Generator().manual_seed(0)))
+
+    @isolated(generators=False)
+    def at(size: Mapping[str, int]) -> tuple[nn.Module, Any]:
+        with torch.device("meta") if options.meta else nullcontext():
+            return recorded(partial(network_at, own, size))
+
+    (model, drawn), (small, base_drawn) = at(target), at(base)
+    with isolated():
+        inputs, _ = check_batch(batches_at(own, target)(torch.Generator().manual_seed(0)))
     prescribed = plan(
         model,
         base=small,
@@ -142,12 +148,12 @@ def run(options: Options) -> int:
         print(text, end="")
     else:
         print(prescribed.explain(options.explain) if options.explain else prescribed)
-    if files is not None:
-        page, data = files
-        prescribed.save(data)
-        sizes = f"{size_text(base)} to {size_text(target)}"
-        write_text(page, _page(prescribed, model=options.model, sizes=sizes, data=data.name))
-        say_page(page)
+    sizes = f"{size_text(base)} to {size_text(target)}"
+    write_files(
+        files,
+        prescribed.to_json(),
+        lambda data: _page(prescribed, model=options.model, sizes=sizes, data=data),
+    )
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from depthmup._drafts import together
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import prepare_file, prepare_folder
 from depthmup.cli.output import print_json, say_page, show
@@ -121,10 +122,10 @@ def _compared(options: Options) -> int:
     gains = gains_between(loaded, over)
     studies = {name: report.studies for name, report in loaded.items()}
     page = comparison_page(studies, gains=gains, command=["depthmup", *sys.argv[1:]])
-    write_text(options.out, page)
     first = next(iter(loaded.values())).studies[0]
     for line in gain_lines(replace(first, gains=tuple(gains))):
         show(line)
+    write_text(options.out, page)
     say_page(options.out)
     return 0
 
@@ -141,17 +142,27 @@ def deliver(
     """Show the tables, or print the summary; write both files unless they are ``saved`` already,
     or there is no folder that can be written.
     """
+    # Printed first: it stays where the disk is full.
+    if json:
+        print_json(report.to_dict())
+    else:
+        _show(report)
+    if folder is None:
+        return
+    if export or not saved:
+        report.save(folder, formats=export)
+    if figure is not None:
+        _write_figures(report, folder / "figures", figure)
+    if not json:
+        say_page(folder / "report.html")
+
+
+def _show(report: "Report") -> None:
+    """Show the tables, as wide as the terminal."""
     from rich.console import Console
 
     from depthmup.reports.tables import parts
 
-    if folder is not None and (export or not saved):
-        report.save(folder, formats=export)
-    if folder is not None and figure is not None:
-        _write_figures(report, folder / "figures", figure)
-    if json:
-        print_json(report.to_dict())
-        return
     console = Console()
     terminal = console.is_terminal
     width = min(100, console.width) if terminal else 100
@@ -163,8 +174,6 @@ def deliver(
             show(part)
         else:
             console.print(part)
-    if folder is not None:
-        say_page(folder / "report.html")
 
 
 def _write_figures(report: "Report", folder: Path, kind: "FigureKind") -> None:
@@ -184,6 +193,7 @@ def _write_figures(report: "Report", folder: Path, kind: "FigureKind") -> None:
         for i, certificate in enumerate(report.certificates, start=1)
         for part in parts[: 1 + certificate.issued]
     }
-    for path, figure in figures.items():
-        for suffix in ("pdf", "svg"):
-            figure.save(folder / f"{path}.{suffix}")
+    with together() as files:
+        for name, figure in figures.items():
+            for suffix in ("pdf", "svg"):
+                figure.save(folder / f"{name}.{suffix}", files=files)

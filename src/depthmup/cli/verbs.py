@@ -130,8 +130,7 @@ def read(verb: str, words: Sequence[str]) -> Any:
 def _completion(words: Sequence[str]) -> int:
     """Print the completion script of the shell that is named."""
     if {"-h", "--help"} & {*words}:
-        print(COMPLETION, flush=True)
-        return 0
+        return explained(lambda: _print(COMPLETION))
     if words[1:] or not {*words} <= SHELLS:
         say_error(
             f"there is no completion for {' '.join(words)!r}. Name one of {', '.join(SHELLS)}.",
@@ -157,7 +156,12 @@ def _help(verb: str, words: Sequence[str]) -> int:
     everyday: frozenset[str] = getattr(module, "EVERYDAY", frozenset())
     only = frozenset() if "--help-all" in words else everyday
     more = f"depthmup {verb} --help-all"
-    print(help_of(verb, module.Options, only=only, more=more), flush=True)
+    return _print(help_of(verb, module.Options, only=only, more=more))
+
+
+def _print(text: str) -> int:
+    """Print what was asked for; where it cannot be written, that shows here and not at the end."""
+    print(text, flush=True)
     return 0
 
 
@@ -167,11 +171,9 @@ def run(words: list[str]) -> int:
     if verb == "help" and rest:
         verb, rest = rest[0], ["--help"]
     if verb in ("-h", "--help", "help"):
-        print(overview(), flush=True)
-        return 0 if words else REFUSED
+        return explained(lambda: _print(overview())) or (0 if words else REFUSED)
     if verb in ("-V", "--version", "version"):
-        print(f"depthmup {__version__}", flush=True)
-        return 0
+        return explained(lambda: _print(f"depthmup {__version__}"))
     if verb == "completion":
         return _completion(rest)
     if verb not in VERBS:
@@ -179,7 +181,7 @@ def run(words: list[str]) -> int:
             say_error(unknown_command(verb, (*VERBS, "completion")), REFUSED)
         return REFUSED
     if {"-h", "--help", "--help-all"} & {*rest}:
-        return _help(verb, rest)
+        return explained(lambda: _help(verb, rest))
     with json_alone("--json" in rest):
         options = read(verb, rest)
     with on_command_line(), json_alone(getattr(options, "json", False)):

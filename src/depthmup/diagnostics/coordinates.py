@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from depthmup._isolated import seeded
 from depthmup.diagnostics.grid import Size, check_counts, distinct, further, grid_of, refuse_along
 from depthmup.diagnostics.networks import TrainedNetwork, planned_sizes, train
 from depthmup.diagnostics.observations import Key, Points
@@ -38,7 +39,6 @@ from depthmup.records.text import counted
 from depthmup.rules import Family, Kind, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE
-from depthmup.training.trial import seeded
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
 RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
@@ -148,11 +148,11 @@ def check(
             run = train(
                 own, grid[i], seed, plans[i], points[i], prepare=prepare, lr=rate, steps=steps
             )
+            if i not in own_depths and not isinstance(run, NonFinite):
+                own_depths[i] = depths_of(run.model, plans[i], points[i])
         if isinstance(run, NonFinite):
             nonfinite = run
             break
-        if i not in own_depths:
-            own_depths[i] = depths_of(run.model, plans[i], points[i])
         losses.setdefault(_named(grid[i]), []).append(run.losses)
         unmoved |= run.unmoved
         for observation in (run.first, run.second):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from depthmup._isolated import seeded
 from depthmup.diagnostics.grid import Size, further
 from depthmup.diagnostics.labels import labels_by, of_several_depths
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points
@@ -25,7 +26,6 @@ from depthmup.tracing import Facts, parameters, pattern_of, read
 from depthmup.tracing.recorder import tensors_of
 from depthmup.training.loop import check_gradient, moved
 from depthmup.training.preflight import built
-from depthmup.training.trial import seeded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

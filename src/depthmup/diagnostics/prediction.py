@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from depthmup._isolated import seeded
 from depthmup.diagnostics.grid import Size, check_counts, refuse_along
 from depthmup.diagnostics.networks import (
     batch_of,
@@ -32,7 +33,6 @@ from depthmup.rules import Family, Scheme, named
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import CONFIDENCE, TOLERANCE, mean
 from depthmup.statistics.drift import check_tolerance
-from depthmup.training.trial import seeded
 
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""

@@ -163,7 +163,11 @@ class Model:
         """
         import torch
 
-        return check_batch(with_factory(self).batch(torch.Generator().manual_seed(seed)))[0]
+        from depthmup._isolated import isolated
+
+        own, generator = with_factory(self), torch.Generator().manual_seed(seed)
+        with isolated():
+            return check_batch(own.batch(generator))[0]
 
 
 def _check_complete(model: Model) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import nn
 
+from depthmup._isolated import isolated
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
@@ -142,7 +143,7 @@ def _sizes(make: Any, base: Any, target: Any) -> tuple[dict[str, int], dict[str,
 def _built(make: Factory, size: Size, device: str = "cpu") -> _Built:
     """The factory's model of a size, of one seed, and what drew its parameters."""
     try:
-        with torch.random.fork_rng(devices=[]), torch.device(device):
+        with isolated(), torch.device(device):
             torch.default_generator.manual_seed(0)
             model, drawn = recorded(partial(_module, make, size))
     except _NoModule:
@@ -173,7 +174,7 @@ def _module(make: Factory, size: Size) -> nn.Module:
 def _refuse_chance(make: Factory, size: Size, model: nn.Module) -> None:
     """Refuse a factory whose models have other parts each time."""
     for seed in (1, 2):
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with isolated(), torch.device("cpu"):
             torch.default_generator.manual_seed(seed)
             again = make(**size)
         if _shapes(again) != _shapes(model):

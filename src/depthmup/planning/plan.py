@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from depthmup._drafts import write_text
 from depthmup._meant import Meant, keywords
 from depthmup.planning import (
     clip,
@@ -143,7 +144,7 @@ class Plan(Meant, PlanContent):
         Args:
             path: of the file.
         """
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        write_text(Path(path), self.to_json())
 
     def to_json(self) -> str:
         """The plan as JSON, as ``save`` writes it.

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from depthmup._isolated import isolated
 from depthmup.measuring import (
     ADDED,
     Place,
@@ -292,7 +293,7 @@ class _Side:
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
-            torch.random.fork_rng(devices=[]),
+            isolated(),
             torch.device(device),
         ):
             try:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from depthmup._isolated import isolated
 from depthmup.planning.likeness import MakeOptimizer
 from depthmup.planning.settings import RATES
 
@@ -74,7 +75,7 @@ def run(make: MakeOptimizer, lanes: Mapping[str, Lane], *, device: Any = "cpu") 
     failures: list[Exception] = []
     for way in (_by_step, _by_closure, _by_two_steps):
         try:
-            with _apart(device):
+            with _apart():
                 return _run(make, lanes, way, device)
         except Exception as error:  # whatever the person's class raises is the cause
             failures.append(error)
@@ -85,11 +86,10 @@ def run(make: MakeOptimizer, lanes: Mapping[str, Lane], *, device: Any = "cpu") 
 
 
 @contextmanager
-def _apart(device: Any) -> Iterator[None]:
+def _apart() -> Iterator[None]:
     """Nothing outside is changed: no random number, no words, nothing is compiled."""
     with ExitStack() as stack:
-        devices = [device] if torch.device(device).type == "cuda" else []
-        stack.enter_context(torch.random.fork_rng(devices=devices))
+        stack.enter_context(isolated())
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(redirect_stdout(StringIO()))
         warnings.simplefilter("ignore")

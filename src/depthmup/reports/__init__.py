@@ -1,5 +1,6 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
+from depthmup._drafts import Files, together, write_bytes, write_text
 from depthmup.records.codec import strict
 from depthmup.reports.certificate import (
     certificate_figure,
@@ -8,7 +9,6 @@ from depthmup.reports.certificate import (
 )
 from depthmup.reports.check_page import check_figure
 from depthmup.reports.comparison import comparison_page
-from depthmup.reports.drafts import write_bytes, write_text
 from depthmup.reports.figure import Figure
 from depthmup.reports.figure import Kind as FigureKind
 from depthmup.reports.files import CHART_FORMATS, save_chart
@@ -56,6 +56,7 @@ __all__ = [
     "Figure",
     "FigureKind",
     "FigureName",
+    "Files",
     "Movement",
     "Page",
     "Plot",
@@ -102,6 +103,7 @@ __all__ = [
     "study_specs",
     "summary",
     "table",
+    "together",
     "tone",
     "write_bytes",
     "write_result",

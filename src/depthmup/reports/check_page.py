@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from depthmup._drafts import together
 from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.records.codec import strict, versioned
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import Chart, Layer
-from depthmup.reports.drafts import write_text
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.next_steps import lines_to_paste
 from depthmup.reports.page import Card, Page, Plot, Section, Table
@@ -22,8 +22,9 @@ from depthmup.reports.theme import BAND, INK, tone
 
 def write_check(check: Check, page: Path, data: Path) -> None:
     """Write the page and the JSON file."""
-    write_text(page, check_page(check))
-    write_text(data, json.dumps(versioned(strict(check)), indent=2, allow_nan=False) + "\n")
+    with together() as files:
+        files.write(page, check_page(check))
+        files.write(data, json.dumps(versioned(strict(check)), indent=2, allow_nan=False) + "\n")
 
 
 def check_page(check: Check) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from depthmup._drafts import Files, together
 from depthmup.reports.chart import panel
-from depthmup.reports.drafts import write_text
 from depthmup.reports.files import save_chart
 from depthmup.reports.page import Plot
 from depthmup.reports.theme import FIGURES, SCREEN, Style, configured
@@ -63,11 +63,12 @@ class Figure:
     chart: Any
     caption: str
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, files: Files | None = None) -> Path:
         """Write the figure, and its caption beside it as .txt.
 
         Args:
             path: a file that ends in .svg, .pdf, .png or .html; text stays text in the first two.
+            files: of one result, with which both are written.
 
         Returns:
             The path of the caption.
@@ -76,9 +77,10 @@ class Figure:
             ValueError: another suffix.
         """
         path = Path(path)
-        save_chart(self.chart, path, points=True)
         caption = path.with_suffix(".txt")
-        write_text(caption, self.caption + "\n")
+        with together(files) as drafts:
+            save_chart(self.chart, path, points=True, files=drafts)
+            drafts.write(caption, self.caption + "\n")
         return caption
 
     def _repr_html_(self) -> str:

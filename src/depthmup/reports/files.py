@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from depthmup.reports.drafts import draft_of, write_text
+from depthmup._drafts import Files, naming, together
+from depthmup.reports.pdf import in_order
 
 CHART_FORMATS = (".html", ".svg", ".pdf", ".png")
 
 
-def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
+def save_chart(chart: Any, path: Path, *, points: bool = False, files: Files | None = None) -> None:
     """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
     titles and data are escaped.
 
@@ -18,6 +19,7 @@ def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
         path: ends in .html, .svg, .pdf or .png.
         points: whether its units are points, as a PDF has them: an SVG says so, and a PNG has four
             dots for each.
+        files: of one result, with which it is written (``together``).
 
     Raises:
         ValueError: another suffix.
@@ -34,17 +36,18 @@ def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
         raise ValueError(
             f"Expected a chart file to end in {', '.join(CHART_FORMATS)}; got {path.name!r}."
         )
-    if kind == ".html":
-        from depthmup.reports.page import Page, Plot, Section
+    with together(files) as drafts, naming(path):
+        if kind == ".html":
+            from depthmup.reports.page import Page, Plot, Section
 
-        plot = Plot(chart=chart, name="chart", fixed=True)
-        write_text(
-            path, Page(title=path.stem, headline="", sections=[Section(plots=[plot])]).html()
-        )
-        return
-    with draft_of(path) as draft:
-        scale = (4 if points else 2) if kind == ".png" else 1
+            plot = Plot(chart=chart, name="chart", fixed=True)
+            page = Page(title=path.stem, headline="", sections=[Section(plots=[plot])])
+            drafts.write(path, page.html())
+            return
+        draft, scale = drafts.draft(path), (4 if points else 2) if kind == ".png" else 1
         chart.save(str(draft), format=kind[1:], scale_factor=scale)
+        if kind == ".pdf":
+            draft.write_bytes(in_order(draft.read_bytes()))
         if points and kind == ".svg":
             sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
             picture = draft.read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from depthmup._drafts import draft_of
 from depthmup.records.cache import cache_folder, is_private, is_trusted
-from depthmup.reports.drafts import draft_of
 
 
 def kept_text(name: str, make: Callable[[], str]) -> str:

@@ -5,17 +5,18 @@ import html
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
+from depthmup._drafts import Files, together
 from depthmup._version import __version__
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
 from depthmup.records.text import html_card
-from depthmup.reports.drafts import write_text
 from depthmup.reports.files import save_chart
 from depthmup.reports.study_charts import FILES, STUDY_CHARTS, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
@@ -34,6 +35,7 @@ def export(
     *,
     formats: Iterable[str] = FORMATS,
     window: int | None = None,
+    files: Files | None = None,
 ) -> tuple[Path, ...]:
     """Write every chart into a folder in each format, and return the paths.
 
@@ -42,6 +44,7 @@ def export(
         folder: to write into.
         formats: pdf, png (with twice the resolution of a screen) or svg.
         window: index of the window of training, by default the last, which the verdicts are about.
+        files: of the same result, with which they are written.
 
     Returns:
         The paths that were written.
@@ -67,16 +70,17 @@ def export(
     # An empty study is refused before anything is written.
     sections = {FILES.get(name, name): section_of(study, name, window) for name in STUDY_CHARTS}
     charts = {file: picture_of(section) for file, section in sections.items() if section.plots}
-    folder = Path(folder)
+    folder, axis = Path(folder), re.sub(r"\W", "_", study.axis)
+    drawn = {
+        folder / f"{plain.replace('size', axis)}.{kind}": chart
+        for plain, chart in charts.items()
+        for kind in wanted
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for plain, chart in charts.items():
-        name = plain.replace("size", re.sub(r"\W", "_", study.axis))
-        for kind in wanted:
-            path = folder / f"{name}.{kind}"
-            save_chart(chart, path)
-            paths.append(path)
-    return tuple(paths)
+    with together(files) as drafts:
+        for path, chart in drawn.items():
+            save_chart(chart, path, files=drafts)
+    return tuple(drawn)
 
 
 def write_result(
@@ -87,6 +91,7 @@ def write_result(
     formats: Collection[str] = (),
     whole: bool = False,
     redraw: bool = True,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, object]:
     """Write report.html, summary.json, certificate.json and the charts; return the summary.
 
@@ -97,6 +102,7 @@ def write_result(
         formats: of chart files, such as "svg".
         whole: whether the summary holds all that a report is made from (``summary``).
         redraw: whether to draw a page again that is of the same studies and version.
+        more: further texts of the result, by the names of their files.
 
     Returns:
         The summary.
@@ -112,22 +118,25 @@ def write_result(
     contents = summary(*studies, certificates=certificates, whole=whole)
     text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "summary.json", text + "\n")
-    mark = _mark(studies, certificates)
-    if redraw or not _has(folder / "report.html", mark):
-        write_text(folder / "report.html", page(*studies, certificates=certificates) + mark)
     names = [
         f"certificate-{i + 1}.json" if i else "certificate.json" for i, _ in enumerate(certificates)
     ]
-    for name, certificate in zip(names, certificates, strict=True):
-        write_text(folder / name, _sealed(certificate, folder / name).to_json() + "\n")
-    for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
-        if old.name not in names:  # of an earlier measurement in this folder
-            old.unlink()
-    if formats:
-        for i, study in enumerate(studies):
+    with together() as files:
+        files.write(folder / "summary.json", text + "\n")
+        mark = _mark(studies, certificates)
+        if redraw or not _has(folder / "report.html", mark):
+            drawn = page(*studies, certificates=certificates) + mark
+            files.write(folder / "report.html", drawn)
+        for name, certificate in zip(names, certificates, strict=True):
+            files.write(folder / name, _sealed(certificate, folder / name).to_json() + "\n")
+        for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
+            if old.name not in names:  # of an earlier measurement in this folder
+                files.remove(old)
+        for name, content in more.items():
+            files.write(folder / name, content)
+        for i, study in enumerate(studies if formats else ()):
             within = folder / "charts" / study.axis if i else folder / "charts"
-            export(study, within, formats=set(formats))
+            export(study, within, formats=set(formats), files=files)
     return contents
 
 

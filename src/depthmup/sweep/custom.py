@@ -104,9 +104,12 @@ def costs_of(
     costs = []
     if cost is None:
         return ()
+    from depthmup._isolated import isolated  # which loads torch
+
     for size in design.all_sizes:
         run = trial_of(model, design, design.variants[0], size, 0.0, 0)
-        value = cost(dict(size))
+        with isolated():
+            value = cost(dict(size))
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"Expected cost(size) to return a number; got {value!r}.")
         if not 0 < value < math.inf:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from depthmup.model import Model
+from depthmup.model import Model, resolved
 from depthmup.records import Cell, Measurement, Record, Trial
 from depthmup.records.sizes import size_text
 from depthmup.sweep.cost import MEMBERS, work
@@ -66,6 +66,9 @@ class Job(ABC):
     def only(self, keys: Collection[str]) -> "Job":
         """The job of only some of the results, which have the same bits."""
 
+    def load(self) -> None:  # noqa: B027 - most need nothing
+        """Import what it needs: the time limit of training counts from there."""
+
     @abstractmethod
     def __call__(self, tell: Tell) -> Iterator[Result]: ...
 
@@ -107,6 +110,10 @@ class Train(Job):
 
     def only(self, keys: Collection[str]) -> "Train":
         return replace(self, runs=tuple(run for run in self.runs if run.key in keys))
+
+    def load(self) -> None:
+        if self.model is not None and resolved(self.model).command is None:
+            import depthmup.training.trial  # noqa: F401
 
     def __call__(self, tell: Tell) -> Iterator[Result]:
         def tell_loss(trial: Trial, step: int, loss: float) -> None:

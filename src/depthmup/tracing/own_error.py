@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from depthmup._isolated import isolated
 from depthmup.tracing.names import named_tensors
 
 _LIBRARIES = (Path(torch.__file__).parent, Path(__file__).parents[1])
@@ -31,7 +32,7 @@ def own_error(
     def there(value: Any) -> Any:
         return value.detach().to(device, copy=True) if isinstance(value, Tensor) else value
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with isolated(), torch.no_grad():
         try:
             arguments = tree_map(there, (args, dict(kwargs)))
             copies = {name: there(tensor) for name, tensor in tensors.items()}

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils._pytree import tree_map
 
+from depthmup._isolated import isolated
 from depthmup.tracing.graph import Graph, ModuleCall, Node, Ref
 from depthmup.tracing.names import named_tensors, plain_name, unwrapped
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
@@ -150,8 +151,8 @@ def _attempt(
     """One forward pass: on fake tensors, or on copies with values, which it reads or may not."""
     recorder = Recorder(blind=values and not reads)
     with ExitStack() as stack:
+        stack.enter_context(isolated())
         if values:
-            stack.enter_context(torch.random.fork_rng(devices=[]))
             if not reads:
                 stack.enter_context(NothingRead())
         else:

@@ -95,30 +95,6 @@ def place_of(device: str) -> str:
     return ", ".join([str(facts["gpu"]), *named])
 
 
-def generators() -> list[int]:
-    """The CUDA devices of this process whose random generators exist.
-
-    None before CUDA is initialized: to ask for one would initialize it, on every device.
-    """
-    import torch
-
-    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-
-
-def seed_torch(seed: int) -> None:
-    """Seed torch's global generators: ``torch.manual_seed`` where a device beside the CPU is.
-
-    Where none is, that keeps the stack of its caller as text, three times for each seed, for
-    devices to come: a tenth of the time of short runs, and memory that grows with them.
-    """
-    import torch
-
-    if torch.cuda.is_available() or torch.accelerator.is_available():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
-
-
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Inside, PyTorch computes on this many threads of this process."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from depthmup._isolated import isolated
 from depthmup.measuring import called
 from depthmup.model import Functions, Model, network_at, resolved
 from depthmup.records import Trial
@@ -81,6 +82,7 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     return whole + (whole - half) * (size["batch"] - DRAWN) // (DRAWN // 2)
 
 
+@isolated()
 def _bytes_at(own: Functions, size: Mapping[str, int]) -> int | None:
     storages: dict[int, torch.UntypedStorage] = {}
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from depthmup._isolated import isolated, seeded
 from depthmup.measuring import called
 from depthmup.model import (
     Functions,
@@ -33,7 +34,6 @@ from depthmup.training.trial import (
     planned,
     prepared,
     run_together,
-    seeded,
 )
 
 
@@ -96,7 +96,8 @@ def suitable_scheme(
     own = resolved(model)
     with time_limit(seconds, "Building the model and its batch"):
         network = built(own, base)
-        inputs, _ = _drawn(batches_at(own, base))
+        with isolated():
+            inputs, _ = _drawn(batches_at(own, base))
     with time_limit(seconds, "Reading the model"), seeded(0):
         given = make_plan(
             network,
@@ -112,7 +113,8 @@ def _try_functions(own: Functions, trials: Sequence[Trial], device: str) -> None
     smallest = {axis: min(trial.size[axis] for trial in trials) for axis in trials[0].size}
     base = {**smallest, **trials[0].base}
     model = _same_twice(own, base)
-    inputs, targets = _drawn(batches_at(own, base))
+    with isolated():
+        inputs, targets = _drawn(batches_at(own, base))
     for axis in base:
         others = {trial.size[axis] for trial in trials} - {base[axis]}
         if others and axis not in ("steps", "tokens"):  # of these only the loop takes notice

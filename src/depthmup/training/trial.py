@@ -1,12 +1,10 @@
 """Training trials: a custom model under a plan, one by one or stacked."""
 
 import math
-import random
 import reprlib
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from depthmup._isolated import isolated, isolated_results, seed_all, seeded
 from depthmup.measuring import called
 from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.model.command import INIT_SCALE
@@ -22,7 +21,7 @@ from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.records.trial import written
-from depthmup.training.backend import Progress, generators, one_by_one, seed_torch
+from depthmup.training.backend import Progress, one_by_one
 from depthmup.training.backend import threads as threads_of
 from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.cuda_graphs import Capture
@@ -46,7 +45,7 @@ def run_trial(
     on_progress: Progress = lambda fraction: None,
     on_loss: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Record[Trial]:
-    """Train one trial; the global random generators are left as they were.
+    """Train one trial; what its code changes for the whole process is put back (``isolated``).
 
     Initialization and batches depend on the seed alone: all rates and schemes see the same.
     """
@@ -58,7 +57,7 @@ def run_trial(
         training = training_of(trial, model, device)
         # For dropout: the same at all sizes, as far as shapes allow, and independent of the
         # initialization.
-        _seed(stream(trial.seed, "training").initial_seed())
+        seed_all(stream(trial.seed, "training").initial_seed())
         return _record(trial, *trained_alone(training, on_progress=on_progress, on_loss=on_loss))
 
 
@@ -83,16 +82,17 @@ def run_together(
     def trainings() -> list[Training]:
         made = []
         for trial in trials:
-            with seeded(trial.seed):
-                made.append(training_of(trial, model, device))
+            seed_all(trial.seed)
+            made.append(training_of(trial, model, device))
         return made
 
-    for member, losses, above in trained_together(
+    ended = trained_together(
         trainings,
         record=record,
         on_progress=on_progress,
         on_loss=lambda member, *loss: on_loss(trials[member], *loss),
-    ):
+    )
+    for member, losses, above in isolated_results(ended):
         yield _record(trials[member], losses, above)
 
 
@@ -131,13 +131,14 @@ def training_of(trial: Trial, model: Model, device: str = "cpu") -> Training:
 def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
     """A trial's model at its initial weights, drawn from the current random state, and its plan."""
     own = resolved(model)
-    network = network_at(own, trial.size)
-    _allow_compiling(trial.size)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k in OF_PLAN}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
     # A custom plan may depend on the whole trial.
+    # First, as of all runs that share it: nothing in it depends on what this one's code changes.
     plan = _plan(trial if callable(own.plan) else shape, model)
+    network = network_at(own, trial.size)
+    _allow_compiling(trial.size)
     plan.initialize(network)
     return network, plan
 
@@ -178,12 +179,20 @@ def _allow_compiling(size: Mapping[str, int]) -> None:
 @lru_cache(maxsize=64)
 def _plan(shape: Trial, model: Model) -> Plan:
     own = resolved(model)
+
+    def at(size: Mapping[str, int]) -> tuple[nn.Module, Any, Any]:
+        with isolated(generators=False):
+            network, drawn = recorded(lambda: network_at(own, size))
+            inputs = None if callable(own.plan) else first_batch(own, size)[0]
+            return network, drawn, inputs
+
     with seeded(0):
         # What the base does not name is the same for both.
-        base, base_drawn = recorded(lambda: network_at(own, {**shape.size, **shape.base}))
-        network, drawn = recorded(lambda: network_at(own, shape.size))
+        base, base_drawn, of_base = at({**shape.size, **shape.base})
+        network, drawn, inputs = at(shape.size)
     if callable(own.plan):
-        plan = own.plan(network, base, shape)
+        with isolated():
+            plan = own.plan(network, base, shape)
         if not isinstance(plan, Plan):
             raise TypeError(
                 f"Expected plan(model, base, trial) to give a depthmup.Plan; got "
@@ -191,8 +200,6 @@ def _plan(shape: Trial, model: Model) -> Plan:
                 "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
             )
         return plan
-    inputs, _ = first_batch(own, shape.size)
-    of_base, _ = first_batch(own, {**shape.size, **shape.base})
     return make_plan(
         network,
         base=base,
@@ -213,7 +220,8 @@ def _plan(shape: Trial, model: Model) -> Plan:
 
 def first_batch(own: Functions, size: Mapping[str, int]) -> Any:
     """The first batch that runs of seed 0 see at a size."""
-    return batches_at(own, size)(stream(0, "batches"))
+    with isolated():
+        return batches_at(own, size)(stream(0, "batches"))
 
 
 def arguments(inputs: Any) -> Any:
@@ -247,29 +255,3 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
     if losses:
         check_sign(min(losses))
     return Record(cell=trial, status=Status.FINISHED, losses=losses)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch; restore their state at the end."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
-    # A custom model may change these defaults, on which later runs would depend.
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    graded = torch.is_grad_enabled()
-    try:
-        with torch.random.fork_rng(devices=generators()):
-            _seed(seed)
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-        if torch.get_default_device() != device:
-            torch.set_default_device(device)
-        torch.set_grad_enabled(graded)
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    seed_torch(seed)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from depthmup.model.errors import error_report
+from depthmup.model.time_limit import WHOSE, loading_limit
 from depthmup.sweep.executors.gpus import give_back, is_lost, is_shortage
 from depthmup.sweep.jobs import Job, Result, StepLoss, Tell, key_of
 
@@ -15,10 +16,12 @@ ATTEMPTS = 3
 
 
 def messages(job: Job | bytes, tell: Tell) -> Iterator[tuple[str, Any]]:
-    """Do a job, which may come pickled: its results, and last how it ended, with its error."""
+    """Do a job, which may come pickled: that it is loaded, its results, and last how it ended."""
     kind, content = "ended", "It ended without a result."
     try:
         loaded: Job = pickle.loads(job) if isinstance(job, bytes) else job
+        loaded.load()
+        yield "loaded", None
         for result in loaded(tell):
             yield "result", result
     except (Exception, SystemExit) as error:
@@ -74,8 +77,10 @@ class Backlog:
     def take(self) -> Job:
         return self._waiting.popleft()
 
-    def seconds(self, job: Job) -> float:
-        """The time limit of a job."""
+    def seconds(self, job: Job, *, loaded: bool = True) -> float:
+        """The time limit of a job, or before it is loaded, of loading it."""
+        if not loaded:
+            return loading_limit(self._trial_seconds)
         return math.inf if self._trial_seconds is None else self._trial_seconds * len(job.keys)
 
     def heard(self, job: Job, kind: str, content: Any) -> bool:
@@ -84,9 +89,9 @@ class Backlog:
             self.result(content)
         elif kind == "exhausted":
             self.exhausted(job, content)
-        else:
+        elif kind != "loaded":
             self.over(job, content)
-        return kind == "result"
+        return kind in ("loaded", "result")
 
     def result(self, result: Result) -> None:
         key = key_of(result)
@@ -100,12 +105,13 @@ class Backlog:
         if losses:
             self._listener.on_losses(losses)
 
-    def overdue(self, job: Job) -> None:
-        """The job was stopped at its time limit."""
+    def overdue(self, job: Job, *, loaded: bool = True) -> None:
+        """The job was stopped at its time limit, or at that of loading it."""
+        what, whose = ("It", "its time limit") if loaded else ("Loading your code", WHOSE)
         self.over(
             job,
-            f"It was stopped after {self.seconds(job):g} s, its time limit. Allow more with "
-            f"--trial-seconds, or find out where it hangs.{_printed(job)}",
+            f"{what} was stopped after {self.seconds(job, loaded=loaded):g} s, {whose}. Allow more "
+            f"with --trial-seconds, or find out where it hangs.{_printed(job)}",
         )
 
     def died(self, job: Job, how: str) -> None:

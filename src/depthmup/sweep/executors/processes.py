@@ -103,7 +103,7 @@ class _Team:
                     if time.monotonic() > worker.deadline:
                         del busy[worker.connection]
                         worker.stop()
-                        backlog.overdue(worker.job)
+                        backlog.overdue(worker.job, loaded=worker.loaded)
         finally:
             _stop(busy.values())
 
@@ -122,7 +122,7 @@ class _Worker:
     def __init__(self, gpu: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.gpu, self.deadline = gpu, math.inf
-        self.ready = False
+        self.ready, self.loaded = False, False
         self.free = False  # its last job is over, and it waits for another
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
@@ -134,9 +134,9 @@ class _Worker:
         worker_end.close()
 
     def give(self, job: Job, backlog: Backlog) -> None:
-        """Send the process a job, with time to start as well as the job's own."""
-        self.job, self.free = job, False
-        self.deadline = time.monotonic() + STARTUP + backlog.seconds(job)
+        """Send the process a job, with time to start as well as to load it."""
+        self.job, self.free, self.loaded = job, False, False
+        self.deadline = time.monotonic() + STARTUP + backlog.seconds(job, loaded=False)
         # If it is dead already, listening to it will say so.
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send((arithmetic() if job.computes else None, pickle.dumps(job)))
@@ -160,8 +160,9 @@ class _Worker:
             backlog.died(self.job, f"exit code {code}")
             return False
         self.ready = True
-        if kind == "started":
-            self.deadline = time.monotonic() + backlog.seconds(self.job)
+        if kind in ("started", "loaded"):
+            self.loaded = kind == "loaded"
+            self.deadline = time.monotonic() + backlog.seconds(self.job, loaded=self.loaded)
         elif kind == "progress":
             backlog.progress(self.job, *content)
         elif kind != "ready" and not backlog.heard(self.job, kind, content):

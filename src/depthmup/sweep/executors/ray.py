@@ -1,5 +1,7 @@
 """Jobs done on a running Ray cluster."""
 
+import importlib
+import importlib.util
 import math
 import os
 import pickle
@@ -19,6 +21,9 @@ from depthmup.sweep.executors.backlog import Backlog, Listener, messages
 from depthmup.sweep.executors.executor import WorkerError
 from depthmup.sweep.executors.gpus import arithmetic, compute_as
 from depthmup.sweep.jobs import Job
+
+MODE = "RAY_AUTH_MODE"
+"""The variable that lets a driver send its token."""
 
 CONNECT, ANSWER = 5.0, 12.0
 """Time limits in seconds for a connection to a cluster and for its answer; Ray's own is 120."""
@@ -63,10 +68,13 @@ class Ray:
     @contextmanager
     def staying(self) -> Iterator["_RayTeam"]:
         """An executor that stays connected until the end, and keeps its workers."""
-        ray = _ray()
-        started_here = not ray.is_initialized()
+        _check_installed()
+        started_here = "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
         if started_here:
-            _check_answers(self.address)
+            _check_answers(self.address)  # first: to load Ray settles whether it sends a token
+        ray: Any = importlib.import_module("ray")
+        importlib.import_module("ray.cloudpickle")
+        if started_here:
             on_termination = signal.getsignal(signal.SIGTERM)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
             # Ray's own handler calls sys.exit, with a traceback, whoever had asked to be told.
@@ -151,7 +159,8 @@ class _RayTeam:
                 now = time.monotonic()
                 for stream in [s for s in busy if now > busy[s].deadline]:
                     ray.kill(busy[stream].actor)
-                    backlog.overdue(busy.pop(stream).job)
+                    task = busy.pop(stream)
+                    backlog.overdue(task.job, loaded=task.loaded)
                 if now - looked > LOOK:  # nodes come and go
                     slots, looked = self._slots(), now
                     able = now if slots else able
@@ -200,7 +209,7 @@ class _Task:
     def __init__(self, job: Job, actor: Any) -> None:
         self.job, self.actor = job, actor
         self.given, self.deadline = time.monotonic(), math.inf
-        self.started = False
+        self.started, self.loaded = False, False
         self.free = False  # the job is over, and its actor can have another
 
     def is_late(self) -> bool:
@@ -217,9 +226,9 @@ class _Task:
         except ray.exceptions.RayError as error:
             backlog.died(self.job, f"{type(error).__name__}: {error}")
         else:
-            if kind == "started":
-                self.started = True
-                self.deadline = time.monotonic() + backlog.seconds(self.job)
+            if kind in ("started", "loaded"):
+                self.started, self.loaded = True, kind == "loaded"
+                self.deadline = time.monotonic() + backlog.seconds(self.job, loaded=self.loaded)
                 return True
             more = backlog.heard(self.job, kind, content)
             self.free = not more and kind != "lost"
@@ -247,16 +256,23 @@ class _RayWorker:
         return None
 
 
-def _ray() -> Any:
-    try:
-        import ray
-        import ray.cloudpickle
-    except ImportError as error:
+def _check_installed() -> None:
+    if importlib.util.find_spec("ray") is None:
         raise ValueError(
             "The executor ray needs Ray, which is not installed here. Install it by `pip install "
             "'depthmup[ray]'`, or use --executor processes."
-        ) from error
-    return ray
+        )
+
+
+def _asked(command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        timeout=ANSWER,
+        check=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
 
 
 def _check_answers(address: str) -> None:
@@ -280,14 +296,37 @@ def _check_answers(address: str) -> None:
             raise silent from error
         command += ["--address", address]
     try:
-        subprocess.run(command, capture_output=True, timeout=ANSWER, check=True, text=True)
+        _asked(command)
     except subprocess.CalledProcessError as error:
         refused = [line for line in error.stderr.splitlines() if "AuthenticationError" in line]
         if not refused:
             raise silent from error
+        if _takes_the_token_here(command):
+            return
         raise ValueError(
             f"The Ray cluster {where} asks for its token: {printable(refused[-1])[:200]}. Copy "
-            "~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN."
+            f"~/.ray/auth_token from its head, and set {MODE}=token."
         ) from error
     except subprocess.SubprocessError as error:
         raise silent from error
+
+
+def _takes_the_token_here(command: Sequence[str]) -> bool:
+    """Whether the cluster takes the token of this machine, which is then sent.
+
+    ``ray start`` asks for a token wherever one is (``ray.init()`` leaves it in ~/.ray); a driver
+    sends it only if a variable says so, at the time when Ray is loaded.
+    """
+    if MODE in os.environ:
+        return False
+    try:
+        _asked(command, **{MODE: "token"})
+    except subprocess.SubprocessError:
+        return False
+    if "ray" in sys.modules:
+        raise ValueError(
+            f"The Ray cluster takes the token of this machine, but Ray was loaded here before that "
+            f"was known. Set {MODE}=token before Python starts."
+        )
+    os.environ[MODE] = "token"
+    return True
