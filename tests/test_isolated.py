@@ -23,6 +23,7 @@ from depthmup._isolated import STATE, isolated, isolated_results, seeded
 from depthmup.cli import main
 from depthmup.execution import Execution
 from depthmup.model import Model, resolved
+from depthmup.model.load import private_name
 from depthmup.records import Trial
 from depthmup.training.forecast import bytes_of_trial, seconds_of_stacks
 from depthmup.training.preflight import device_of, preflight, suitable_scheme
@@ -272,8 +273,10 @@ def test_the_command_that_plans(elsewhere, monkeypatch):
     before = state()
     assert main(["plan", "--model", "mine.py:make", "--base", "16x2", "--target", "32x4"]) == 0
     assert state() == before
-    [made] = [m.made for n, m in sys.modules.items() if n.startswith("_depthmup_file_mine")]
-    assert made == [(4, torch.float64), (2, torch.float32)]
+    assert sys.modules[private_name(Path("mine.py").resolve())].made == [
+        (4, torch.float64),
+        (2, torch.float32),
+    ]
 
 
 def test_results_are_used_outside():
