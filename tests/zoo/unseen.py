@@ -193,7 +193,7 @@ _OTHERS: dict[str, tuple[Callable[[int, int], nn.Module], tuple[Tensor, ...]]] =
 
 
 def unseen() -> Iterator[Case]:
-    """The architectures that can be built; the others of the choice fail in their own code."""
+    """Of forty that were chosen those that could be built here and run."""
     for headed, paths in ((True, _LANGUAGE), (False, _HEADLESS)):
         for path in paths:
             package, name = path.split(".")
