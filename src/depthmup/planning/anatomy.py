@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from depthmup.planning.comparison import Numbers, ReadBefore, read_both
+from depthmup.planning.comparison import Numbers, read_both
 from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.depth import StreamDepth, membership_of, refuse_further_outputs
 from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
+from depthmup.planning.options import ReadBefore
 from depthmup.planning.own_constants import unattributed
 from depthmup.planning.pair import paired
 from depthmup.planning.parameters import ParameterPlace, parameter_places

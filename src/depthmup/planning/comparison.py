@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from depthmup.planning.matching import Match
+from depthmup.planning.options import ReadBefore
 from depthmup.planning.own_constants import (
     OwnConstants,
     attributed,
@@ -61,10 +62,6 @@ class ForwardPasses:
     uses: Mapping[str, tuple[Use, ...]]
     positive: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-ReadBefore: TypeAlias = tuple[Facts | None, Facts | None]
-"""What ``tracing.read`` gave for the model and for the base, where it was asked before."""
 
 
 def read_both(

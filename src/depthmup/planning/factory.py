@@ -20,6 +20,7 @@ from depthmup._isolated import isolated
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
+from depthmup.planning.options import PlanOptions
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.starts import numbers_of
 from depthmup.tracing import ExampleInputs, Facts, TraceError, parameters, read, unwrapped
@@ -45,7 +46,7 @@ def of_factory(
     plan: Callable[..., _P],
     *,
     inputs: ExampleInputs | None,
-    base_inputs: ExampleInputs | None,
+    options: PlanOptions,
     proof: str,
 ) -> _P:
     """The plan from ``make(**base)`` to ``make(**target)``; ``plan`` plans one model from another.
@@ -65,12 +66,13 @@ def of_factory(
     for axis, size in along.items():
         _refuse_ignored(make, axis, (small, size), (base_built[0], shapes[axis][0]), inputs)
 
-    facts = _facts(base_built, inputs if base_inputs is None else base_inputs)
+    of_base = inputs if options.base_inputs is None else options.base_inputs
+    options = replace(options, facts=(None, _facts(base_built, of_base)))
 
     def planned(size: Size, built: _Built, *, proof: str = "off") -> _P:
         drawn = (built[1], base_built[1])
         try:
-            return plan(built[0], base_built[0], drawn=drawn, proof=proof, base_facts=facts)
+            return plan(built[0], base_built[0], drawn=drawn, options=options, proof=proof)
         except UnrelatedModels as error:
             raise UnrelatedModels(
                 f"{_call(make, size)} is not {_call(make, small)} in another size: {error}"
@@ -96,8 +98,9 @@ def of_factory(
 
 def _facts(built: _Built, inputs: ExampleInputs | None) -> Facts | None:
     """What a forward pass of the base shows, for all plans from it; None where none is followed."""
+    model, drawn = built
     try:
-        return None if inputs is None else read(built[0], inputs, numbers_of((built[1],) * 2)[1])
+        return None if inputs is None else read(model, inputs, numbers_of((drawn, drawn))[1])
     except TraceError:  # whoever plans says so
         return None
 

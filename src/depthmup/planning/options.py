@@ -3,9 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from depthmup.rules import RunRule
 from depthmup.tracing import ExampleInputs, Facts
+
+ReadBefore: TypeAlias = tuple[Facts | None, Facts | None]
+"""What ``tracing.read`` gave for the model and for the base, where it was asked before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,7 +17,8 @@ class PlanOptions:
     """Less common settings of a plan.
 
     ``base_inputs``: arguments of one forward pass of the base, if they differ from the model's.
-    ``facts``: results of ``depthmup.tracing.read`` for the model and for the base.
+    ``facts``: results of ``depthmup.tracing.read`` for the model and for the base, None
+    where they are still to be read.
     ``multiplier``: of every branch at the base (the paper's a), times the model's own.
     ``init_scale``: of the initial weights inside branches, times the model's own.
     ``batch`` and ``duration``: batch size and examples seen, in multiples of the base run's.
@@ -33,7 +38,7 @@ class PlanOptions:
     """
 
     base_inputs: ExampleInputs | None = None
-    facts: tuple[Facts, Facts] | None = None
+    facts: ReadBefore = (None, None)
     multiplier: float = 1.0
     init_scale: float = 1.0
     batch: float = 1.0

@@ -43,7 +43,7 @@ from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.planning.tuned_with import tuned_with
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, step_size
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs, Facts
+from depthmup.tracing import ExampleInputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -687,12 +687,6 @@ def plan(
     options = options or PlanOptions()
     if proof not in PROOF:
         raise ValueError(f"Expected proof to be 'auto' or 'off'; got {proof!r}.")
-    models = isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None
-    if not models and (drawn is not None or options.facts is not None):
-        raise ValueError(
-            "Expected no drawn= and no facts beside a function that makes models: both are "
-            "read from the models that it makes."
-        )
 
     def planned(roles: RoleHints) -> Plan:
         between = partial(
@@ -705,19 +699,17 @@ def plan(
             own_init=own_init,
             depth=depth,
             folding=folding,
-            options=options,
             loss=loss,
         )
         if isinstance(model, nn.Module) and isinstance(base, nn.Module) and target is None:
-            return between(model, base, drawn=drawn, proof=proof)
+            return between(model, base, drawn=drawn, options=options, proof=proof)
+        if drawn is not None or options.facts != (None, None):
+            raise ValueError(
+                "Expected no drawn= and no facts beside a function that makes models: both are "
+                "read from the models that it makes."
+            )
         return of_factory(
-            model,
-            base,
-            target,
-            between,
-            inputs=example_inputs,
-            base_inputs=options.base_inputs,
-            proof=proof,
+            model, base, target, between, inputs=example_inputs, options=options, proof=proof
         )
 
     return with_remedy(planned, roles)
@@ -739,12 +731,8 @@ def _between(
     options: PlanOptions,
     proof: str,
     loss: Loss | None,
-    base_facts: Facts | None = None,
 ) -> Plan:
-    """The plan of one model from another, as ``plan`` is asked for it.
-
-    ``base_facts`` are what a forward pass of the base shows, where one was followed before.
-    """
+    """The plan of one model from another, as ``plan`` is asked for it."""
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
     for compared_with in (options.tuned_with, name) if options.tuned_with else ():
@@ -759,7 +747,7 @@ def _between(
         branches=branches,
         roles=roles,
         depth=depth,
-        read_before=options.facts or (None, base_facts),
+        read_before=options.facts,
         numbers=numbers_of(drawn),
     )
     scheme, of_scheme = chosen_scheme(given, options.run, compared)

@@ -15,7 +15,7 @@ small sizes do to two models; ``depthmup check`` measures that with more sizes a
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, TypeAlias
@@ -296,18 +296,24 @@ class _Side:
             isolated(),
             torch.device(device),
         ):
+            optimizers = self._optimizers(network)
             try:
                 torch.default_generator.manual_seed(draw)
                 first = look(network, inputs)
-                self._train(network, inputs, draw)
+                self._train(network, optimizers, inputs, draw)
                 torch.default_generator.manual_seed(draw)
                 return first, look(network, inputs)
             except Exception as error:
                 raise _NotRun from error
 
-    def _train(self, network: nn.Module, inputs: Any, draw: int) -> None:
+    def _train(
+        self,
+        network: nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        inputs: Any,
+        draw: int,
+    ) -> None:
         """A few steps, each parameter at the plan's rate."""
-        optimizers = self._optimizers(network)
         loss = self.loss or _Distance(torch.Generator().manual_seed(100 + draw))
         for _ in range(STEPS if optimizers else 0):
             torch.default_generator.manual_seed(draw)

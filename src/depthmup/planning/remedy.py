@@ -31,7 +31,8 @@ def with_remedy(planned: Callable[[RoleHints], _P], roles: RoleHints | None) -> 
         return planned(roles or {})
     except Undeclared as error:
         found = list(_survivors(planned, roles or {}, error))
-        said = f"{error} {_said(found, error, 'as well' if roles else '')}"
+        declare = "Declare it as well" if roles else "Declare it"
+        said = f"{error} {_said(found, error, declare)}"
         raise Undeclared(said, error.growth, error.kinds) from None
 
 
@@ -69,7 +70,7 @@ def _kinds(error: Undeclared) -> Sequence[Kind]:
     return (Kind.HIDDEN,) if len(growth.growing) > 1 else (Kind.INPUT, Kind.READOUT, Kind.VECTOR)
 
 
-def _said(found: Sequence[tuple[_Declared, PlanContent]], error: Undeclared, beside: str) -> str:
+def _said(found: Sequence[tuple[_Declared, PlanContent]], error: Undeclared, declare: str) -> str:
     growth = error.growth
     if not found:
         return (
@@ -83,4 +84,4 @@ def _said(found: Sequence[tuple[_Declared, PlanContent]], error: Undeclared, bes
     ]
     proven = all(plan.proof.startswith("Proven") for _, plan in found)
     tried = "the models start and train as that says" if proven else "planned, and not proven"
-    return f"Declare it{f' {beside}' if beside else ''}: {'; or '.join(each)} (tried: {tried})."
+    return f"{declare}: {'; or '.join(each)} (tried: {tried})."

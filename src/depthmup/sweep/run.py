@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from depthmup.records import Record
+from depthmup.records.text import begin
 from depthmup.sweep.executors import Executor, WorkerError
 from depthmup.sweep.jobs import Job, Result, StepLoss, Train, key_of, training
 from depthmup.sweep.logs import Log
@@ -149,7 +150,7 @@ class _Keeper:
         failed = f"{job} failed{more}:"
         if self.done:
             failed = f"Finished runs are stored, but {failed}"
-        lines = [failed[0].upper() + failed[1:], why.rstrip()]
+        lines = [begin(failed), why.rstrip()]
         for other, reason in others[:NAMED]:
             lines.append(f"Also failed: {other}: {reason.rstrip().splitlines()[-1]}")
         if len(others) > NAMED:
