@@ -73,3 +73,28 @@ class Two(nn.Module):
 def test_matrices_that_grow_differently_in_one_vector_are_refused():
     with pytest.raises(NotUnderstood, match=r"weight .* several matrices.*own"):
         depthmup.plan(Two(64), Two(16), scheme="mup", optimizer="adamw", example_inputs=X)
+
+
+class Stacked(nn.Module):
+    """Layers of flat matrices in one parameter; the first is given apart, as a row of its own."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.inp, self.out = nn.Linear(8, width), nn.Linear(width, 4)
+        self.weight = nn.Parameter(torch.randn(2, width * width) / width**0.5)
+
+    def forward(self, x):
+        x = self.inp(x)
+        for row in self.weight:
+            x = x + torch.tanh(x) @ row.view(self.width, self.width)
+        return self.out(x)
+
+
+@pytest.mark.parametrize("roles", [{}, {"weight": "hidden"}])
+def test_a_declared_flat_matrix_grows_as_the_matrix_does(roles):
+    plan = depthmup.plan(
+        Stacked(64), Stacked(16), roles=roles, scheme="mup", optimizer="adamw", example_inputs=X
+    )
+    assert (plan["weight"].ratios.fan_in, plan["weight"].ratios.fan_out) == (4, 4)
+    assert (plan["weight"].lr, plan["weight"].init) == (0.25, 0.5)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from depthmup.planning.comparison import Comparison, ForwardPasses
+from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth import Membership, Standing
 from depthmup.planning.pair import Pair
 from depthmup.planning.roles import (
@@ -95,7 +96,7 @@ def _place(
     )
     if name in pair.frozen and not uses and declared is None:
         return place
-    if any(use.viewed for use in uses) and declared is None:
+    if any(use.viewed for use in uses) and declared in (None, DeclaredRole(kind=Kind.HIDDEN)):
         growth = _as_matrix(growth, uses, _base_uses(name, pair, reading))
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
     stacked = name in membership.stacked
