@@ -204,8 +204,17 @@ def test_matrices_that_read_a_vector_of_length_one(norm, gain):
     assert [plan[f"{name}.weight"].folded for name in ("second", "head")] == approx([2.0, 2.0])
 
 
-def test_a_length_of_another_power():
-    plan = normalized(lambda x: F.normalize(x, p=1, dim=-1))
+SUM = {
+    "normalize": lambda x: F.normalize(x, p=1, dim=-1),
+    "by hand": lambda x: x / x.abs().sum(-1, keepdim=True),
+    "by hand, with an epsilon": lambda x: x / (x.abs().sum(-1, keepdim=True) + 1e-6),
+    "by reciprocal": lambda x: x * x.abs().sum(-1, keepdim=True).reciprocal(),
+}
+
+
+@pytest.mark.parametrize("norm", SUM)
+def test_a_length_of_another_power(norm):
+    plan = normalized(SUM[norm])
     assert [plan[f"{name}.weight"].folded for name in ("second", "head")] == approx([4.0, 4.0])
 
 

@@ -51,9 +51,18 @@ def unit_length(graph: Graph, node: Node) -> UnitLength | None:
         return None
     for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
         norm = _norm(graph, length, inverse=node.op == "mul")
-        if norm is not None and _same(graph, norm.of, whole):
+        if norm is not None and any(_same(graph, of, whole) for of in _summed(graph, norm)):
             return replace(norm, of=whole)
     return None
+
+
+def _summed(graph: Graph, norm: UnitLength) -> tuple[Ref, ...]:
+    """What may be divided by a length: shares that were summed, or signed ones without their sizes.
+
+    The sum of absolute values is the 1-norm of what has these values.
+    """
+    made = graph.nodes[source_of(graph, norm.of).node]
+    return (norm.of, made.inputs[0]) if norm.shares and made.op == "abs" else (norm.of,)
 
 
 def _same(graph: Graph, one: Ref, other: Ref) -> bool:
