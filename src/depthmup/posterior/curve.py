@@ -128,13 +128,40 @@ def average(
         return np.asarray(np.where(diverged, math.inf, mean))
     there = (np.isfinite(log_losses) & ~diverged[..., None]).astype(float)
     y = np.where(there > 0, log_losses, 0.0)
-    count, of_seed = there.sum(-1), there.sum(-2)
-    share = there / np.maximum(count, 1)[..., None]
-    # Seeds' levels once the rates are eliminated. The pseudoinverse makes them average to zero
-    # among seeds that share rates; what shares none cannot be compared and stays as it is.
-    overlap = np.swapaxes(there, -1, -2) @ share
-    normal = np.eye(y.shape[-1]) * of_seed[..., None, :] - overlap
-    apart = (there * (y - (share * y).sum(-1, keepdims=True))).sum(-2)
-    level = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ apart[..., None])[..., 0]
-    rate = (share * (y - level[..., None, :])).sum(-1)
-    return np.asarray(np.where(diverged, math.inf, np.where(count > 0, rate, math.nan)))
+    rate, _ = two_way(y, there)
+    return np.asarray(np.where(diverged, math.inf, np.where(there.any(-1), rate, math.nan)))
+
+
+def two_way(
+    values: Float[Array, "*batch rates seeds"], weight: Float[Array, "*batch rates seeds"]
+) -> tuple[Float[Array, "*batch rates"], Float[Array, "*batch seeds"]]:
+    """Weighted least squares of ``rate + seed``: the rates' part and each seed's level.
+
+    Levels average to zero among seeds that share rates, directly or through others: what shares
+    none cannot be compared and stays as it is. The more numerous of the two is eliminated, so
+    that a thousand seeds cost a system of the rates.
+    """
+    if values.shape[-1] <= values.shape[-2]:
+        level, rate = _eliminated(values, weight)
+        return rate, level
+    turned = np.swapaxes(weight, -1, -2)
+    rate, level = _eliminated(np.swapaxes(values, -1, -2), turned)
+    # The pseudoinverse made the rates' parts average to zero, and not the levels.
+    shared = (weight @ turned > 0).astype(float)
+    for _ in range(math.ceil(math.log2(max(shared.shape[-1], 2)))):  # rates that others connect
+        shared = (shared @ shared > 0).astype(float)
+    together = shared @ weight > 0
+    mean = (together * level[..., None, :]).sum(-1) / np.maximum(together.sum(-1), 1)
+    share = turned / np.maximum(weight.sum(-2), 1e-300)[..., None]
+    return rate + mean, level - (share * mean[..., None, :]).sum(-1)
+
+
+def _eliminated(values: Array, weight: Array) -> tuple[Array, Array]:
+    """The columns' part of ``row + column``, of least norm, and the rows' that goes with it."""
+    of_row = weight.sum(-1)
+    share = weight / np.maximum(of_row, 1e-300)[..., None]
+    normal = np.eye(values.shape[-1]) * weight.sum(-2)[..., None, :]
+    normal = normal - np.swapaxes(weight, -1, -2) @ share
+    apart = (weight * (values - (share * values).sum(-1, keepdims=True))).sum(-2)
+    column = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ apart[..., None])[..., 0]
+    return column, (share * (values - column[..., None, :])).sum(-1)

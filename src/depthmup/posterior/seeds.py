@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.posterior.curve import Curves
+from depthmup.posterior.curve import Curves, two_way
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.posterior.priors import (
     LEAST_SLOPE,
@@ -108,17 +108,12 @@ def _unequal(square: Array, replicated: Flags, usable: Flags) -> tuple[Array, Ar
 
 def _two_way(values: Array, weight: Array) -> tuple[Array, Array, Array]:
     """Least squares of ``rate + seed``: the rates' part, what is left of each run, and levels."""
-    of_rate = np.maximum(weight.sum(-1), 1e-300)
-    share = weight / of_rate[..., None]
     if not (np.ptp(weight.sum(-2), axis=-1) > 0).any() and (weight == weight[..., :1]).all():
+        share = weight / np.maximum(weight.sum(-1), 1e-300)[..., None]
         mean = (share * values).sum(-1)
         level = _mean_over(values - mean[..., None], weight)
     else:
-        overlap = np.swapaxes(weight, -1, -2) @ share
-        normal = np.eye(values.shape[-1]) * weight.sum(-2)[..., None, :] - overlap
-        apart = (weight * (values - (share * values).sum(-1, keepdims=True))).sum(-2)
-        level = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ apart[..., None])[..., 0]
-        mean = (share * (values - level[..., None, :])).sum(-1)
+        mean, level = two_way(values, weight)
     rest = np.where(weight > 0, values - mean[..., None] - level[..., None, :], 0.0)
     return mean, rest, level
 
