@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,6 +49,85 @@ def _sweep(runs: int, folder: Path) -> Callable[[], object]:
         with Store(folder / "results.sqlite") as store:
             run(of(runs // 20).runs, store=store, executor=InProcess())
 
+    return work
+
+
+def _driver(runs: int, folder: Path) -> Callable[[], object]:
+    """What stores results and tells progress, of runs of 300 steps that cost nothing."""
+    from array import array
+    from dataclasses import dataclass, replace
+    from functools import cached_property
+
+    from benchmarks.subjects import cells
+    from depthmup.records import Record, Status
+    from depthmup.sweep import Store, run
+
+    losses, (first, *_) = array("f", [1.0] * 300), cells(64, 8, 300)
+
+    @dataclass(frozen=True)
+    class Ready:
+        cells: tuple[Any, ...]
+        work = 1.0
+
+        @cached_property
+        def keys(self) -> tuple[str, ...]:
+            return tuple(each.key for each in self.cells)
+
+        def __call__(self, tell: object) -> Iterator[Record[Any]]:
+            for each in self.cells:
+                yield Record(cell=each, status=Status.FINISHED, losses=losses)
+
+    def jobs(missing: Any) -> list[Any]:
+        return [Ready(tuple(missing[i : i + 10])) for i in range(0, len(missing), 10)]
+
+    def deliver(jobs: Any, listener: Any) -> None:
+        for job in jobs:
+            for done, result in enumerate(job(None), 1):
+                listener.on_result(result)
+                listener.on_progress(job, done / len(job.keys))
+
+    def work() -> None:
+        with Store(folder / "results.sqlite") as store:
+            asked = [replace(first, seed=seed) for seed in range(runs)]
+            run(asked, store=store, executor=deliver, jobs=jobs)
+
+    return work
+
+
+def _train(trial: Any) -> list[float]:
+    return [1.0] * 20
+
+
+def _own(runs: int, folder: Path) -> Callable[[], object]:
+    """Runs of a person's own function that cost nothing, in this process: all but training."""
+    from depthmup import Model
+    from depthmup.records import Trial
+    from depthmup.sweep import Store, run
+    from depthmup.sweep.executors import InProcess
+    from depthmup.sweep.trainer import Trainer
+
+    size, base = {"width": 64, "depth": 8}, {"width": 64, "depth": 2}
+    asked = [
+        Trial(
+            model="own",
+            code="0" * 32,
+            size=size,
+            base=base,
+            scheme="depth-mup",
+            optimizer="adam",
+            lr=2.0**-8,
+            steps=20,
+            seed=seed,
+        )
+        for seed in range(runs + 1)
+    ]
+    trainer = Trainer(model=Model(train=_train))
+
+    def work(some: Sequence[Trial] = asked[1:]) -> None:
+        with Store(folder / "results.sqlite") as store:
+            run(some, store=store, executor=InProcess(), jobs=trainer.jobs)
+
+    work(asked[:1])
     return work
 
 
@@ -123,9 +203,7 @@ def _limit(steps: int, folder: Path) -> Callable[[], object]:
 
     rng = np.random.default_rng(0)
     problem = [
-        limits.Step(
-            rng.normal(size=(4, 10)) / np.sqrt(10), limits.mse(rng.normal(size=(4, 1)))
-        )
+        limits.Step(rng.normal(size=(4, 10)) / np.sqrt(10), limits.mse(rng.normal(size=(4, 1))))
         for _ in range(steps)
     ]
     return lambda: limits.linear(problem, depth=math.inf, lr=0.5)
@@ -176,7 +254,13 @@ def _stored(runs: int, steps: int, folder: Path) -> Path:
     )
     sweep = Sweep(model=BuiltIn(batch_size=16), design=design)
     with Store(folder / "results.sqlite") as store:
-        about = {"sweep": sweep.to_dict(), "tolerance": 0.15, "command": [], "environment": {}, "started": 0.0}
+        about = {
+            "sweep": sweep.to_dict(),
+            "tolerance": 0.15,
+            "command": [],
+            "environment": {},
+            "started": 0.0,
+        }
         store.open_session(about)
         store._db.execute("BEGIN")
         for run in sweep.runs:
@@ -213,7 +297,9 @@ def _report(runs: int, folder: Path) -> Callable[[], object]:
 
 
 CASES: dict[str, tuple[Callable[[int, Path], Callable[[], object]], str, tuple[int, ...]]] = {
+    "driver": (_driver, "runs", (2000, 8000)),
     "sweep": (_sweep, "runs", (500, 2000)),
+    "own": (_own, "runs", (500, 2000)),
     "plan": (_plan, "million parameters", (10, 40, 124)),
     "layers": (_layers, "layers", (50, 100, 200, 400)),
     "limit": (_limit, "steps", (10, 20, 40)),
@@ -260,9 +346,11 @@ def table(cases: Sequence[str], *, trees: Sequence[Path], rounds: int) -> list[s
         last: list[float] = []
         for i, size in enumerate(sizes):
             least = [
-                min(values) for values in zip(*(
-                    [measured(case, size, tree) for tree in trees] for _ in range(rounds)
-                ), strict=True)
+                min(values)
+                for values in zip(
+                    *([measured(case, size, tree) for tree in trees] for _ in range(rounds)),
+                    strict=True,
+                )
             ]
             now = [seconds for seconds, _, _ in least]
             powers = [

@@ -102,10 +102,13 @@ def _put_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
 
 
+_DENORMAL = 5e-324
+"""A name, as a product of two constants is computed when they are compiled."""
+
+
 def _flushes_denormals() -> bool:
-    """Torch has a function that sets this, and none that asks for it."""
-    smallest = torch.tensor(5e-324, dtype=torch.float64, device="cpu")
-    return (smallest * 1.0).item() == 0.0
+    """Torch has a function that sets this for a thread, and none that asks for it."""
+    return _DENORMAL * 1.0 == 0.0
 
 
 def _folder() -> str | None:

@@ -1,5 +1,7 @@
 """What seeds have of their own: averages that a stray run does not bend, and shared errors."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from pytest import approx
 
 from depthmup.posterior import Curves
+from depthmup.posterior.curve import two_way
 from depthmup.posterior.seeds import NODES, averages, seed_weights, shared_errors
 
 X = np.arange(-3.0, 4.0, 0.5)
@@ -29,6 +32,36 @@ def test_of_complete_runs_averages_are_means(seed):
     assert found.y == approx(some.log_losses.mean(-1), abs=1e-5)
     level = some.log_losses.mean(-2) - some.log_losses.mean((-2, -1))[..., None]
     assert found.level == approx(level, abs=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 30), st.sampled_from([0.15, 0.9]))
+def test_two_way_least_squares_are_those_of_the_whole_design(seed, rates, seeds, share):
+    """Whichever is more numerous is eliminated; parts that share nothing keep their own zero."""
+    rng = np.random.default_rng(seed)
+    weight = (rng.random((rates, seeds)) < share) * rng.uniform(0.2, 1.0, (rates, seeds))
+    values = rng.standard_normal((rates, seeds))
+    mean, level = two_way(values[None], weight[None])
+    rate, column = (index.ravel() for index in np.indices((rates, seeds)))
+    design = np.hstack([np.eye(rates)[rate], np.eye(seeds)[column]])
+    root = np.sqrt(weight.ravel())[:, None]
+    fitted = design @ np.linalg.lstsq(root * design, root[:, 0] * values.ravel(), rcond=1e-12)[0]
+    there = weight > 0
+    assert (mean[0][:, None] + level[0])[there] == approx(fitted.reshape(rates, seeds)[there])
+    for part in np.unique((np.linalg.matrix_power(there.T @ there + np.eye(seeds), 9) > 0), axis=0):
+        assert level[0][part].mean() == approx(0.0, abs=1e-9)
+
+
+def test_a_thousand_seeds_take_memory_in_proportion():
+    """A matrix of seeds by seeds would have 64 MB for each of four sizes."""
+    rng = np.random.default_rng(0)
+    y = 0.05 * X[:, None] ** 2 + 0.01 * rng.standard_normal((1, 4, len(X), 2000))
+    some = Curves(log2_lrs=np.broadcast_to(X, y.shape[:-1]), losses=np.exp(y))
+    tracemalloc.start()
+    averages(some)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * y.nbytes
 
 
 def test_noise_has_the_freedom_of_replicates():

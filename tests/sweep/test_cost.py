@@ -86,15 +86,14 @@ def test_the_order_of_many_epochs_is_counted(monkeypatch):
 
 
 def test_an_engine_that_trains_members_in_turn_holds_one_of_them():
-    from depthmup.training import Weights
-    from depthmup.training.native.member import Member, drawn
+    from depthmup.training.native.member import Member, Start
 
     cells = [cell(width=32, depth=8, seed=seed) for seed in range(3)]
     found = memory(cells, stacked=False)
     assert found == memory(cells[:1], stacked=False)
-    hidden = drawn(Weights(network=cells[0].network, seed=0))
-    state = Member(cells[0], 16, hidden)  # of registers that hold the network without padding
-    held = sum(array.nbytes for array in (hidden, *state.arrays.values()))
+    start = Start.of(cells[0], 16)  # of registers that hold the network without padding
+    state = Member(cells[0], 16, start)
+    held = sum(array.nbytes for array in (start.hidden, *state.arrays.values()))
     shared = sum(state.arrays[name].nbytes for name in ("table", "order", "labels", "readout"))
     buffers = sum(state.arrays[name].nbytes for name in ("x", "dx", "u", "d", "e"))
     assert held - shared - buffers <= found <= held

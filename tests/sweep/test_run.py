@@ -12,7 +12,7 @@ import pytest
 from sweeps import residual
 from waiting import until
 
-from depthmup.records import Status, Task
+from depthmup.records import Cell, Status, Task
 from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, studies, training
 from reproduction.runs import Measure
@@ -59,6 +59,15 @@ def test_worker_processes_give_the_same_bits(path, uninterrupted):
     with Store(path) as store:
         run(GRID.runs, store=store, executor=Processes(workers=1))
         assert records_of(store) == uninterrupted
+
+
+def test_a_run_is_described_in_text_four_times(path, monkeypatch):
+    """Looked for, counted, delivered, stored: of a run of a hundredth of a second it is the rest."""
+    texts, text = [], Cell.to_json
+    monkeypatch.setattr(Cell, "to_json", lambda cell: texts.append(cell) or text(cell))
+    with Store(path) as store:
+        run(GRID.runs, store=store, executor=InProcess())
+    assert len(texts) == 4 * len(GRID.runs)
 
 
 def test_what_is_stored_is_not_trained_again(path):

@@ -179,14 +179,14 @@ def test_no_access_out_of_bounds(what, instrumented):
 
 
 def test_the_initial_weights_of_a_seed_are_drawn_once(monkeypatch):
-    draws, draw = [], Weights.hidden
+    draws, draw = [], Weights._draw
     monkeypatch.setattr(
         Weights,
-        "hidden",
-        lambda self, *place: draws.append((self.seed, *place)) or draw(self, *place),
+        "_draw",
+        lambda self, *what: draws.append((self.seed, *what)) or draw(self, *what),
     )
     native([cell(k, seed=s) for k in (-7.0, -6.0) for s in range(2)])
-    assert len(draws) == len(set(draws)) == 2 * cell().network.depth
+    assert len(draws) == len(set(draws)) == 2 * (cell().network.depth + 2)
 
 
 def test_the_same_bits_however_often_progress_is_told(monkeypatch):

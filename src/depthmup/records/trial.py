@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from depthmup.records.codec import canonical_json, digest
@@ -138,7 +138,7 @@ class Trial:
         Returns:
             The text whose hash is the key.
         """
-        described = {f.name: getattr(self, f.name) for f in fields(self)}
+        described = {name: getattr(self, name) for name in self.__slots__}
         if 0 < self.lr < math.inf:
             kept = 2.0 ** round(math.log2(self.lr), 9)
             described["lr"] = kept if written(kept) == self.lr else self.lr

@@ -9,7 +9,7 @@ from typing import Any
 from depthmup.records import Record
 from depthmup.records.text import begin
 from depthmup.sweep.executors import Executor, WorkerError
-from depthmup.sweep.jobs import Job, Result, StepLoss, Train, key_of, training
+from depthmup.sweep.jobs import Job, Result, StepLoss, Train, training
 from depthmup.sweep.logs import Log
 from depthmup.sweep.store import Asked, Store
 
@@ -83,10 +83,9 @@ class _Keeper:
         return time.monotonic() - self.started
 
     def on_result(self, result: Result) -> None:
-        self.store.add(result)
+        key = self.store.add(result)
         if time.monotonic() - self.noted > NOTED:
             self.note()
-        key = key_of(result)
         if key in self.weights and key not in self.finished:
             self.finished.add(key)
             self._advance(key, 1.0)

@@ -249,21 +249,22 @@ class Store:
             ).fetchone()[0]
         return count
 
-    def add(self, result: Record[Any] | Measurement) -> None:
-        """Store a result in its own transaction, unless an undamaged one is stored already."""
+    def add(self, result: Record[Any] | Measurement) -> str:
+        """Store a result in its own transaction, unless an undamaged one is stored; its key."""
         if isinstance(result, Measurement):
-            self._insert("measurements", measurement_row(result))
-        else:
-            self._insert("records", record_row(result))
+            return self._insert("measurements", measurement_row(result))
+        return self._insert("records", record_row(result))
 
-    def _insert(self, table: str, row: tuple[Any, ...]) -> None:
+    def _insert(self, table: str, row: tuple[Any, ...]) -> str:
         marks = ", ".join("?" * (len(row) + 1))
         policy = "REPLACE" if row[0] in self._damaged else "IGNORE"
         with self._explained():
             self._db.execute(
                 f"INSERT OR {policy} INTO {table} VALUES ({marks})", (*row, checksum(*row))
             )
-        self._damaged.discard(row[0])
+        key: str = row[0]
+        self._damaged.discard(key)
+        return key
 
     @overload
     def get(self, asked: Task) -> Measurement | None: ...  # type: ignore[overload-overlap]

@@ -12,6 +12,7 @@ from array import array
 from typing import Any
 
 from depthmup.records import Measurement, Record, Status, Task
+from depthmup.records.codec import digest
 
 CHECKSUM_BYTES = 16
 """Of SHA-256: two rows that differ share a checksum once in 2^128."""
@@ -24,13 +25,12 @@ def checksum(*values: Value) -> bytes:
 
     Every value is preceded by its type and length, so that different rows are different texts.
     """
-    accumulated = hashlib.sha256()
+    parts: list[bytes] = []
     for value in values:
         # A damaged text may hold surrogates, and must have a checksum that differs all the same.
         raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        accumulated.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
-        accumulated.update(raw)
-    return accumulated.digest()[:CHECKSUM_BYTES]
+        parts += (b"%s:%d:" % (type(value).__name__.encode(), len(raw)), raw)
+    return hashlib.sha256(b"".join(parts)).digest()[:CHECKSUM_BYTES]
 
 
 def check_possible(status: Status, losses: "array[float]") -> None:
@@ -64,13 +64,13 @@ def record_row(record: Record[Any]) -> tuple[str, str, str, bytes, str]:
             f"Expected a record that a run can have left; {problem}. The run is {text}."
         ) from None
     losses = little_endian(record.losses).tobytes()
-    return record.cell.key, text, record.status.value, losses, record.place
+    return digest(text), text, record.status.value, losses, record.place
 
 
 def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
     """A measurement as key, task and values."""
-    task = measurement.task
-    return task.key, task.to_json(), json.dumps(dict(measurement.values))
+    text = measurement.task.to_json()
+    return digest(text), text, json.dumps(dict(measurement.values))
 
 
 def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]]":

@@ -233,16 +233,12 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
     """The record of the losses that a custom ``train`` returned."""
     if isinstance(given, Tensor | np.ndarray):
         given = given.tolist()
-    no_curve = TypeError(
-        f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
-        f"{reprlib.repr(given)}."
-    )
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise no_curve
+        raise _no_curve(given)
     try:
         losses = array("f", map(float, given))
     except (TypeError, ValueError):
-        raise no_curve from None
+        raise _no_curve(given) from None
     end = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if end is not None:
         status = Status.DIVERGED if end else Status.FAILED
@@ -255,3 +251,10 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
     if losses:
         check_sign(min(losses))
     return Record(cell=trial, status=Status.FINISHED, losses=losses)
+
+
+def _no_curve(given: Any) -> TypeError:
+    return TypeError(
+        f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
+        f"{reprlib.repr(given)}."
+    )

@@ -2,12 +2,13 @@
 
 import ctypes
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from depthmup.records import Cell
+from depthmup.records import Cell, Optimizer
 from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
 from depthmup.training.native.library import ACTIVATIONS, Library, Struct, supports
 from depthmup.training.schedules import factors_of, schedule
@@ -75,14 +76,27 @@ def drawn(initial: Weights) -> Tensor:
     return hidden
 
 
-class Member:
-    """A cell's state in the kernel's layout; ``hidden`` are its initial matrices, if drawn."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Start:
+    """What cells that differ in their optimizers alone start from; the kernel writes to none of it.
 
-    def __init__(self, cell: Cell, register_length: int, hidden: Tensor | None = None) -> None:
+    Attributes:
+        hidden: all W at initialization, (L, k, n, n).
+        table: U x of every example, rows padded.
+        readout: V, rows padded.
+        order: the examples of every step.
+    """
+
+    hidden: Tensor
+    table: Tensor
+    readout: Tensor
+    order: Tensor
+
+    @staticmethod
+    def of(cell: Cell, register_length: int) -> "Start":
         check(cell)
-        network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
-        n, k, layers = network.width, network.block_depth, network.depth
-        stride, batch = row_stride(n, register_length), whole(cell.batch_size, register_length)
+        network, data = cell.network, dataset(cell.data)
+        n, stride = network.width, row_stride(network.width, register_length)
         initial = Weights(network=network, seed=cell.seed)
         order = batches(cell).contiguous()
         if int(order.min()) < 0 or int(order.max()) >= len(data.labels):
@@ -90,14 +104,30 @@ class Member:
                 f"Expected examples 0 to {len(data.labels) - 1}; got {int(order.min())} to "
                 f"{int(order.max())}."
             )
-
-        # Padding must be finite: zeros.
-        weights = torch.zeros(layers, k, n, stride)
-        weights[..., :n] = drawn(initial) if hidden is None else hidden
-        table = torch.zeros(len(data.inputs), stride)
+        table = torch.zeros(len(data.inputs), stride)  # padding must be finite
         torch.matmul(data.inputs.float(), initial.input().T, out=table[:, :n])
         readout = torch.zeros(network.outputs, stride)
         readout[:, :n] = initial.readout()
+        return Start(hidden=drawn(initial), table=table, readout=readout, order=order)
+
+
+def shared(cell: Cell) -> Cell:
+    """What cells must share to begin from one ``Start``: all but the optimizer."""
+    return replace(cell, optimizer=Optimizer(name="", lr=0.0))
+
+
+class Member:
+    """A cell's state in the kernel's layout; ``start`` is what others may share with it."""
+
+    def __init__(self, cell: Cell, register_length: int, start: Start | None = None) -> None:
+        check(cell)
+        network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
+        n, k, layers = network.width, network.block_depth, network.depth
+        stride, batch = row_stride(n, register_length), whole(cell.batch_size, register_length)
+        start = start or Start.of(cell, register_length)
+        # Padding must be finite: zeros.
+        weights = torch.zeros(layers, k, n, stride)
+        weights[..., :n] = start.hidden
         normalized = layers if network.layer_norm else 0
         rates = optimizer.lr * torch.tensor(factors_of(cell), dtype=torch.float64)
         # Only AdamW takes its decay past the gradient.
@@ -105,10 +135,10 @@ class Member:
         self.arrays = {
             "rates": rates,
             "retained": 1 - rates * decoupled,
-            "table": table,
-            "order": order,
+            "table": start.table,
+            "order": start.order,
             "labels": data.labels.long().contiguous(),
-            "readout": readout,
+            "readout": start.readout,
             "weights": weights,
             "first": torch.zeros_like(weights),
             "second": torch.zeros_like(weights) if optimizer.name != "sgd" else torch.zeros(0),

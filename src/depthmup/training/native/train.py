@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
 from depthmup.training.backend import Progress, threads
-from depthmup.training.built_in.data_and_weights import Weights, dataset
+from depthmup.training.built_in.data_and_weights import dataset
 from depthmup.training.divergence import ceiling
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
-from depthmup.training.native.member import Member, check, drawn
+from depthmup.training.native.member import Member, Start, check, shared
 
 # Ctrl-C and progress wait for the end of a call; a tenth of a second is not noticed.
 SECONDS_PER_CALL = 0.1
@@ -33,22 +33,24 @@ def train_native(
 ) -> Iterator[Record[Cell]]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
-    They may be of any shape. Those of one seed follow each other: their weights are drawn once.
+    They may be of any shape. Those of one seed follow each other: what they start from is made once.
     """
     for cell in cells:
         check(cell)
     kernel = library or default_library()
     total, before = sum(cell.steps for cell in cells), 0
-    initial, hidden = None, None
+    common: Cell | None = None
+    start: Start | None = None
     for cell in sorted(cells, key=lambda cell: cell.seed):
 
         def tell(step: int, done: int = before) -> None:
             on_progress((done + step) / total)
 
         with threads(1):
-            if initial != (wanted := Weights(network=cell.network, seed=cell.seed)):
-                initial, hidden = wanted, drawn(wanted)
-            state = Member(cell, kernel.register_length, hidden)
+            if start is None or common != shared(cell):
+                start = None  # one at a time
+                common, start = shared(cell), Start.of(cell, kernel.register_length)
+            state = Member(cell, kernel.register_length, start)
         yield _train(cell, state, kernel, tell)
         before += cell.steps
         on_progress(before / total)
