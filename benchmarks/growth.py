@@ -228,7 +228,7 @@ def _groups(count: int, folder: Path) -> Callable[[], object]:
     octaves = np.log2(frame["lr"]) + 5 + 0.1 * np.log2(frame["depth"])
     frame["loss"] = np.exp(0.5 + 0.03 * octaves**2 + 0.005 * rng.standard_normal(len(frame)))
     asked = {"axes": ["depth"], "lr": "lr", "loss": "loss", "seed": "seed"}
-    depthmup.fit(frame[frame["group"] == "g0"], **asked).page
+    len(depthmup.fit(frame[frame["group"] == "g0"], **asked).page)
     report = depthmup.fit(frame, by="group", **asked)
     return lambda: report.page
 
@@ -278,7 +278,7 @@ def _page_of(runs: int, steps: int, folder: Path) -> Callable[[], object]:
     small = folder / "small"
     small.mkdir()
     _stored(50, 20, small)
-    depthmup.load(small).page
+    len(depthmup.load(small).page)
     _stored(runs, steps, folder)
     return lambda: depthmup.load(folder).page
 

@@ -62,7 +62,7 @@ def test_worker_processes_give_the_same_bits(path, uninterrupted):
 
 
 def test_a_run_is_described_in_text_four_times(path, monkeypatch):
-    """Looked for, counted, delivered, stored: of a run of a hundredth of a second it is the rest."""
+    """Looked for, counted, delivered and stored: it is a third of what short runs cost."""
     texts, text = [], Cell.to_json
     monkeypatch.setattr(Cell, "to_json", lambda cell: texts.append(cell) or text(cell))
     with Store(path) as store:

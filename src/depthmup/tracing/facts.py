@@ -341,6 +341,8 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             return _input_hook(graph, use, taking) or _output_hook(graph, use)
         return _output_hook(graph, use) if use.how is How.LOOKUP else ()
 
+    within, pieces = leading | normalized, dict[tuple[int, bool], tuple[int, ...]]()
+
     def placed(use: Use) -> Use:
         if use.how is How.MATRIX and summed_apart(graph, use):
             use = replace(use, fan_in=tuple(sorted({*use.batch, *use.fan_in})), batch=())
@@ -352,10 +354,10 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             follows=use.activation is None or use.activation in following,
             reads_stream=use.node in behind_additions,
             branches=tuple(inside.get(use.node, ())),
-            pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
+            pieces=_pieces(graph, usage, use, pieces) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
             divided=use.node in inside and is_divided(graph, residuals, use, cuts),
-            cosine=_cosine(graph, use, leading | normalized),
+            cosine=_cosine(graph, use, within),
             hooks=hooks(use),
         )
 
@@ -410,8 +412,14 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
 _IN_PLACE = SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}
 
 
-def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
-    """The sizes of the tensors whose coordinates, side by side, a matrix sums over."""
+def _pieces(
+    graph: Graph, usage: Usage, use: Use, known: dict[tuple[int, bool], tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The sizes of the tensors whose coordinates, side by side, a matrix sums over.
+
+    ``known`` are the answers at nodes of which a matrix or a convolution asked before: a stream is
+    followed to its beginning once, and not from every layer.
+    """
     convolves = graph.nodes[use.node].op in CONVOLUTIONS
 
     def axis(node: Node) -> int:
@@ -425,11 +433,21 @@ def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
         if len(shape) > axis(node) and shape[1 if convolves else -1] == node.shape[axis(node)]:
             yield sources[0].node
 
+    passed: list[tuple[int, bool]] = []
+    found: tuple[int, ...] = ()
     for node in graph.back(() if use.activation is None else use.activation, before):
+        place = node.index, convolves
+        if place in known:
+            found = known[place]
+            break
+        passed.append(place)
         if node.op == "cat":
             dim = (node.args[1] if len(node.args) > 1 else 0) % len(node.shape)
-            return tuple(graph.shape(ref)[dim] for ref in node.inputs) if dim == axis(node) else ()
-    return ()
+            if dim == axis(node):
+                found = tuple(graph.shape(ref)[dim] for ref in node.inputs)
+            break
+    known.update(dict.fromkeys(passed, found))
+    return found
 
 
 def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:

@@ -50,6 +50,8 @@ _LARGEST_RUN = 1 << 29
 # Entries of a model times those of its inputs, which bound the products of a forward pass: half a
 # second on one core, and what fake tensors need to load.
 _SMALL = 1 << 33
+# Entries from which the copy of a parameter is felt: 1 MiB in single precision.
+_LARGE = 1 << 18
 _COMPILER = "torch._dynamo"
 
 
@@ -162,6 +164,9 @@ def _attempt(
             if not isinstance(value, Tensor):
                 return value
             if values:
+                # Where no value is read, large parameters need none: this memory is never written.
+                if not reads and isinstance(value, nn.Parameter) and _is_large(value):
+                    return torch.empty_like(value.detach())
                 return value.detach().to("cpu", copy=True)
             return torch.empty(tuple(value.shape), dtype=value.dtype, device="cpu")
 
@@ -204,6 +209,10 @@ def _attempt(
         overwriting=frozenset(recorder.overwriting),
         by_values=reads,
     )
+
+
+def _is_large(parameter: nn.Parameter) -> bool:
+    return parameter.is_floating_point() and parameter.numel() >= _LARGE
 
 
 def _multiplied_by(nodes: Sequence[Node], absent: set[int]) -> set[int]:

@@ -33,7 +33,7 @@ def train_native(
 ) -> Iterator[Record[Cell]]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
-    They may be of any shape. Those of one seed follow each other: what they start from is made once.
+    They may be of any shape. Those of one seed follow each other: they begin from one ``Start``.
     """
     for cell in cells:
         check(cell)
