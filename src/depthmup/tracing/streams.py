@@ -14,8 +14,21 @@ def assembled(graph: Graph, usage: Usage, additions: list[ResidualBranch]) -> Re
     """The branches of additions, completed by what only all of them together show."""
     own = [a for a in additions if not _is_a_term(graph, usage, a, additions)]
     additions = [replace(a, index=index) for index, a in enumerate(own)]
+    at: dict[int, list[ResidualBranch]] = {}
+    for a in additions:
+        at.setdefault(a.addition, []).append(a)
+    # Few additions lie on the path of another: of all pairs there are as many as layers squared.
+    on_path = [[a for node in at.keys() & b.path for a in at[node]] for b in additions]
+    around: dict[int, list[ResidualBranch]] = {}
+    for b, on in zip(additions, on_path, strict=True):
+        for a in on:
+            around.setdefault(a.index, []).append(b)
     inside = [
-        tuple(b.index for b in additions if b is not a and _nested(graph, usage, a, b, additions))
+        tuple(
+            b.index
+            for b in around.get(a.index, ())
+            if b is not a and _nested(graph, usage, a, b, additions)
+        )
         for a in additions
     ]
     # Points at which a step evaluates its function again are no streams inside the step.
@@ -29,10 +42,8 @@ def assembled(graph: Graph, usage: Usage, additions: list[ResidualBranch]) -> Re
     ]
     # What another stream gives a branch to read is not the branch's own.
     paths = []
-    for b in additions:
-        others = {
-            a.addition for a in additions if a.addition in b.path and b.index not in inside[a.index]
-        }
+    for b, on in zip(additions, on_path, strict=True):
+        others = {a.addition for a in on if b.index not in inside[a.index]}
         paths.append(_own_path(graph, b.path, b.output, others))
     # Streams and what happens inside branches are not feeders of another branch.
     begun = usage.weights.union(*({a.addition, a.stream, a.origin} for a in additions))
