@@ -7,6 +7,8 @@ picture that shows a chart. Altair is imported inside the functions, so that thi
 nothing.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from depthmup.records.codec import strict
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import PERCENT, RATE, SIZE, Axis
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BAND, INK, SCREEN, Style, configured
+from depthmup.reports.theme import BAND, INK, SCREEN, Style, config, configured
 
 WINDOW, HIDDEN = "window_index", "hidden_series"
 CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
@@ -70,7 +72,7 @@ class Chart:
 
 
 def draw(chart: Chart, style: Style = SCREEN) -> Any:
-    """The chart in a style.
+    """The chart in a style, as Altair's.
 
     Its parts are not checked against Vega-Lite's schema, which takes a quarter of a page's time:
     the tests check the whole.
@@ -82,28 +84,73 @@ def draw(chart: Chart, style: Style = SCREEN) -> Any:
 
 
 def panel(chart: Chart, style: Style) -> Any:
-    """The layers of a chart, without the theme that a picture has once.
-
-    Its parameters are what a page may set: the window of training, and the series that its legend
-    hides.
-    """
+    """The layers of a chart as Altair's, without the theme that a picture has once."""
     import altair as alt
 
-    parameters = {WINDOW: chart.window, HIDDEN: []}
     # All at once: each change of a chart copies all of its layers several times.
     return alt.layer(
-        *(_layer(chart, layer, style) for layer in chart.layers),
-        width=style.width,
-        height=chart.height if style.height is None else style.height,
-        description=chart.description,
-        params=[alt.param(name=name, value=value).param for name, value in parameters.items()],
+        *(_altair_layer(chart, layer, style) for layer in chart.layers),
+        params=[alt.param(**parameter).param for parameter in _parameters(chart)],
+        **_frame(chart, style),
     )
 
 
-def _layer(chart: Chart, layer: Layer, style: Style) -> Any:
-    """Made at once, of Altair's own classes: its methods copy all, and look up what text means."""
+def specification(chart: Chart, style: Style) -> dict[str, Any]:
+    """The chart's Vega-Lite specification, as wide as its place: what ``draw`` would give.
+
+    Without Altair, whose objects are copied and walked through, rows included, several times for
+    each chart: most of the time of a page.
+    """
+    from altair import SCHEMA_URL
+
+    layers, datasets = [], {}
+    for layer in chart.layers:
+        rows = strict(list(layer.rows))
+        name = _dataset(rows)
+        datasets[name] = rows
+        layers.append({"data": {"name": name}, **_layer(chart, layer, style)})
+    shared = {"data": layers[0].pop("data")} if len(layers) == 1 else {}
+    return {
+        "config": config(style),
+        "layer": layers,
+        "autosize": {"contains": "padding", "type": "fit-x"},
+        **_alphabetical({**shared, **_frame(chart, style), "params": _parameters(chart)}),
+        "$schema": SCHEMA_URL,
+        **({"datasets": datasets} if datasets else {}),
+    }
+
+
+def _frame(chart: Chart, style: Style) -> dict[str, Any]:
+    return {
+        "width": style.width,
+        "height": chart.height if style.height is None else style.height,
+        "description": chart.description,
+    }
+
+
+def _parameters(chart: Chart) -> list[dict[str, Any]]:
+    """What a page may set: the window of training, and the series that its legend hides."""
+    return [{"name": WINDOW, "value": chart.window}, {"name": HIDDEN, "value": []}]
+
+
+def _dataset(rows: Sequence[Row]) -> str:
+    """The name of rows, by which layers of the same ones share them; as Altair names them."""
+    if rows == [{}]:
+        return "empty"
+    text = json.dumps(rows, sort_keys=True, default=str)
+    return f"data-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _altair_layer(chart: Chart, layer: Layer, style: Style) -> Any:
     import altair as alt
 
+    drawn = alt.Chart.from_dict(_layer(chart, layer, style), validate=False)
+    drawn.data = data(layer.rows)
+    return drawn
+
+
+def _layer(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
+    """A layer's specification, without its rows."""
     tests = []
     if any("window" in row for row in layer.rows):
         tests.append(f"datum.window === {WINDOW}")
@@ -111,15 +158,19 @@ def _layer(chart: Chart, layer: Layer, style: Style) -> Any:
         tests.append(f"indexof({HIDDEN}, datum['{layer.by}']) < 0")
     if layer.where:
         tests.append(layer.where)
-    filters = [alt.FilterTransform(filter=test) for test in tests]
-    return alt.Chart(
-        data(layer.rows),
-        transform=filters or alt.Undefined,
-        mark=alt.MarkDef(layer.mark, **_look(layer, style)),
-        encoding=alt.FacetedEncoding(
-            **_places(chart, layer, style), **_series(chart, layer, style)
-        ),
-    )
+    return {
+        "mark": {"type": layer.mark, **_alphabetical(_look(layer, style))},
+        "encoding": _alphabetical({**_places(chart, layer, style), **_series(chart, layer, style)}),
+        **({"transform": [{"filter": test} for test in tests]} if tests else {}),
+    }
+
+
+def _alphabetical(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties in the order in which Altair writes them, inner ones too."""
+    return {
+        name: _alphabetical(value) if isinstance(value, dict) else value
+        for name, value in sorted(properties.items())
+    }
 
 
 def _look(layer: Layer, style: Style) -> dict[str, Any]:
@@ -136,51 +187,54 @@ def _look(layer: Layer, style: Style) -> dict[str, Any]:
 
 def _places(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
     """The channels of where a row is drawn."""
-    import altair as alt
-
     channels: dict[str, Any] = {}
-    for channel, second, axis, column, end in (
-        (alt.X, alt.X2, chart.x, layer.x, layer.x2),
-        (alt.Y, alt.Y2, chart.y, layer.y, layer.y2),
+    for name, axis, column, end in (
+        ("x", chart.x, layer.x, layer.x2),
+        ("y", chart.y, layer.y, layer.y2),
     ):
-        name = channel.__name__.lower()
         if column:
-            channels[name] = _channel(channel, axis, column, style)
+            channels[name] = _channel(axis, column, style)
         if end:
-            channels[f"{name}2"] = second(f"{end}:Q")
+            channels[f"{name}2"] = {"field": end}
     if layer.order:
-        channels["order"] = alt.Order(f"{layer.order}:Q")
+        channels["order"] = _number(layer.order)
     return channels
 
 
-def _channel(channel: Any, axis: Axis, column: str, style: Style) -> Any:
-    import altair as alt
+def _number(column: str) -> dict[str, Any]:
+    return {"field": column, "type": "quantitative"}
 
+
+def _name(column: str) -> dict[str, Any]:
+    return {"field": column, "type": "nominal"}
+
+
+def _channel(axis: Axis, column: str, style: Style) -> dict[str, Any]:
     if axis.names:
         # Sorted by number: a sort by name would put names into an expression of Vega's.
-        return channel(
-            f"{column}:N",
-            title=None,
-            sort=alt.EncodingSortField("order", op="min"),
-            axis=alt.Axis(
-                labelExpr="split(datum.label, '\\n')",
-                ticks=False,
-                labelOverlap=False,
-                labelLimit=200,
-            ),
-        )
-    return channel(
-        f"{column}:Q",
-        title=tip_title(axis.title) or None,
-        scale=_scale(axis, style),
-        axis=alt.Axis(
-            grid=axis.grid,
-            labelOverlap="greedy",
-            labelSeparation=4,
+        return {
+            **_name(column),
+            "title": None,
+            "sort": {"field": "order", "op": "min"},
+            "axis": {
+                "labelExpr": "split(datum.label, '\\n')",
+                "ticks": False,
+                "labelOverlap": False,
+                "labelLimit": 200,
+            },
+        }
+    return {
+        **_number(column),
+        "title": tip_title(axis.title) or None,
+        "scale": _scale(axis, style),
+        "axis": {
+            "grid": axis.grid,
+            "labelOverlap": "greedy",
+            "labelSeparation": 4,
             **({"values": list(axis.ticks)} if axis.ticks else {"tickCount": 6}),
             **_labels(axis),
-        ),
-    )
+        },
+    }
 
 
 def _labels(axis: Axis) -> dict[str, Any]:
@@ -196,67 +250,60 @@ def _labels(axis: Axis) -> dict[str, Any]:
     return {"format": axis.format}
 
 
-def _scale(axis: Axis, style: Style) -> Any:
+def _scale(axis: Axis, style: Style) -> dict[str, Any]:
     """The axis as a scale, fixed whatever is drawn on it."""
-    import altair as alt
-
     low = axis.low if axis.bottom is None else axis.bottom
     high: Any = axis.high if axis.top is None else axis.top
     if axis.room:
         roomy = axis.at(1 + style.room)
-        high = alt.ExprRef(f"width < {style.labels_from} ? {high!r} : {roomy!r}")
+        high = {"expr": f"width < {style.labels_from} ? {high!r} : {roomy!r}"}
     if axis.log:
-        return alt.Scale(type="log", base=axis.base, domain=[low, high], nice=False)
-    return alt.Scale(domain=[low, high], nice=False, zero=False)
+        return {"type": "log", "base": axis.base, "domain": [low, high], "nice": False}
+    return {"domain": [low, high], "nice": False, "zero": False}
 
 
 def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
     """The channels of colour, shape, words and tooltips."""
-    import altair as alt
-
     channels: dict[str, Any] = {}
     if layer.by:
         names = list(chart.colours)
-        scale = alt.Scale(domain=names, range=[chart.colours[name] for name in names])
         legend = None
         if chart.legend and style.titled | style.fit and not layer.filled:
-            legend = alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+            legend = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
+        # Names are not sorted: a sort would put them into an expression of Vega's.
         colour: dict[str, Any] = {
-            "scale": scale,
+            **_name(layer.by),
+            "scale": {"domain": names, "range": [chart.colours[name] for name in names]},
             "legend": legend,
             "title": tip_title(chart.legend) or None,
         }
-        # Names are not sorted: a sort would put them into an expression of Vega's.
-        field_ = f"{layer.by}:N"
-        if layer.filled:
-            channels["fill"] = alt.Fill(field_, **colour)
-        else:
-            channels["color"] = alt.Color(field_, **colour)
+        channels["fill" if layer.filled else "color"] = colour
         if layer.hollow:
-            channels["fill"] = alt.Fill(
-                layer.by,
-                type="nominal",
-                **{**colour, "legend": None},
-                condition={"test": layer.hollow, "value": "white"},
-            )
+            white = {"test": layer.hollow, "value": "white"}
+            channels["fill"] = {**colour, "legend": None, "condition": white}
         if layer.mark in ("line", "area"):
-            channels["detail"] = alt.Detail(field_)
+            channels["detail"] = _name(layer.by)
     if layer.tone:
-        channels["color"] = alt.Color(f"{layer.tone}:N", scale=None, legend=None)
+        channels["color"] = {**_name(layer.tone), "scale": None, "legend": None}
     if layer.shape:
-        scale = alt.Scale(domain=list(chart.shapes), range=list(chart.shapes.values()))
-        channels["shape"] = alt.Shape(f"{layer.shape}:N", scale=scale, legend=None)
+        scale = {"domain": list(chart.shapes), "range": list(chart.shapes.values())}
+        channels["shape"] = {**_name(layer.shape), "scale": scale, "legend": None}
     if layer.text:
         # Without text there is nothing that the layout would keep room for.
         narrow = {"test": f"width < {style.labels_from}", "value": ""}
-        channels["text"] = alt.Text(
-            f"{layer.text}:N", condition=narrow if layer.beside else alt.Undefined
-        )
+        channels["text"] = {
+            **_name(layer.text),
+            **({"condition": narrow} if layer.beside else {}),
+        }
     if layer.tips:
         channels["tooltip"] = [
-            alt.Tooltip(f"{column}:Q", title=tip_title(title), format=form)
-            if form
-            else alt.Tooltip(f"{column}:N", title=tip_title(title))
+            _alphabetical(
+                {
+                    **(_number(column) if form else _name(column)),
+                    "title": tip_title(title),
+                    **({"format": form} if form else {}),
+                }
+            )
             for column, title, form in layer.tips
         ]
     return channels

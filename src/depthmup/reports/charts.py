@@ -111,14 +111,19 @@ def _alone(study: Study, scheme: str) -> Study:
         transfers = tuple(t for t in window.transfers if t.scheme == scheme)
         return replace(window, curves=curves, transfers=transfers)
 
-    return replace(study, windows=tuple(map(of, study.windows)))
+    return replace(
+        study,
+        windows=tuple(map(of, study.windows)),
+        training=tuple(map(of, study.training)),
+    )
 
 
 def rate_chart(study: Study, scheme: str) -> Chart:
     """Losses of one scheme. The axes are those of all schemes and windows, but of many groups."""
     axis, measured = study.axis, sizes(study)
     # Groups of a table may be other models on other data: each has its own losses.
-    whose = study if study.together is None else _alone(study, scheme)
+    own = _alone(study, scheme)
+    whose = study if study.together is None else own
     rates, losses = rate_axis(study), study_loss_axis(whose)
     # Above the losses is one row of marks per size: values at which no run survived.
     row = min(0.035, 0.3 / max(len(measured), 1))
@@ -131,13 +136,13 @@ def rate_chart(study: Study, scheme: str) -> Chart:
             "mark": margin[p[axis]],
             **_band(p, losses),
         }
-        for p in all_points(study)
-        if p["scheme"] == scheme and rates.low <= 2.0 ** p[study.tuned.column] <= rates.high
+        for p in all_points(own)
+        if rates.low <= 2.0 ** p[study.tuned.column] <= rates.high
     ]
     best = [
         {**_plain(o, study), **band_of(_plain(o, study), "rate_low", "rate_high", rates)}
-        for o in optimum_rows(study)
-        if o["scheme"] == scheme and o["place"] != Place.FAILED.value
+        for o in optimum_rows(own)
+        if o["place"] != Place.FAILED.value
         if known(o["loss"]) and o["loss"] <= losses.high
     ]
     tips = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from depthmup.reports import theme
-from depthmup.reports.chart import Chart, draw
+from depthmup.reports.chart import Chart, specification
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 
 Row = Mapping[str, Any]
@@ -203,8 +203,11 @@ class Page:
 
 def spec_of(plot: Plot) -> dict[str, Any]:
     """The Vega-Lite specification of a plot on a page."""
-    chart = draw(plot.chart, theme.PAGE) if isinstance(plot.chart, Chart) else plot.chart
-    spec: dict[str, Any] = chart.to_dict(validate=False) if plot.fixed else page_spec(chart)
+    if isinstance(plot.chart, Chart):
+        return specification(plot.chart, theme.PAGE)
+    if not plot.fixed:
+        return page_spec(plot.chart)
+    spec: dict[str, Any] = plot.chart.to_dict(validate=False)
     return spec
 
 

@@ -167,6 +167,13 @@ def theme(style: Style = SCREEN) -> dict[str, Any]:
     }
 
 
+def config(style: Style = SCREEN) -> dict[str, Any]:
+    """The configuration as a specification has it: Altair's default view comes first."""
+    ours = theme(style)
+    view = {"continuousWidth": 300, "continuousHeight": 300, **ours.pop("view", {})}
+    return {"view": view, **dict(sorted(ours.items()))}
+
+
 def configured(chart: Any, style: Style = SCREEN) -> Any:
     """The chart with the theme, as wide as its place where the style says so.
 
