@@ -48,7 +48,8 @@ def look(model: nn.Module, inputs: Any) -> dict[Place, Seen]:
     inner = unwrapped(model)
     seen: dict[Place, Seen] = {}
     runs: dict[str, int] = {}
-    kept: dict[tuple[int, tuple[int, ...]], Tensor] = {}  # alive, or its place is given away
+    # With the tensor, which stays alive, or its place is given away.
+    kept: dict[tuple[int, tuple[int, ...]], tuple[int, Tensor]] = {}
 
     def see(name: str, output: Any, args: Any = ()) -> None:
         given = [t for t in tensors_of(output) if t.is_floating_point() or t.is_complex()]
@@ -57,8 +58,7 @@ def look(model: nn.Module, inputs: Any) -> dict[Place, Seen]:
             if not value.numel():
                 continue
             key = (value.data_ptr(), tuple(value.shape))
-            kept.setdefault(key, value)
-            same = [*kept].index(key)
+            same, _ = kept.setdefault(key, (len(kept), value))
             seen[name, call, index] = _seen(value, same)
             before = next(iter(tensors_of(args)), None) if name else None
             if before is not None and before.shape == value.shape and before is not value:

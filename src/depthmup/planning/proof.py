@@ -16,6 +16,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, TypeAlias
@@ -289,12 +290,14 @@ class _Side:
                 module.train()  # by the batch, as it trains
                 module.track_running_stats = False
         device = next((p.device for p in network.parameters()), torch.device("cpu"))
+        # Where it is the default anyway, to name the device would only slow every call down.
+        named = nullcontext() if device == torch.get_default_device() else torch.device(device)
         inputs = _on(self.inputs, device)
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
             isolated(),
-            torch.device(device),
+            named,
         ):
             optimizers = self._optimizers(network)
             try:
