@@ -20,14 +20,3 @@ def unit():
         total += float(matrix[0, 0])
     assert total > 0
     return time.process_time() - start
-
-
-def units(work, *, rounds=1):
-    """The result of some work, and what it took in units; the least of several rounds."""
-    least = float("inf")
-    for _ in range(rounds):
-        before, start = unit(), time.process_time()
-        result = work()
-        seconds = time.process_time() - start
-        least = min(least, 2 * seconds / (before + unit()))
-    return result, least
