@@ -2,7 +2,7 @@
 
     python -m benchmarks.growth                              # this tree
     python -m benchmarks.growth --beside ~/old --rounds 5    # and another, in turn, in one run
-    python -m benchmarks.growth page plan                    # some of them
+    python -m benchmarks.growth groups plan                  # some of them
 
 Every measurement is a process of its own on one thread, by its processor time; memory is its peak
 of resident memory. Of several rounds the least is shown, as other work on a machine only adds. A
@@ -184,10 +184,12 @@ def _planned(model: object, base: object) -> Callable[[], object]:
 
 
 def _plan(millions: int, folder: Path) -> Callable[[], object]:
-    """A GPT-2 of about so many parameters; its base has as many layers and a third of the width."""
-    width = 64 * round((1e6 * millions / 11 / 12) ** 0.5 / 64) if millions < 124 else 768
-    vocabulary = 50257 if millions >= 124 else 512
-    return _planned(_gpt(width, 12, vocabulary), _gpt(256, 12, vocabulary))
+    """Of about so many parameters, GPT-2 at 124; its base has as many layers, a third as wide."""
+    width, vocabulary = 64 * round((1e6 * millions / 144) ** 0.5 / 64), 512
+    if millions == 124:
+        width, vocabulary = 768, 50257
+    base = 64 * max(round(width / 192), 1)
+    return _planned(_gpt(width, 12, vocabulary), _gpt(base, 12, vocabulary))
 
 
 def _layers(depth: int, folder: Path) -> Callable[[], object]:
@@ -206,7 +208,7 @@ def _limit(steps: int, folder: Path) -> Callable[[], object]:
         limits.Step(rng.normal(size=(4, 10)) / np.sqrt(10), limits.mse(rng.normal(size=(4, 1))))
         for _ in range(steps)
     ]
-    return lambda: limits.linear(problem, depth=math.inf, lr=0.5)
+    return lambda: limits.linear(problem, depth=math.inf, lr=1.0)
 
 
 def _groups(count: int, folder: Path) -> Callable[[], object]:

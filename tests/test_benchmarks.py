@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import imports
+from benchmarks import growth, imports
 from benchmarks.__main__ import main
 
 ROOT = Path(__file__).parent.parent
@@ -245,3 +245,20 @@ def test_parts_that_do_not_exist_are_refused():
         "engines, batches, scaling, limits, planning, command, imports, tables; got speed"
         in done.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [("driver", 20), ("sweep", 20), ("own", 2), ("layers", 3), ("limit", 2), ("report", 50)],
+)
+def test_what_grows_is_there_to_be_measured(case, size, tmp_path):
+    make, unit, sizes = growth.CASES[case]
+    assert unit
+    assert list(sizes) == sorted(sizes)
+    make(size, tmp_path)()
+
+
+def test_growth_is_a_power_of_the_size(monkeypatch):
+    monkeypatch.setattr(growth, "measured", lambda case, size, tree: (size**1.5, 100, 10))
+    lines = growth.table(["limit"], trees=[ROOT, ROOT], rounds=2)
+    assert [line.split(" | ")[-2:] for line in lines[3:]] == [["1.50", "1.50 |"]] * 2
