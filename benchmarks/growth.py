@@ -25,18 +25,18 @@ ROOT = Path(__file__).parents[1]
 
 
 def _sweep(runs: int, folder: Path) -> Callable[[], object]:
-    """Runs of two steps of the smallest networks, in this process: all but training."""
+    """Runs of two steps of the smallest networks, five seeds, in this process: all but training."""
     from depthmup.sweep import BuiltIn, Design, Store, Sweep, run
     from depthmup.sweep.executors import InProcess
 
-    def of(seeds: int) -> Sweep:
+    def of(rates: int) -> Sweep:
         design = Design(
             base={"width": 8, "depth": 2},
             depth=(2, 4),
             schemes=("depth-mup",),
             optimizers="adam",
-            lrs=[2.0**k for k in range(-9, 1)],
-            seeds=seeds,
+            lrs=[2.0 ** (-9 + 9 * i / rates) for i in range(rates)],
+            seeds=5,
             steps=2,
             window=1,
         )
@@ -47,7 +47,7 @@ def _sweep(runs: int, folder: Path) -> Callable[[], object]:
 
     def work() -> None:
         with Store(folder / "results.sqlite") as store:
-            run(of(runs // 20).runs, store=store, executor=InProcess())
+            run(of(max(runs // 10, 1)).runs, store=store, executor=InProcess())
 
     return work
 
