@@ -68,7 +68,11 @@ def swept(world: World, *, ablate: bool = True) -> depthmup.Report:
         return [loss] * trial.steps
 
     design = depthmup.Design(
-        base={"width": WIDTHS[0]}, width=WIDTHS, schemes="depth-mup", optimizers="adam", ablate=ablate,
+        base={"width": WIDTHS[0]},
+        width=WIDTHS,
+        schemes="depth-mup",
+        optimizers="adam",
+        ablate=ablate,
         steps=1,
     )
     return depthmup.transfer(depthmup.Model(train=train, version=str(world.seed)), design)

@@ -23,8 +23,9 @@ class AlongAxis:
     Attributes:
         axis: along which sizes grow.
         size: the largest that both have.
-        drift: of the optimum with the one change, in octaves per doubling.
-        change: of the drift, less that of what it is compared with.
+        whole: drift of what it is compared with, in octaves per doubling.
+        drift: the same with the one change.
+        change: of the drift.
         tuned: by how much the loss is lower, in nats of its logarithm, each at its own best value.
         as_trained: the same, each at the value that its optimum at the base hands on.
         verdict, why: along this axis.
@@ -32,6 +33,7 @@ class AlongAxis:
 
     axis: str
     size: Mapping[str, float]
+    whole: Estimate
     drift: Estimate
     change: Estimate
     tuned: Estimate

@@ -7,7 +7,7 @@ from depthmup.records import Estimate, Study
 from depthmup.records.ablation import Ablation, AlongAxis, Need
 from depthmup.records.finding import change, change_span
 from depthmup.records.sizes import size_number
-from depthmup.records.text import aligned
+from depthmup.records.text import MUTED, aligned
 from depthmup.reports.axes import Axis, change_axis
 from depthmup.reports.chart import DASHED, GREY, Chart, Layer, known
 from depthmup.reports.drift_chart import as_factors, band_rows, band_words
@@ -101,12 +101,34 @@ def _cells(one: Ablation, along: AlongAxis) -> dict[str, str]:
     }
 
 
+def _rows(study: Study) -> list[dict[str, str]]:
+    """All rules along every axis, then each change."""
+    changes = [(one, along) for one in study.ablations for along in one.along]
+    of_axes = {along.axis: along for _, along in reversed(changes)}
+    first = [
+        {
+            **dict.fromkeys(_cells(*changes[0]), ""),
+            "rule": _nothing(study),
+            "at": f"{axis} {size_number(along.size[axis])}",
+            "drift": change(along.whole.value) if along.whole.known else UNKNOWN,
+            "drift, 95%": change_span(along.whole.low, along.whole.high),
+        }
+        for axis, along in sorted(of_axes.items())
+    ]
+    return [*first, *(_cells(one, along) for one, along in changes)]
+
+
+def _nothing(study: Study) -> str:
+    """What changes are compared with, as a row."""
+    return "no rule" if study.ablations[0].added else "all rules"
+
+
 def ablation_lines(study: Study, width: int) -> list[str]:
     """The table of rules, for a console."""
     found = study.ablations
     if not found:
         return []
-    rows = [_cells(one, along) for one in found for along in one.along]
+    rows = _rows(study)
     heads = [name.replace("drift, 95%", "95%") for name in rows[0]]
     lines = aligned([heads, *(list(row.values()) for row in rows)], left=(0, 1))
     return [
@@ -150,6 +172,9 @@ def _chart(study: Study, axis: str) -> Chart | None:
     rows: list[Row] = []
     for one in study.ablations:
         for along in one.along:
+            if along.axis == axis and not rows:
+                whole = interval_columns("drift", along.whole)
+                rows.append({"name": _nothing(study), **whole, "text": "", "tone": MUTED})
             if along.axis == axis:
                 words = verdict_words(along, added=one.added)
                 rows.append(
@@ -202,8 +227,11 @@ def _chart(study: Study, axis: str) -> Chart | None:
 
 def ablation_table(study: Study) -> Section:
     """The numbers of every rule."""
+    why = [along.why for one in study.ablations for along in one.along]
+    rows = _rows(study)
     rows = [
-        {**_cells(one, along), "why": along.why} for one in study.ablations for along in one.along
+        {**row, "why": said}
+        for row, said in zip(rows, [""] * (len(rows) - len(why)) + why, strict=True)
     ]
     return Section(
         title="Every rule",

@@ -159,7 +159,7 @@ def ablation_rows(study: Study) -> list[Row]:
             "added": one.added,
             "axis": along.axis,
             **along.size,
-            **_columns(along, "drift", "change", "tuned", "as_trained", "verdict", "why"),
+            **_columns(along, "whole", "drift", "change", "tuned", "as_trained", "verdict", "why"),
         }
         for one in study.ablations
         for along in one.along

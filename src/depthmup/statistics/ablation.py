@@ -83,7 +83,9 @@ def _along(
     along = along_axis(whole, axis)
     before, drift = UNKNOWN if along is None else along.drift(what), UNKNOWN
     change, tuned, as_trained = UNKNOWN, UNKNOWN, UNKNOWN
-    if places == [Place.INTERIOR, Place.INTERIOR]:
+    if places == [Place.FAILED, Place.INTERIOR]:
+        tuned = as_trained = Estimate(value=-math.inf, low=-math.inf, high=-math.inf)
+    elif places == [Place.INTERIOR, Place.INTERIOR]:
         change, tuned, as_trained = _compared(one, whole, axis, size)
         drift = _sum(before, change)
     moved = _moved(drift, before, change, tolerance)
@@ -93,6 +95,7 @@ def _along(
     yield AlongAxis(
         axis=axis,
         size=size,
+        whole=before,
         drift=drift,
         change=change,
         tuned=tuned,
