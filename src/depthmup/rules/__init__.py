@@ -50,7 +50,15 @@ from depthmup.rules.role import HIDDEN_IN_BRANCH, Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
 from depthmup.rules.said import Contradiction, Said, contradictions, growth, said
-from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme, asked_of, factors_along
+from depthmup.rules.scheme import (
+    Departure,
+    Laws,
+    RunLaws,
+    Scheme,
+    asked_of,
+    factors_along,
+    single_changes,
+)
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 __all__ = [
@@ -134,6 +142,7 @@ __all__ = [
     "run_rule",
     "said",
     "scheme",
+    "single_changes",
     "sized_as_router",
     "step_size",
     "with_experts",

@@ -1,6 +1,6 @@
 """A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -389,6 +389,27 @@ def asked_of(name: str) -> tuple[str, bool, tuple[str, ...]]:
         if found:
             return whole, word == _ONLY, tuple(factors.split("+"))
     return name, False, ()
+
+
+def single_changes(names: Mapping[str, str]) -> tuple[str, bool, dict[str, str]]:
+    """Among variants and their schemes' names, the whole one, whether rules were added to it, and
+    the rule of every variant that differs from it by one; empty where there is none.
+
+    Example:
+        >>> single_changes({"a": "mup", "b": "mup-without-hidden.lr", "c": "ode"})
+        ('a', False, {'b': 'hidden.lr'})
+    """
+    asked = {name: asked_of(scheme) for name, scheme in names.items()}
+    for name, whole in names.items():
+        for added in (False, True):
+            changes = {
+                other: rules[0]
+                for other, (of, only, rules) in asked.items()
+                if len(rules) == 1 and only is added and (whole == of or (added and whole == "sp"))
+            }
+            if changes and name not in changes and set(changes.values()) <= FACTORS.keys():
+                return name, added, changes
+    return "", False, {}
 
 
 @lru_cache(maxsize=1024)

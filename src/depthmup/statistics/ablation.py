@@ -135,9 +135,7 @@ def _compared(
 ) -> tuple[Estimate, Estimate, Estimate]:
     """The change of the drift, and the gain of ``one`` over ``whole``, tuned and as trained."""
     gain, near = gain_of(one, whole, target=size), paired(one, whole, size)
-    base = whole.base or min(whole.sizes, key=lambda s: math.prod(s.values()))
-    at_base = [dict(whole.sizes[i]) for i in whole.trains].index(dict(base))
-    as_trained = carried(one, whole, size, float(whole.minima.at[at_base]))
+    as_trained = carried(one, whole, size, _handed_on(whole))
     doublings = _doublings(whole, axis, size)
     moved = near.change if near.change.known else _apart(one, whole, doublings, size)
     change = Estimate(
@@ -151,6 +149,13 @@ def _compared(
         near.tuned if near.tuned.known else gain.tuned,
         as_trained if as_trained.known else gain.as_trained,
     )
+
+
+def _handed_on(whole: Runs) -> float:
+    """The best value at the base, NaN where it does not train."""
+    base = whole.base or min(whole.sizes, key=lambda size: math.prod(size.values()))
+    trained = [dict(whole.sizes[i]) for i in whole.trains]
+    return float(whole.minima.at[trained.index(dict(base))]) if dict(base) in trained else math.nan
 
 
 def _sum(before: Estimate, change: Estimate) -> Estimate:

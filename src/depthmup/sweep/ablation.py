@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from depthmup.records.grammar import either
-from depthmup.rules import FACTORS, SP, Scheme, factors_along, family, scheme
+from depthmup.rules import SP, Scheme, factors_along, family, scheme
 from depthmup.rules.factors import checked
 from depthmup.sweep.design import ADD, Design, Size, Variant
 
@@ -37,20 +37,21 @@ def with_ablations(
     own = checked(names, whole.factors, whole.title) if names else whole.factors
     varied = [axis for axis in design.base if len({s[axis] for s in design.all_sizes}) > 1]
     decays = any(design.weight_decays) or design.tune.key == "weight_decay"
-    own = tuple(rule for rule in own if decays or not rule.endswith(OF_DECAY) or names)
-    found = {rule: axes for rule, axes in acting(whole, own).items() if axes}
+    every = acting(whole, whole.factors)
+    acts = {r: axes for r, axes in every.items() if axes and (decays or not r.endswith(OF_DECAY))}
     along = " and ".join(varied)
-    if not found:
+    if not acts:
         raise ValueError(
-            f"Expected a scheme with a rule that acts along {along}; {whole.title} has "
-            f"{', '.join(own) or 'none'}, which do not. Vary another axis, or take another scheme."
+            f"Expected a scheme with a rule that acts along {along}; {whole.title} has none. Vary "
+            "another axis, or take another scheme."
         )
-    if idle := [rule for rule in own if names and rule not in found]:
-        acts = ", ".join(rule for rule in acting(whole, whole.factors) if rule in FACTORS)
+    if idle := [rule for rule in own if names and rule not in acts]:
+        decay = "" if decays else ", without weight decay"
         raise ValueError(
-            f"Expected rules of {whole.title} that act along {along}; {', '.join(idle)} is 1 "
-            f"there. Those that act: {acts}."
+            f"Expected rules of {whole.title} that act along {along}{decay}: {', '.join(acts)}; "
+            f"got {', '.join(idle)}, which {'changes' if len(idle) == 1 else 'change'} nothing."
         )
+    found = {rule: axes for rule, axes in acts.items() if rule in own}
     first = SP if ADD in asked else whole
     changed = [whole.only(rule) if ADD in asked else whole.without(rule) for rule in found]
     rules = (ADD, *found) if ADD in asked else tuple(found)
