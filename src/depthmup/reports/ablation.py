@@ -66,7 +66,7 @@ def loss_change(gain: float) -> str:
     """A gain in nats as the change of the loss, in percent.
 
     Example:
-        >>> loss_change(0.105), loss_change(-0.02), loss_change(0.0), loss_change(-math.inf)
+        >>> loss_change(0.11), loss_change(-0.02), loss_change(0.0), loss_change(-math.inf)
         ('−10%', '+2.0%', '0%', 'diverges')
     """
     if math.isnan(gain):

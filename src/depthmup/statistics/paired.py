@@ -99,7 +99,10 @@ def paired(one: Runs, whole: Runs, size: Size) -> Paired:
     if not change.inside(-NEAR, NEAR):
         return nothing
     level, gained = _over_seeds(-differences, of_a), slope.value**2 / (4 * steep)
-    return Paired(change=change, tuned=around(level.value + gained, level.high - level.value))
+    # Where the whole's minimum lies is known to its own deviation.
+    beside = 1.96 * slope.value * float(whole.minima.posterior.deviation[i])
+    tuned = around(level.value + gained, np.hypot(level.high - level.value, beside))
+    return Paired(change=change, tuned=tuned)
 
 
 def carried(one: Runs, whole: Runs, size: Size, at: float) -> Estimate:
