@@ -55,9 +55,6 @@ from depthmup.rules.scheme import (
     Laws,
     RunLaws,
     Scheme,
-    asked_of,
-    factors_along,
-    single_changes,
 )
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
@@ -118,7 +115,6 @@ __all__ = [
     "Scheme",
     "WidthLaw",
     "WidthRule",
-    "asked_of",
     "canonical",
     "completep",
     "contradictions",
@@ -127,7 +123,6 @@ __all__ = [
     "effect",
     "expert_rule",
     "exponent",
-    "factors_along",
     "family",
     "fold",
     "general",
@@ -142,7 +137,6 @@ __all__ = [
     "run_rule",
     "said",
     "scheme",
-    "single_changes",
     "sized_as_router",
     "step_size",
     "with_experts",

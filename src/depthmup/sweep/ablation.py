@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from depthmup.records.grammar import either
-from depthmup.rules import SP, Scheme, factors_along, family, scheme
+from depthmup.rules import SP, Scheme, family, scheme
 from depthmup.rules.factors import checked
+from depthmup.rules.scheme import factors_along
 from depthmup.sweep.design import ADD, Design, Size, Variant
 
 Acting: TypeAlias = Mapping[str, tuple[str, ...]]

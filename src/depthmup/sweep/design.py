@@ -20,12 +20,12 @@ from depthmup.rules import (
     RunLaws,
     RunRule,
     Scheme,
-    asked_of,
     family,
     named,
     run_rule,
     scheme,
 )
+from depthmup.rules.scheme import asked_of
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto, auto_of
 

@@ -13,8 +13,9 @@ from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
 from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
-from depthmup.rules import canonical, single_changes
+from depthmup.rules import canonical
 from depthmup.rules.claims import claims
+from depthmup.rules.scheme import single_changes
 from depthmup.statistics.ablation import ablations
 from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.groups import MANY, across_groups, comparable
