@@ -75,7 +75,7 @@ LISTED = 100_000
 
 Kind = Literal[
     "points", "optima", "transfers", "runs", "trials", "rules", "laws", "notes", "gains",
-    "excluded", "predictions",
+    "ablations", "excluded", "predictions",
 ]  # fmt: skip
 
 UNFINISHED = (

@@ -194,6 +194,10 @@ class Options:
     multipliers: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--multiplier",))] = (1.0,)
     weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
 
+    ablate: Names | None = None
+    """Measure each rule of the scheme as well, taken away in turn: all that act along the axes, or
+    some by name, such as readout.lr. With add, each is added to standard practice instead."""
+
     run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
     """Rules for how learning rate, decay, epsilon and betas follow batch and duration: none,
     {run rules} (`depthmup rules` lists them). By default the scheme's own."""
@@ -452,15 +456,17 @@ def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
     # A preset's seeds bound those of a search; a grid has its own.
     if preset is not None and (seeds, options.lrs, options.values) == (None, None, None):
         seeds = preset.get("seeds")
+    usual = SCHEMES if options.ablate is None else SCHEMES[:1]
     asked = arguments(
         Design,
         options,
         base=sizes,
         arms=_arms(options, preset),
         sizes=[{**sizes, **parse_size([one], option="--corners")} for one in options.corners],
-        schemes=options.schemes or (None if preset is None else SCHEMES),
+        schemes=options.schemes or (None if preset is None else usual),
         optimizers=options.optimizers or None,
         run=options.run_rules or None,
+        ablate=options.ablate or (None if options.ablate is None else True),
         settings=_settings(options),
         seeds=seeds,
         steps=steps,

@@ -3,6 +3,7 @@
 from depthmup.planning.anatomy import Anatomy, anatomy
 from depthmup.planning.declared import Branch, DeclaredRole
 from depthmup.planning.document import PlanDocumentError
+from depthmup.planning.factors import factors_of
 from depthmup.planning.groups import MuonGroups
 from depthmup.planning.initialize import PlanMismatch
 from depthmup.planning.initializers import Drawn, recorded
@@ -45,6 +46,7 @@ __all__ = [
     "UnrelatedModels",
     "Where",
     "anatomy",
+    "factors_of",
     "family_of",
     "find_branches",
     "find_uses",

@@ -751,7 +751,10 @@ def _between(
         numbers=numbers_of(drawn),
     )
     scheme, of_scheme = chosen_scheme(given, options.run, compared)
-    run = Ratios(batch=options.batch, duration=options.duration)
+    run, of_run = (
+        Ratios(batch=options.batch, duration=options.duration),
+        scheme.run_laws(scheme.run),
+    )
     heads = heads_apart(compared, options, family)
     prescriptions, multipliers = prescribe(
         compared,
@@ -769,7 +772,7 @@ def _between(
         base,
         prescriptions,
         # A scheme without a theory of width leaves a model's own scales alone.
-        gains=compared.temperatures if scheme.follows_width else (),
+        gains=compared.temperatures if scheme.replaces_own else (),
         own_init=own_init,
         drawn=drawn,
     )
@@ -794,8 +797,8 @@ def _between(
             *caveat,
             *of_start,
         ),
-        one_minus_beta=scheme.run.one_minus_beta.at(run),
-        log_beta2=scheme.run.log_beta2.at(run),
+        one_minus_beta=of_run.one_minus_beta.at(run),
+        log_beta2=of_run.log_beta2.at(run),
         own_init=None if own_init == {} else own_init,
         base_init=base_sizes.measured,
         base_default=base_sizes.defaults,

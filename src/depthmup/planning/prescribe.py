@@ -182,7 +182,8 @@ def _laws(
     laws, ratios = known(parameter.role, served), parameter.ratios
     out = scheme.sized(_OUT, parameter.role)
     concerned = served in _BY_LONGER_SIDE and ratios.fan_in != out.at(ratios)
-    if not scheme.follows_width or not (concerned or head):
+    follows = scheme.follows_width and f"{parameter.role.kind}.lr" not in scheme.left_out
+    if not follows or not (concerned or head):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
     of_block = out
@@ -239,6 +240,16 @@ def _without_multiplier(
     )
 
 
+GROUPS = MappingProxyType(
+    {
+        Where.BRANCH: "branch.multiplier",
+        Where.LOGITS: "attention.multiplier",
+        Where.READOUT: "readout.multiplier",
+    }
+)
+"""The factor that a multiplier is, without which a model's own constant there stays."""
+
+
 def _explicit(sites: Sequence[Multiplier], folding: bool) -> set[int]:
     """The sites whose multipliers stay in the forward pass.
 
@@ -261,14 +272,16 @@ def _explicit(sites: Sequence[Multiplier], folding: bool) -> set[int]:
 def _multiplier(
     site: Multiplier, scheme: Scheme, laws: Mapping[str, Laws], of_branches: float, *, folding: bool
 ) -> Multiplier | None:
-    own, base = site.own if scheme.follows_width else 1.0, 1.0
+    replaced = GROUPS.get(site.where) not in scheme.left_out
+    own, base = site.own if scheme.replaces_own and replaced else 1.0, 1.0
     if site.where is Where.BRANCH:
         law, base = scheme.branch, of_branches
         # A scheme that leaves depth alone leaves the model's own rule for depth alone, too.
-        follows = scheme.follows_depth or (site.ratios.depth == 1 and scheme.follows_width)
+        of_depth = scheme.follows_depth and replaced and not scheme.added
+        follows = of_depth or (site.ratios.depth == 1 and scheme.replaces_own)
         own = site.own if follows else 1.0
     elif site.where is Where.LOGITS:
-        law = scheme.width.attention_logits
+        law = scheme.attention_logits
     elif site.where is Where.READOUT:
         law = laws[site.label].forward
     elif site.where is Where.EXPERTS:

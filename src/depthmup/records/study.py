@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from depthmup.records.ablation import Ablation
 from depthmup.records.finding import Estimate, Transfer
 from depthmup.records.gain import Gain
 from depthmup.records.judgement import AcrossGroups, JointLaw, Judgement
@@ -103,6 +104,7 @@ class Study:
         notes: what a reader must know of the runs.
         together: what all groups of a table show together, where they are many.
         gains: of variants over one of them, at all sizes; in the first study of several.
+        ablations: what each rule of the scheme does along all axes; in the first study, too.
     """
 
     title: str
@@ -119,6 +121,7 @@ class Study:
     training: tuple[Window, ...] = ()
     together: AcrossGroups | None = None
     gains: tuple[Gain, ...] = ()
+    ablations: tuple[Ablation, ...] = ()
 
     @property
     def headline(self) -> Window:

@@ -7,8 +7,23 @@ from html import escape
 MUTED = "#5b6472"
 GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
 TONES = {
-    **dict.fromkeys(("transfers", "pass", "consistent", "certified", "reproduced", "Held"), GOOD),
-    **dict.fromkeys(("drifts", "fail", "rejected", "refused", "not reproduced", "Missed"), BAD),
+    **dict.fromkeys(
+        ("transfers", "pass", "consistent", "certified", "reproduced", "Held", "helps", "needed"),
+        GOOD,
+    ),
+    **dict.fromkeys(
+        (
+            "drifts",
+            "fail",
+            "rejected",
+            "refused",
+            "not reproduced",
+            "Missed",
+            "hurts",
+            "better without",
+        ),
+        BAD,
+    ),
     **dict.fromkeys(("undecided", "cannot tell", "for the best batch", "undecidable"), OPEN),
     "shown": FAINT,
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from depthmup.records import Study
 from depthmup.records.finding import in_percent
+from depthmup.reports.ablation import ablation_section
 from depthmup.reports.charts import (
     loss_section,
     rate_chart,
@@ -33,6 +34,7 @@ Name = str
 """A key of ``STUDY_CHARTS``."""
 
 STUDY_CHARTS: dict[str, Callable[[Study], Section]] = {
+    "ablation": ablation_section,
     "gain": gain_section,
     "rates": rates_section,
     "transfer": transfer_section,

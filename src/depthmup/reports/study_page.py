@@ -8,6 +8,7 @@ from depthmup.records import RUN_AXES, Estimate, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate
 from depthmup.records.finding import rate
 from depthmup.records.sizes import size_number, size_text
+from depthmup.reports.ablation import ablation_sentence, ablation_table
 from depthmup.reports.certificate import at_target, certificate_section
 from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.gain import gain_table
@@ -92,10 +93,12 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += chart_sections(s, prefix=f"axis-{i}-" if i else "")
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
+    sections += [ablation_table(s) for s in studies if s.ablations]
     sections += [gain_table(s) for s in studies if s.gains]
     sections += [*_laws(studies), *_notes(studies)]
     measured = advice(*studies) or _by_axis(studies)
     use = [*at_target(studies, certificates), *([measured] if measured else [])]
+    use = [*filter(None, map(ablation_sentence, studies)), *use]
     found = " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     if study.together is not None:

@@ -149,6 +149,23 @@ def gain_rows(study: Study) -> list[Row]:
     return [row for gain in study.gains for row in rows_of_gain(gain)]
 
 
+def ablation_rows(study: Study) -> list[Row]:
+    """What every rule does: one row per rule and axis, at the largest size."""
+    return [
+        {
+            "rule": one.rule,
+            "of": one.of,
+            "over": one.over,
+            "added": one.added,
+            "axis": along.axis,
+            **along.size,
+            **_columns(along, "whole", "drift", "change", "tuned", "as_trained", "verdict", "why"),
+        }
+        for one in study.ablations
+        for along in one.along
+    ]
+
+
 def rows_of_gain(gain: Gain) -> list[Row]:
     """One gain at every size that was trained, then at the target, which has the verdict."""
     places = [(at.size, True, at.tuned, at.as_trained, "") for at in gain.sizes]
@@ -194,6 +211,7 @@ ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
     "laws": law_rows,
     "notes": note_rows,
     "gains": gain_rows,
+    "ablations": ablation_rows,
 }
 """Tables of a study by their names."""
 

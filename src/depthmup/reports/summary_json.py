@@ -75,6 +75,11 @@ def summary(
             if (found := encode([g for s in (study, *more) for g in s.gains]))
             else {}
         ),
+        **(
+            {"ablations": rules}
+            if (rules := encode([a for s in (study, *more) for a in s.ablations]))
+            else {}
+        ),
     }
     result: dict[str, Any] = strict(findings)
     return {**result, **(encode(kept) if whole else {})}

@@ -11,6 +11,7 @@ from depthmup.records.finding import Estimate, change, change_span
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number
 from depthmup.records.text import ON_TERMINALS, TONES, WIDE, aligned, counted
+from depthmup.reports.ablation import ablation_lines, ablation_sentence
 from depthmup.reports.certificate import certificate_text, to_use
 from depthmup.reports.gain import gain_lines
 from depthmup.reports.next_steps import next_lines
@@ -123,10 +124,14 @@ def parts(
 
     ``coloured`` has Rich tables, for a terminal; all else is text that can be printed.
     """
+    rules = [line for study in studies for line in textwrap.wrap(ablation_sentence(study), width)]
+    if rules:
+        yield "\n".join(rules)
     for study in studies:
         shown = (study, studies, certificates)
         yield table(*shown, width=width) if coloured else _printable(plain_table(*shown))
-    further = ["\n".join(_wrapped(gain_lines(study), width)) for study in studies]
+    further = ["\n".join(ablation_lines(study, width)) for study in studies]
+    further += ["\n".join(_wrapped(gain_lines(study), width)) for study in studies]
     further += ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
         further.append(certificate_text(certificate))

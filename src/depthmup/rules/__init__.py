@@ -28,6 +28,7 @@ from depthmup.rules.experts import (
     moe,
     sized_as_router,
 )
+from depthmup.rules.factors import FACTORS
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.listing import NAMES, listing
@@ -49,7 +50,12 @@ from depthmup.rules.role import HIDDEN_IN_BRANCH, Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
 from depthmup.rules.said import Contradiction, Said, contradictions, growth, said
-from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
+from depthmup.rules.scheme import (
+    Departure,
+    Laws,
+    RunLaws,
+    Scheme,
+)
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 __all__ = [
@@ -63,6 +69,7 @@ __all__ = [
     "DISPUTED",
     "EPSILON",
     "EXPERT_RULES",
+    "FACTORS",
     "HIDDEN_IN_BRANCH",
     "HYPERP",
     "MAXIMAL_UPDATE",

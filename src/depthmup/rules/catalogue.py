@@ -9,7 +9,7 @@ from depthmup.rules.experts import ExpertRule, expert_rule
 from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Exponent, Power, exponent
 from depthmup.rules.role import Kind
-from depthmup.rules.scheme import Departure, RunLaws, Scheme
+from depthmup.rules.scheme import Departure, RunLaws, Scheme, asked_of
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 _MATRICES_OUTSIDE = frozenset({Kind.INPUT, Kind.READOUT})
@@ -298,6 +298,8 @@ def scheme(name: "str | Scheme") -> Scheme:
     either letter mu, ``"Complete(d)P"``. ``"alpha,gamma"`` names any pair of exponents,
     ``"completep-alpha"`` CompleteP at another alpha. ``"completep+moe"`` is CompleteP with the rule
     ``moe`` for the experts of mixtures (``EXPERT_RULES``), and any other scheme can have it, too.
+    ``"depth-mup-without-readout.lr"`` leaves out one of its rules (``Scheme.without``), and
+    ``"depth-mup-only-readout.lr"`` all others.
 
     Args:
         name: of the catalogue, in any of its spellings; "alpha,gamma"; or a scheme.
@@ -316,6 +318,9 @@ def scheme(name: "str | Scheme") -> Scheme:
     """
     if isinstance(name, Scheme):
         return name
+    whole, alone, factors = asked_of(str(name).strip().lower())
+    if factors:
+        return scheme(whole).only(*factors) if alone else scheme(whole).without(*factors)
     dense, plus, experts = str(name).partition("+")
     if plus:
         return with_experts(dense, experts)

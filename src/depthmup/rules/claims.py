@@ -47,6 +47,8 @@ def claims(
     which grows with the run, are for other runs.
     """
     axis_name = canonical(axis)
+    if scheme is not None and scheme.left_out:
+        return  # nobody published it
     # Under SP nothing is scaled by size: the values are what rules speak of.
     if scheme is not None and scheme.name != SP.name and axis_name in SCALED_BY_SCHEMES:
         yield AxisClaim(

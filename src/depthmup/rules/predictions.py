@@ -86,7 +86,8 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     served = family.serving(role.kind)
     laws = scheme.laws(role, served)
     response = served.response
-    total = laws.lr / scheme.run.lr * scheme.gradient(role) ** response.gradient * laws.forward
+    run = scheme.run_laws(scheme.run)
+    total = laws.lr / run.lr * scheme.gradient(role) ** response.gradient * laws.forward
     total = total * scheme.scales(role).init ** response.weight
     total = total * scheme.update_size(role, response)
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
@@ -128,6 +129,10 @@ def predict(
     moved = effect(scheme, family, HIDDEN_IN_BRANCH)
     if observable in _OF_WHAT_CHANGES and _exponent(moved, Kind.HIDDEN):
         width, why = None, f"{why}; updates are not maximal, so what moves is no single power"
+    if scheme.left_out and _by_gradients(family, observable, role):
+        # The size of a gradient follows from all that lies above.
+        width, depth = None, None
+        why = f"{why}; rules are left out, so what moves is no single power"
     experts = further = Fraction(0) if observable in _OF_THE_WHOLE else None
     if not scheme.follows_width:
         width, experts, further = None, None, None
@@ -149,15 +154,15 @@ def _product(
             return none, none, "a sum of L independent branches of size L^-alpha"
         case Observable.BRANCH if role is not None and role.kind is Kind.READOUT:
             width = _exponent(_init(scheme, role), Kind.READOUT)
-            return width, -scheme.alpha, "the readout that ends it, and the branch multiplier"
+            return width, scheme.branch.depth, "the readout that ends it, and the branch multiplier"
         case Observable.BRANCH:
-            return none, -scheme.alpha, "the branch multiplier"
+            return none, scheme.branch.depth, "the branch multiplier"
         case Observable.PREACTIVATION:
             width = _exponent(_init(scheme, role or HIDDEN_IN_BRANCH), Kind.HIDDEN)
             return width, none, "a fresh matrix on a stream of order one"
         case Observable.ATTENTION_LOGITS:
             # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
-            law = scheme.width.attention_logits
+            law = scheme.attention_logits
             why = "the attention law on a random sum over the head"
             return law.fan_in if head_grows else none, none, why
         case Observable.READOUT | Observable.LOGITS:
@@ -181,16 +186,17 @@ def _where_depth_is_a_power(
     scheme: Scheme, observable: Observable, depth: Fraction | None, why: str
 ) -> tuple[Fraction | None, bool, str]:
     """The exponent of depth or None, whether it is a bound alone, and the reason."""
-    at_most, stable = False, scheme.alpha >= _HALF
-    on_the_line = stable and scheme.alpha + scheme.gamma == 1
+    alpha = -scheme.branch.depth
+    at_most, stable = False, alpha >= _HALF
+    on_the_line = stable and alpha + scheme.gamma == 1
     if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
         depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
-    if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
+    if observable in _OF_THE_STREAM and alpha > _HALF:
         # A tied readout meets its own embedding in the stream.
         at_most = observable is Observable.STREAM
         depth = Fraction(0) if at_most else None
         why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
-    elif observable is Observable.PREACTIVATION and scheme.alpha > _HALF:
+    elif observable is Observable.PREACTIVATION and alpha > _HALF:
         # Without a norm before it a matrix reads the stream as it is.
         at_most, why = True, "a fresh matrix on a stream that does not grow with depth"
     if not stable and depth is not None:
@@ -206,6 +212,17 @@ _OF_THE_WHOLE = (
     Observable.BRANCH_CHANGE,
     Observable.LOGITS_CHANGE,
 )
+
+
+def _by_gradients(family: Family, observable: Observable, role: Role | None) -> bool:
+    """Whether an observable follows gradients or weights that other rules have a part in."""
+    if observable in _OF_WHAT_CHANGES:
+        return True
+    changes = (Observable.UPDATE, Observable.READOUT_UPDATE, Observable.SPECTRAL_UPDATE)
+    if observable not in changes or role is None:
+        return False
+    response = family.serving(role.kind).response
+    return bool(response.gradient or response.weight)
 
 
 def _of_experts(
@@ -240,8 +257,8 @@ def _of_parameter(
     if role is None:
         raise ValueError(f"The {observable} is that of a parameter: pass its role.")
     if observable is Observable.DECAY:
-        laws = scheme.laws(role, family)
-        power = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
+        laws, run = scheme.laws(role, family), scheme.run_laws(scheme.run)
+        power = laws.lr * laws.decay / (run.lr * run.decay)
         why = "lr * decay, the fraction of a weight that one step takes away"
         return _exponent(power, role.kind), power.depth, why
     after = effect(scheme, family, role)
@@ -266,8 +283,8 @@ def _of_parameter(
 
 def _init(scheme: Scheme, role: Role) -> Power:
     """Size of W_0 x on an input of order one."""
-    law = scheme.scales(role)
-    size = law.init * law.forward
+    laws = scheme.laws(role, Family.ENTRYWISE)
+    size = laws.init * laws.forward
     return size * _RANDOM_SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else size
 
 

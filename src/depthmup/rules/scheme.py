@@ -1,15 +1,20 @@
 """A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 
 from depthmup.rules.experts import ExpertRule, sized_as_router
+from depthmup.rules.factors import BRANCH, FACTORS, LOGITS, RUN, checked, laws_without
 from depthmup.rules.family import Family, Response
 from depthmup.rules.power import ONE, Power, Ratios
 from depthmup.rules.role import Kind, Part, Role
-from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthLaw, WidthRule
+from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
+
+_WITHOUT, _ONLY = "-without-", "-only-"
+"""In the name of a scheme, before the factors that it leaves out, or the only ones that it has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +153,8 @@ class Scheme:
         width: the laws of width.
         readout: whether the readout's multiplier is a parameter's or explicit.
         run: how hyperparameters follow batch size and duration.
+        left_out: factors that it does without (``without``).
+        added: whether its factors stand beside standard practice (``only``).
 
     Example:
         >>> from depthmup.rules import Kind, Ratios, Role, family, scheme
@@ -169,6 +176,8 @@ class Scheme:
     departures: tuple[Departure, ...] = ()
     run: RunLaws = RunLaws()
     experts: ExpertRule | None = None
+    left_out: frozenset[str] = frozenset()
+    added: bool = False
 
     def __hash__(self) -> int:
         # Laws are looked up by scheme hundreds of times; all fields have a hundred fractions.
@@ -180,7 +189,92 @@ class Scheme:
     @property
     def branch(self) -> Power:
         """The multiplier of every residual branch."""
-        return Power(depth=-self.alpha)
+        return ONE if f"{BRANCH}.multiplier" in self.left_out else Power(depth=-self.alpha)
+
+    @property
+    def attention_logits(self) -> Power:
+        """The factor on a model's own scale of attention logits."""
+        left_out = f"{LOGITS}.multiplier" in self.left_out
+        return ONE if left_out else self.width.attention_logits
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The single rules that it is made of, of any parameter under any optimizer.
+
+        Example:
+            >>> from depthmup.rules import scheme
+            >>> [name for name in scheme("mup").factors if name.startswith("hidden")]
+            ['hidden.lr', 'hidden.epsilon', 'hidden.decay']
+        """
+        whole = replace(self, left_out=frozenset())
+        present = (name for name in FACTORS if name not in self.left_out)
+        return tuple(name for name in present if _has(whole, name))
+
+    def without(self, *factors: str) -> "Scheme":
+        """The scheme less some of its single rules, as data: for plans, sweeps and ``scheme``.
+
+        What is left out has what standard practice gives it: its own start, a factor of 1. The laws
+        of all else stay: leaving out a multiplier changes no learning rate. A decay that keeps
+        lr * decay goes on keeping it.
+
+        Args:
+            factors: their names (``depthmup.rules.FACTORS``), such as ``"readout.lr"``.
+
+        Returns:
+            The scheme, called ``NAME-without-FACTOR+FACTOR``.
+
+        Raises:
+            ValueError: a rule that it does not have.
+
+        Example:
+            >>> from depthmup.rules import Kind, Role, family, scheme
+            >>> ablated = scheme("depth-mup").without("hidden.lr")
+            >>> ablated.name, ablated == scheme("depth-mup-without-hidden.lr")
+            ('depth-mup-without-hidden.lr', True)
+            >>> str(ablated.laws(Role(kind=Kind.HIDDEN, in_branch=True), family("adam")).lr)
+            'r^-1/2'
+
+        *Source:* arXiv 2404.05728 and 2505.22491 leave out rules of muP one at a time.
+        """
+        chosen = checked(factors, self.factors, self.title)
+        return self._less({*self.left_out, *chosen}) if chosen else self
+
+    def only(self, *factors: str) -> "Scheme":
+        """Standard practice and some single rules of the scheme.
+
+        Args:
+            factors: their names, as of ``without``.
+
+        Returns:
+            The scheme, called ``NAME-only-FACTOR+FACTOR``.
+
+        Raises:
+            ValueError: a rule that it does not have, or none.
+
+        Example:
+            >>> from depthmup.rules import scheme
+            >>> scheme("mup").only("hidden.lr").factors
+            ('hidden.lr',)
+        """
+        chosen = checked(factors, self.factors, self.title)
+        if not chosen:
+            raise ValueError(f"Expected a rule of {self.title}; got none. For none, take 'sp'.")
+        return self._less({*self.left_out, *self.factors} - {*chosen}, only=chosen)
+
+    def _less(self, left_out: Iterable[str], only: tuple[str, ...] = ()) -> "Scheme":
+        word, chosen = (_ONLY, only) if only else (_WITHOUT, [f for f in FACTORS if f in left_out])
+        return replace(
+            self,
+            name=f"{self.whole}{word}{'+'.join(chosen)}",
+            title=f"{self.title.partition(_spoken(_WITHOUT))[0]}{_spoken(word)}{', '.join(chosen)}",
+            left_out=frozenset(left_out),
+            added=bool(only),
+        )
+
+    @property
+    def whole(self) -> str:
+        """The name of the scheme of which something is left out; its own where nothing is."""
+        return whole_name(self.name)
 
     @property
     def follows_depth(self) -> bool:
@@ -189,8 +283,28 @@ class Scheme:
 
     @property
     def follows_width(self) -> bool:
-        """Whether the scheme has a theory of width; SP leaves a model's own constants alone."""
+        """Whether the scheme has a theory of width."""
         return self.width.hidden.update != ONE
+
+    @property
+    def replaces_own(self) -> bool:
+        """Whether a model's own constants that grow with size are undone; SP leaves them alone."""
+        return self.follows_width and not self.added
+
+    def run_laws(self, laws: RunLaws) -> RunLaws:
+        """Laws of the run, its own or another rule's, less what is left out of them."""
+        if not any(name.startswith(f"{RUN}.") for name in self.left_out):
+            return laws
+        averages = f"{RUN}.averages" in self.left_out
+        return RunLaws(
+            **{
+                each.name: ONE
+                if f"{RUN}.{each.name}" in self.left_out
+                or (averages and each.name in ("one_minus_beta", "log_beta2"))
+                else getattr(laws, each.name)
+                for each in fields(RunLaws)
+            }
+        )
 
     def scales(self, role: Role) -> WidthLaw:
         """The scales of one parameter: a router's or an expert's own, or those of its kind."""
@@ -244,6 +358,119 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
     for departure in scheme.departures:
         if departure.concerns(role, family):
             values[departure.quantity] = departure.law
+    if scheme.left_out:
+        # The start of a tied readout is its embedding's.
+        form = Readout.MULTIPLIER if role.tied else Readout.ABSORBED
+        start = STANDARD.law(role.kind, form).init
+        values = laws_without(values, role.kind, scheme.left_out, start)
     for quantity in ("lr", "epsilon", "decay"):
-        values[quantity] = values[quantity] * getattr(scheme.run, quantity)
+        values[quantity] = values[quantity] * getattr(scheme.run_laws(scheme.run), quantity)
     return Laws(**values)
+
+
+def _spoken(word: str) -> str:
+    return word.replace("-", " ")
+
+
+def whole_name(name: str) -> str:
+    """The scheme's name in that of one with factors left out."""
+    return name.partition(_WITHOUT)[0].partition(_ONLY)[0]
+
+
+def asked_of(name: str) -> tuple[str, bool, tuple[str, ...]]:
+    """A name's scheme, whether only its factors are kept, and the factors; none in most names.
+
+    Example:
+        >>> asked_of("mup-without-hidden.lr+readout.lr")
+        ('mup', False, ('hidden.lr', 'readout.lr'))
+    """
+    for word in (_WITHOUT, _ONLY):
+        whole, found, factors = name.partition(word)
+        if found:
+            return whole, word == _ONLY, tuple(factors.split("+"))
+    return name, False, ()
+
+
+def single_changes(names: Mapping[str, str]) -> tuple[str, bool, dict[str, str]]:
+    """Among variants and their schemes' names, the whole one, whether rules were added to it, and
+    the rule of every variant that differs from it by one; empty where there is none.
+
+    Example:
+        >>> single_changes({"a": "mup", "b": "mup-without-hidden.lr", "c": "ode"})
+        ('a', False, {'b': 'hidden.lr'})
+    """
+    asked = {name: asked_of(scheme) for name, scheme in names.items()}
+    for name, whole in names.items():
+        for added in (False, True):
+            changes = {
+                other: rules[0]
+                for other, (of, only, rules) in asked.items()
+                if len(rules) == 1 and only is added and (whole == of or (added and whole == "sp"))
+            }
+            if changes and name not in changes and set(changes.values()) <= FACTORS.keys():
+                return name, added, changes
+    return "", False, {}
+
+
+@lru_cache(maxsize=1024)
+def _has(scheme: Scheme, factor: str) -> bool:
+    """Whether leaving a factor out changes a law of any parameter under any optimizer."""
+    less = replace(scheme, name="", left_out=frozenset({factor}))
+    group, _, _ = factor.partition(".")
+    if group == RUN:
+        return less.run_laws(scheme.run) != scheme.run
+    if (less.branch, less.attention_logits) != (scheme.branch, scheme.attention_logits):
+        return True
+    kinds = [Kind(group)] if group in {*Kind} else list(Kind)
+    return any(
+        less.laws(role, family) != scheme.laws(role, family)
+        for kind in kinds
+        for family in Family
+        for role in _roles(kind)
+    )
+
+
+def _roles(kind: Kind) -> tuple[Role, ...]:
+    return (Role(kind=kind), Role(kind=kind, in_branch=True))
+
+
+_AXES = MappingProxyType(
+    {
+        "width": Ratios(fan_in=2.0, fan_out=2.0),
+        "depth": Ratios(depth=2.0),
+        "batch": Ratios(batch=2.0),
+        "tokens": Ratios(duration=2.0),
+        "steps": Ratios(duration=2.0),
+    }
+)
+
+
+def factors_along(
+    scheme: Scheme, factor: str, family: Family, axes: Iterable[str]
+) -> tuple[str, ...]:
+    """The axes along which a factor is another than 1, by the laws; those that no law knows, too.
+
+    Example:
+        >>> from depthmup.rules import Family, scheme
+        >>> factors_along(scheme("depth-mup"), "branch.lr", Family.ENTRYWISE, ["width", "depth"])
+        ('depth',)
+    """
+    less = replace(scheme, name="", left_out=frozenset({factor}))
+
+    def acts(axis: str) -> bool:
+        at = _AXES.get(axis)
+        if at is None:
+            return True
+        powers = [(one.branch, one.attention_logits) for one in (scheme, less)]
+        run = [one.run_laws(scheme.run) for one in (scheme, less)]
+        pairs = [*zip(*powers, strict=True)]
+        pairs += [(getattr(run[0], f.name), getattr(run[1], f.name)) for f in fields(RunLaws)]
+        for kind in Kind:
+            for role in _roles(kind):
+                both = [one.laws(role, family.serving(kind)) for one in (scheme, less)]
+                pairs += [
+                    (getattr(both[0], f.name), getattr(both[1], f.name)) for f in fields(Laws)
+                ]
+        return any(one.at(at) != other.at(at) for one, other in pairs)
+
+    return tuple(axis for axis in axes if acts(axis))

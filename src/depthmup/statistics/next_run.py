@@ -63,7 +63,7 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round:
         if step is not None:
             return step
         if search.brackets[i].lowest is None:
-            if not reached:
+            if not reached and not search.only:
                 return Round(why=f"{search.named(i)}: no {search.tuned.name} trains.")
             ended |= {axis: f"{search.named(i)} does not train" for axis in arms}
             continue
@@ -91,7 +91,7 @@ def _instead_of(
 def _at_size(search: Search, i: int) -> Round | None:
     """What is missing at a size; none if it is bracketed by rates with all seeds."""
     bracket = search.brackets[i]
-    first = i == search.order[0]
+    first = i == search.order[0] and not search.only
     begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
     # Where runs have begun, the way goes on from them.
     predicted = math.nan if begun else _predicted(search, i)
@@ -154,6 +154,8 @@ def _predicted(search: Search, i: int) -> float:
     A law over all sizes would be biased where it bends. Directions that no two sizes show are
     taken to be flat.
     """
+    if i in search.expected:
+        return search.expected[i]
     others = [j for j in search.closed if j != i]
     if not others:
         return search.start

@@ -1,7 +1,7 @@
 """What a search for optima asks for, and where it stands after the losses so far."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,6 +64,8 @@ class Search:
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
         minima: whether those of all sizes are wanted, and no verdict on them.
+        only: indices of the sizes that are searched, each for itself; all unless given.
+        expected: log2 rates around which the optimum of a size is looked for first.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
         losses: of every size, so far.
@@ -81,6 +83,8 @@ class Search:
     precision: float | None = None
     complete: bool = False
     minima: bool = False
+    only: tuple[int, ...] = ()
+    expected: Mapping[int, float] = field(default_factory=dict)
     chance: float = math.inf
     grain: float = GRAIN
     tuned: Tuned = LEARNING_RATE
@@ -89,7 +93,8 @@ class Search:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Indices of sizes, the cheapest first."""
-        return tuple(sorted(range(len(self.sizes)), key=lambda i: (self.costs[i], i)))
+        searched = self.only or range(len(self.sizes))
+        return tuple(sorted(searched, key=lambda i: (self.costs[i], i)))
 
     @cached_property
     def looks(self) -> tuple[int, ...]:
@@ -106,7 +111,8 @@ class Search:
         along = [
             i
             for i, size in enumerate(self.sizes)
-            if all(size[other] == self.base[other] for other in self.base if other != axis)
+            if i in self.order
+            and all(size[other] == self.base[other] for other in self.base if other != axis)
         ]
         return sorted(along, key=lambda i: self.sizes[i][axis])
 

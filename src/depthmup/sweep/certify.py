@@ -116,7 +116,7 @@ def certify(
     base = sweep.design.base
     network = {axis: base[axis] if axis in RUN_AXES else n for axis, n in target.items()}
     certificates = []
-    for variant in sweep.design.variants:
+    for variant in sweep.design.judged:
         of = partial(
             certificate,
             sweep,
@@ -138,13 +138,13 @@ def certify(
     # Variants that agree at a size have the same runs there, and one optimum.
     keys = [
         [(tuple(o.size.items()), sweep.run(variant, _whole(o.size), 0.0, 0)) for o in c.optima]
-        for c, variant in zip(certificates, sweep.design.variants, strict=True)
+        for c, variant in zip(certificates, sweep.design.judged, strict=True)
     ]
     counts = [
         sum(
             len(seeds) for rates in sweep.points(variant, sweep.design.all_sizes) for seeds in rates
         )
-        for variant in sweep.design.variants
+        for variant in sweep.design.judged
     ]
     optima = shared_optima(keys, [c.optima for c in certificates], counts)
     return tuple(replace(c, optima=each) for c, each in zip(certificates, optima, strict=True))

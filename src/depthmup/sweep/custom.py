@@ -3,12 +3,13 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import decode, encode
+from depthmup.sweep.ablation import Acting, scheme_at
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.hyperparameters import hyperparameters, ratios_at, settings_under
 
@@ -23,7 +24,7 @@ class Custom:
     ``planned``: the library's plan is applied, under which all schemes agree at the base and share
     its runs. ``untrained_loss``: a run's first loss is that of the untrained model; a command
     reports its own later, under the name ``loss``. ``costs`` are a person's own, by which a search
-    is replayed.
+    is replayed. ``acting`` are the axes along which each rule acts that variants do without.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Custom:
     costs: tuple[Cost, ...] = ()
     untrained_loss: bool = True
     loss: str = ""
+    acting: Acting = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
         raw = {"kind": "custom", **encode(self)}
@@ -40,6 +42,7 @@ class Custom:
             "costs": not self.costs,
             "untrained_loss": self.untrained_loss,
             "loss": not self.loss,
+            "acting": not self.acting,
         }
         return {k: v for k, v in raw.items() if not usual.get(k)}
 
@@ -81,7 +84,11 @@ def trial_of(
         code=model.code,
         size={axis: n for axis, n in size.items() if axis in described},
         base={axis: n for axis, n in design.base.items() if axis in of_network},
-        scheme=BASE_SHAPE if shared else variant.scheme.name,
+        scheme=(
+            BASE_SHAPE
+            if shared
+            else scheme_at(variant.scheme.name, model.acting, size, design.base)
+        ),
         optimizer=variant.optimizer,
         lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
         multiplier=variant.multiplier,

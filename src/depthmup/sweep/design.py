@@ -15,7 +15,17 @@ from depthmup.records.codec import encode
 from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import begin, html_card
-from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
+from depthmup.rules import (
+    BETAS,
+    RunLaws,
+    RunRule,
+    Scheme,
+    family,
+    named,
+    run_rule,
+    scheme,
+)
+from depthmup.rules.scheme import asked_of
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto, auto_of
 
@@ -58,7 +68,7 @@ class Variant:
     @property
     def run_laws(self) -> RunLaws:
         """What follows batch and duration: the run rule's laws, or else the scheme's own."""
-        return self.scheme.run if self.run is None else self.run.laws
+        return self.scheme.run_laws(self.scheme.run if self.run is None else self.run.laws)
 
 
 @dataclass(frozen=True, init=False)
@@ -93,6 +103,9 @@ class Design:
         run: one or several rules for batch and duration, by their names in
             ``depthmup.rules.RUN_RULES`` (``"sde"``, ``"sqrt-batch"``, ...), or ``"none"``. By
             default the scheme's own: none, except under Complete(d)P and HyperP.
+        ablate: measure each rule of the scheme as well, taken away in turn: True for every one that
+            acts along the axes, or names such as ``"readout.lr"``. ``"add"`` begins with standard
+            practice and adds one rule at a time.
         settings: of the optimizer (``betas``, ``eps``, ``momentum``, ...), and of a custom model's
             training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
@@ -124,6 +137,7 @@ class Design:
     multipliers: tuple[float, ...]
     weight_decays: tuple[float, ...]
     run: tuple[RunRule, ...] | None
+    ablate: tuple[str, ...] | None
     settings: Mapping[str, Any] = field(hash=False)
     seeds: int
     steps: int
@@ -143,6 +157,7 @@ class Design:
         multipliers: float | Sequence[float] = 1.0,
         weight_decays: float | Sequence[float] = 0.0,
         run: str | RunRule | Sequence[str | RunRule] | None = None,
+        ablate: bool | str | Sequence[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         seeds: int | None = None,
         steps: int | Sequence[int] | None = None,
@@ -176,6 +191,7 @@ class Design:
             "multipliers": tuple(float(a) for a in _several(multipliers)),
             "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
             "run": None if run is None else tuple(map(run_rule, _several(run))),
+            "ablate": _rules(ablate),
             "settings": _plain(settings or {}),
             "seeds": _whole(seeds, "seeds"),
             "steps": steps,
@@ -201,6 +217,8 @@ class Design:
         # As designs were described before there were run rules, or anything else to tune.
         if self.run is None:
             del values["run"]
+        if self.ablate is None:
+            del values["ablate"]
         if self.tune.is_learning_rate:
             del values["tune"], values["values"]
         plain: dict[str, Any] = encode(values)
@@ -354,6 +372,19 @@ class Design:
             )
         return tuple(variants)
 
+    @cached_property
+    def changed(self) -> Mapping[str, str]:
+        """The rule that was taken away, or added, by the variant; the first variant is whole."""
+        if self.ablate is None:
+            return {}
+        rules = {v.name: asked_of(v.scheme.name)[2] for v in self.variants[1:]}
+        return {name: rule[0] for name, rule in rules.items() if len(rule) == 1}
+
+    @property
+    def judged(self) -> tuple[Variant, ...]:
+        """The variants but for those of which one rule was changed."""
+        return tuple(v for v in self.variants if v.name not in self.changed)
+
     def variant(self, name: str | None = None) -> Variant:
         """A variant by its name; the first one without.
 
@@ -449,6 +480,18 @@ def _several(value: Any) -> Sequence[Any]:
     """A single value or several, as a sequence."""
     one = isinstance(value, str | type | Number | Scheme | RunRule)
     return [value] if one else list(value)
+
+
+ADD = "add"
+"""Among the names of rules: they are added to standard practice, not taken away."""
+
+
+def _rules(given: Any) -> tuple[str, ...] | None:
+    """Names of rules to take away; none for all."""
+    if given is None or given is False:
+        return None
+    names = [] if given is True else [given] if isinstance(given, str) else list(given)
+    return tuple(dict.fromkeys(str(name).strip().lower() for name in names))
 
 
 def _optimizers(given: Any) -> tuple[str, ...] | None:

@@ -1,20 +1,22 @@
 """Resolution: the sweep that a design asks for, with all that it leaves open filled in."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from depthmup.model import Command, Model, check_axes, check_names, names_of, resolved
+from depthmup.records import RUN_AXES
 from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size
 from depthmup.rules import DEPTH_MUP, SP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import built_in
+from depthmup.sweep.ablation import Acting, by_laws, with_ablations
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn
-from depthmup.sweep.custom import Custom, costs_of
+from depthmup.sweep.custom import Custom, costs_of, trial_of
 from depthmup.sweep.design import LARGEST_SIZE, Design, Size, whole_size
 from depthmup.sweep.sweep import Sweep
 
@@ -57,6 +59,7 @@ def resolved_sweep(
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         design = replace(design, schemes=design.schemes or (rule,))
         design = _started(design, usual, partial(built_in.usual_rate, design.base))
+        design, _ = with_ablations(design, partial(_of_cells, model, design))
         return Sweep(model=model, design=design), target
     design = _started(
         design, "adamw", lambda optimizer: USUAL_RATES.get(family(optimizer), USUAL_RATE)
@@ -75,7 +78,58 @@ def resolved_sweep(
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     custom = replace(custom, costs=costs_of(custom, own.cost, design))
+    design, acting = with_ablations(design, partial(_acting, model, custom, design, seconds))
+    if custom.planned:
+        custom = replace(custom, acting=acting)
     return Sweep(model=custom, design=design), target
+
+
+def _of_cells(model: BuiltIn, design: Design, whole: Scheme, rules: Sequence[str]) -> Acting:
+    """Where rules act in a built-in network: along an axis at the end of which a run differs."""
+    found: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        asked = replace(design, schemes=(whole, whole.without(rule)), ablate=None)
+        one, other = asked.variants
+        found[rule] = tuple(
+            axis
+            for axis in design.axes
+            if built_in.cell_of(model, asked, one, design.sizes_along(axis)[-1], 0.0, 0)
+            != built_in.cell_of(model, asked, other, design.sizes_along(axis)[-1], 0.0, 0)
+        )
+    return found
+
+
+def _acting(
+    model: Model,
+    custom: Custom,
+    design: Design,
+    seconds: float | None,
+    whole: Scheme,
+    rules: Sequence[str],
+) -> Acting:
+    """Where rules act: in plans at the ends of the axes, or by the laws where nothing is planned.
+
+    Of batch and duration the laws say it: plans of one shape are the same.
+    """
+    by_law = by_laws(design, whole, rules)
+    if not custom.planned:
+        return by_law
+    from depthmup.training.preflight import acting_rules
+
+    ends = {
+        axis: trial_of(custom, design, design.variants[0], design.sizes_along(axis)[-1], 0.0, 0)
+        for axis in design.axes
+        if axis not in RUN_AXES and len(design.arm(axis)) > 1
+    }
+    planned = acting_rules(model, ends, seconds=seconds)
+    return {
+        rule: tuple(
+            axis
+            for axis in design.axes
+            if (rule in planned[axis] if axis in planned else axis in by_law[rule])
+        )
+        for rule in rules
+    }
 
 
 def _batched(model: BuiltIn, base: Size) -> BuiltIn:

@@ -28,7 +28,7 @@ from depthmup.statistics.next_run import BRACKETED
 from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.narrowing import narrowing
+from depthmup.sweep.narrowing import narrowing, narrowing_rules
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import positive_loss_over
 from depthmup.sweep.sweep import Sweep
@@ -222,28 +222,45 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
     """The next round of every variant whose search goes on, and the state with those that end."""
     steps, ended = dict[str, _Step](), dict(state.ended)
     waiting: dict[str, Search] = {}
-    sizes = state.sweep.design.all_sizes
+    whole = state.sweep.design.variants[0].name
     for variant in state.sweep.design.variants:
         if variant.name in ended:
             continue
-        search = search_of(state, variant)
-        losses = state.losses.get(variant.name) or [{} for _ in sizes]
-        step = next_round(search, losses)
+        if variant.name in state.sweep.design.changed and whole not in ended:
+            continue  # it begins at the optima of the whole scheme
+        search = _with_losses(state, variant)
+        step = next_round(search, search.losses)
         if step.asks:
             steps[variant.name] = _step(state, variant, search, step)
         elif step.why == BRACKETED:
-            waiting[variant.name] = replace(search, losses=losses)
+            waiting[variant.name] = search
         else:
             ended[variant.name] = step.why
     if waiting and not steps:
-        rounds, over = narrowing(
-            state.sweep, state.records, waiting, over=state.over, target=state.target
-        )
+        rounds, over = _narrowing(state, waiting)
         ended |= over
         for name, step in rounds.items():
             variant = state.sweep.design.variant(name)
-            steps[name] = _step(state, variant, waiting[name], step)
+            steps[name] = _step(state, variant, _with_losses(state, variant), step)
     return replace(state, ended=ended), steps
+
+
+def _with_losses(state: SearchState, variant: Variant) -> Search:
+    """What is searched for one variant, and where it stands."""
+    none: list[Losses] = [{} for _ in state.sweep.design.all_sizes]
+    losses = state.losses.get(variant.name) or none
+    return replace(search_of(state, variant), losses=losses)
+
+
+def _narrowing(
+    state: SearchState, waiting: Mapping[str, Search]
+) -> tuple[dict[str, Round], dict[str, str]]:
+    """The next round of what has its optima and is open, and why the rest is at its end."""
+    sweep, design = state.sweep, state.sweep.design
+    if not design.changed:
+        return narrowing(sweep, state.records, waiting, over=state.over, target=state.target)
+    whole = _with_losses(state, design.variants[0])
+    return narrowing_rules(sweep, state.records, waiting, whole, tolerance=state.tolerance)
 
 
 def _step(state: SearchState, variant: Variant, search: Search, step: Round) -> _Step:
@@ -267,6 +284,8 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         raise ValueError("Expected a design whose values are found from a start; got none.")
     start = _start(design, variant)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
+    changed = variant.name in design.changed
+    only = tuple(map(design.all_sizes.index, sweep.sizes_of(variant)))
     return Search(
         sizes=design.all_sizes,
         costs=tuple(sweep.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
@@ -276,13 +295,22 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         seeds=design.seeds,
         tolerance=state.tolerance,
         region=state.region,
-        whole=state.whole,
-        precision=auto.precision,
-        complete=state.target is not None,
-        minima=bool(state.over),
+        # What rules do is seen at the largest size, which the whole scheme needs, too.
+        whole=state.whole or bool(design.changed),
+        precision=None if changed else auto.precision,
+        complete=state.target is not None and not changed,
+        minima=bool(state.over) or changed,
+        only=only if changed else (),
+        expected=_expected(state, only) if changed else {},
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
         tuned=design.tune,
     )
+
+
+def _expected(state: SearchState, sizes: Sequence[int]) -> dict[int, float]:
+    """The best rates of the whole scheme, whose runs those of its rules are compared with."""
+    whole = _with_losses(state, state.sweep.design.variants[0])
+    return {i: whole.brackets[i].at for i in sizes if i in whole.closed}
 
 
 def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
@@ -374,7 +402,7 @@ def story(state: SearchState) -> SearchStory:
     sweep, design = state.sweep, state.sweep.design
     grid: dict[Any, float] = {}
     for variant in design.variants:
-        for size in design.all_sizes:
+        for size in sweep.sizes_of(variant):
             run = sweep.run(variant, size, _start(design, variant), 0)
             grid[run] = sweep.work(run)  # once where variants share their runs
     per_size = GRID_RATES * GRID_SEEDS
@@ -396,7 +424,7 @@ def outline(sweep: Sweep) -> tuple[Any, ...]:
     unique = {
         sweep.run(variant, size, _start(design, variant), 0): None
         for variant in design.variants
-        for size in design.all_sizes
+        for size in sweep.sizes_of(variant)
     }
     return tuple(unique)
 

@@ -9,15 +9,17 @@ import numpy as np
 
 from depthmup.posterior.intervals import geometric_mean
 from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
+from depthmup.records.ablation import Ablation
 from depthmup.records.judgement import Judgement
 from depthmup.records.note import Note
 from depthmup.records.search import SearchStory
 from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics import TOLERANCE, Curves
+from depthmup.statistics.ablation import ablations
 from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.runs import Runs
 from depthmup.statistics.study import far_sizes, judged, window
-from depthmup.sweep.design import Design, Size, Variant, windows_of_training
+from depthmup.sweep.design import ADD, Design, Size, Variant, windows_of_training
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
@@ -97,8 +99,8 @@ def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> R
         chance=losses.chance,
         base=design.base,
         seeds=tuple(map(str, range(design.seeds))),
-        alpha=str(variant.scheme.alpha),
-        gamma=str(variant.scheme.gamma),
+        alpha="" if variant.scheme.left_out else str(variant.scheme.alpha),
+        gamma="" if variant.scheme.left_out else str(variant.scheme.gamma),
     )
 
 
@@ -119,10 +121,11 @@ def studies(
     """Judge a sweep whose runs are done: a study for each axis; the last window is the headline."""
     design = sweep.design
     of_windows = [
-        (span, [runs_of(sweep, records, variant, span) for variant in design.variants])
+        (span, [runs_of(sweep, records, variant, span) for variant in design.judged])
         for span in steps or design.windows
     ]
     result: list[Study] = []
+    of_rules = ablated(sweep, records, (steps or design.windows)[-1], tolerance)
     # Of all axes at once: they stand in the first study.
     found = gains(of_windows[-1][1], over=over, target=target)
     notes = [*notes, *without_gain(of_windows[-1][1], found, over)]
@@ -142,9 +145,7 @@ def studies(
         earlier = windows_of_training(design)[:-1] if design.auto and not steps else ()
         far = [note for runs in last for note in far_sizes(runs, axis, design.tune)]
         rules: list[Judgement] = []
-        for variant, runs, transfer in zip(
-            design.variants, last, windows[-1].transfers, strict=True
-        ):
+        for variant, runs, transfer in zip(design.judged, last, windows[-1].transfers, strict=True):
             spoken = _claims(design, variant, axis)
             rules += judged(runs, axis, transfer.drift, spoken, tolerance)
         result.append(
@@ -160,10 +161,28 @@ def studies(
                 rules=tuple(rules),
                 notes=(*far, *notes),
                 gains=() if result else tuple(found),
+                ablations=() if result else of_rules,
                 training=tuple(_earlier(sweep, records, windows[-1], span) for span in earlier),
             )
         )
     return tuple(result)
+
+
+def ablated(sweep: Sweep, records: Records, steps: slice, tolerance: float) -> tuple[Ablation, ...]:
+    """What each rule does, of a sweep in which one at a time was changed."""
+    design, sweep = sweep.design, sweep.with_shared_runs()
+    if not design.changed:
+        return ()
+    names = [design.variants[0].name, *design.changed]
+    return ablations(
+        [runs_of(sweep, records, design.variant(name), steps) for name in names],
+        design.changed,
+        names[0],
+        design.axes,
+        added=ADD in (design.ablate or ()),
+        tolerance=tolerance,
+        tuned=design.tune,
+    )
 
 
 def _earlier(sweep: Sweep, records: Records, headline: Window, span: slice) -> Window:

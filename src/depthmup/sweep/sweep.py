@@ -10,6 +10,7 @@ from depthmup.records import Record
 from depthmup.records.text import begin
 from depthmup.records.trial import written
 from depthmup.statistics import Array
+from depthmup.sweep.ablation import of_interest
 from depthmup.sweep.built_in import BuiltIn, cell_of, check_design
 from depthmup.sweep.cost import work
 from depthmup.sweep.custom import Custom, trial_of
@@ -170,6 +171,15 @@ class Sweep:
         if isinstance(self.model, BuiltIn):
             return cell_of(self.model, self.design, variant, size, log2_lr, seed)
         return trial_of(self.model, self.design, variant, size, log2_lr, seed)
+
+    def sizes_of(self, variant: Variant) -> list[Size]:
+        """The sizes at which a search looks for the optimum of a variant."""
+        whole = self.design.variants[0]
+
+        def agrees(size: Size) -> bool:
+            return bool(self.run(variant, size, 0.0, 0) == self.run(whole, size, 0.0, 0))
+
+        return of_interest(self.design, variant, agrees)
 
     def work(self, run: Any) -> float:
         """Parameters times steps, or what a person's own function gives, for one run."""

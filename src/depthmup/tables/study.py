@@ -7,6 +7,7 @@ import numpy as np
 
 from depthmup._version import __version__
 from depthmup.records import UNKNOWN, AcrossGroups, Study, Transfer
+from depthmup.records.ablation import Ablation
 from depthmup.records.gain import Gain
 from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
@@ -14,6 +15,8 @@ from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
 from depthmup.rules import canonical
 from depthmup.rules.claims import claims
+from depthmup.rules.scheme import single_changes
+from depthmup.statistics.ablation import ablations
 from depthmup.statistics.gain import gains, without_gain
 from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.strays import CUT
@@ -57,6 +60,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
             laws=() if i else tuple(law for law in laws if law is not None),
             notes=(*(() if i else notes), *study.notes),
             gains=() if i else found,
+            ablations=() if i else _ablations(groups, axes, question),
         )
         for i, study in enumerate(study for study in studies if study is not None)
     )
@@ -78,6 +82,27 @@ def _gains(groups: Sequence[Cleaned], question: Question) -> tuple[Gain, ...]:
         if (told := _other_steps(by_name[gain.of], by_name[gain.over]))
         else gain
         for gain in gains(runs, over=question.over, target=question.target)
+    )
+
+
+def _ablations(
+    groups: Sequence[Cleaned], axes: Sequence[str], question: Question
+) -> tuple[Ablation, ...]:
+    """What single rules do, where groups are called as schemes with and without them."""
+    whole_runs = (group.runs for group in groups if not group.runs.problem)
+    runs = {each.name: each for each in whole_runs if each.sizes and not each.gathered}
+    # A group is called "scheme mup" in a table, and "mup" in one of this package's own.
+    whole, added, changes = single_changes({name: name.rpartition(" ")[2] for name in runs})
+    if not changes:
+        return ()
+    return ablations(
+        [*runs.values()],
+        changes,
+        whole,
+        axes,
+        added=added,
+        tolerance=question.tolerance,
+        tuned=question.tuned,
     )
 
 

@@ -22,6 +22,7 @@ from depthmup.model import (
 )
 from depthmup.model.command import INIT_SCALE
 from depthmup.model.time_limit import time_limit
+from depthmup.planning import factors_of
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
@@ -107,6 +108,18 @@ def suitable_scheme(
             own_init=settings.get(OWN_INIT, "fixed"),
         )
     return scheme(given.scheme)
+
+
+def acting_rules(
+    model: Model, trials: Mapping[str, Trial], *, seconds: float | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The rules of a scheme that the plans of trials have, by the trials' names."""
+    found = {}
+    for name, trial in trials.items():
+        with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):
+            _, own_plan = planned(trial, model)
+        found[name] = factors_of(own_plan)
+    return found
 
 
 def _try_functions(own: Functions, trials: Sequence[Trial], device: str) -> None:
