@@ -9,7 +9,7 @@ from depthmup.posterior.intervals import Array, Index
 from depthmup.records import Estimate
 
 NEWTON, HALVINGS = 20, 40
-EXACT, ALMOST = 1e-13, 1e-9
+EXACT, ALMOST = 1e-13, 1e-11
 """A quantile stands where Newton's step is this share of the reach, 80 deviations or more, and less
 than this probability lacks."""
 
