@@ -2,9 +2,15 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, stdtrit
+from scipy import special
+from scipy.special import ndtr, stdtr, stdtrit
 
-from depthmup.posterior.distributions import normal_below, student_half_width
+from depthmup.posterior.distributions import (
+    normal_below,
+    polygamma,
+    student_above,
+    student_half_width,
+)
 from depthmup.posterior.mixture import NormalMixture
 
 
@@ -18,6 +24,18 @@ def test_students_interval_is_scipys(confidence):
     freedom = np.concatenate([np.linspace(0.5, 10, 100), 10 ** np.linspace(1, 9, 100)])
     expected = stdtrit(freedom, (1 + confidence) / 2)
     np.testing.assert_allclose(student_half_width(freedom, confidence), expected, rtol=3e-12)
+
+
+@pytest.mark.parametrize("freedom", [0.5, 1, 1.7, 2, 5, 30, 120, 1e4, 1e9])
+def test_students_tail_is_scipys(freedom):
+    for t in (-50, -3, -0.1, 0, 1e-5, 0.3, 1, 2, 5, 9, 40, 1e3, 1e8):
+        assert student_above(t, freedom) == pytest.approx(stdtr(freedom, -t), abs=1e-12)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_polygamma_is_scipys(order):
+    x = np.concatenate([np.linspace(0.01, 60, 1000), 10 ** np.linspace(-2, 8, 50)])
+    np.testing.assert_allclose(polygamma(order, x), special.polygamma(order, x), rtol=1e-12)
 
 
 def bisected(mixture, share):

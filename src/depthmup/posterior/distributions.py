@@ -15,6 +15,9 @@ END = 9
 NODES = 64
 STEPS = 100
 
+FAR = 16
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+
 
 def normal_below(x: Array) -> Array:
     """Phi(x), the probability of less, to 4e-16: Taylor's series from the nearest of 4609 points.
@@ -60,16 +63,28 @@ def student_half_width(freedom: Array, confidence: float) -> Array:
     *Source:* Student (1908), Biometrika 6:1-25.
     """
     nu = np.asarray(freedom, float)
-    points, weights = _gauss()
-    density = np.vectorize(_density_at_zero, otypes=[float])(nu / 2)
     w = np.zeros_like(nu)
     for _ in range(STEPS):
-        inside = _density(w[..., None] * points, nu[..., None]) @ weights * w
-        step = (confidence / (2 * density) - inside) / _density(w, nu)
+        step = (confidence / 2 - _between(w, nu)) / (_at_zero(nu) * _density(w, nu))
         w = w + step
         if (np.abs(step) <= 1e-14 * w).all():
             break
     return np.asarray(np.sqrt(nu) * np.sinh(w))
+
+
+def student_above(t: float, freedom: float) -> float:
+    """P(T > t), to 1e-12."""
+    nu = np.asarray(freedom, float)
+    # Beyond the second there is less than that.
+    w = min(math.asinh(abs(t) / math.sqrt(freedom)), math.acosh(math.exp(40 / freedom)))
+    between = float(_between(np.asarray(w), nu))
+    return max(0.5 - between, 0.0) if t > 0 else 0.5 + between
+
+
+def _between(w: Array, nu: Array) -> Array:
+    """The probability between 0 and w."""
+    points, weights = _gauss()
+    return np.asarray(_at_zero(nu) * (_density(w[..., None] * points, nu[..., None]) @ weights) * w)
 
 
 def _density(w: Array, nu: Array) -> Array:
@@ -77,12 +92,35 @@ def _density(w: Array, nu: Array) -> Array:
     return np.asarray(np.exp(-0.5 * nu * np.log1p(np.sinh(w) ** 2)))
 
 
-def _density_at_zero(half: float) -> float:
-    """Gamma(x + 1/2) / Gamma(x) / sqrt(pi) of half the freedom; lgamma loses digits of large x."""
-    if half < 100:
-        return math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) / math.sqrt(math.pi)
-    last = 1 + 5 / (8 * half) * (1 - 21 / (160 * half))
-    return math.sqrt(half / math.pi) * (1 - 1 / (8 * half) * (1 - 1 / (16 * half) * last))
+def _at_zero(nu: Array) -> Array:
+    """Gamma(x + 1/2) / Gamma(x) / sqrt(pi) of half the freedom, x."""
+    return np.vectorize(_ratio, otypes=[float])(nu / 2)
+
+
+def _ratio(x: float) -> float:
+    if x < 100:
+        return math.exp(math.lgamma(x + 0.5) - math.lgamma(x)) / math.sqrt(math.pi)
+    # lgamma loses digits of large numbers.
+    last = 1 + 5 / (8 * x) * (1 - 21 / (160 * x))
+    return math.sqrt(x / math.pi) * (1 - 1 / (8 * x) * (1 - 1 / (16 * x) * last))
+
+
+def polygamma(order: int, x: Array) -> Array:
+    """The derivative of this order of digamma, of positive numbers, to 1e-14 of its value.
+
+    By psi_n(x) = psi_n(x + 1) - (-1)^n n! x^(-n-1) up to where Stirling's series is exact.
+
+    *Source:* Abramowitz and Stegun (1964), 6.4.6 and 6.4.11.
+    """
+    sign, factorial = (-1) ** (order + 1), math.factorial(order)
+    steps = np.arange(FAR) + np.asarray(x, float)[..., None]
+    far = np.asarray(x, float) + FAR
+    first = math.factorial(order - 1) / far**order if order else -np.log(far)
+    series = first + factorial / (2 * far ** (order + 1))
+    for k, number in enumerate(BERNOULLI, start=1):
+        factor = math.factorial(2 * k + order - 1) / math.factorial(2 * k)
+        series = series + number * factor / far ** (2 * k + order)
+    return np.asarray(sign * (series + factorial * (steps ** -(order + 1.0)).sum(-1)))
 
 
 @cache
@@ -90,4 +128,3 @@ def _gauss() -> tuple[Array, Array]:
     """Gauss-Legendre points and weights of [0, 1]."""
     points, weights = np.polynomial.legendre.leggauss(NODES)
     return (points + 1) / 2, weights / 2
-

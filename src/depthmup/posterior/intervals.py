@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from depthmup.posterior.distributions import student_half_width
+from depthmup.posterior.distributions import student_above, student_half_width
 from depthmup.records import UNKNOWN, Estimate
 
 Array: TypeAlias = NDArray[np.float64]
@@ -122,11 +122,9 @@ def p_beyond(excess: float, error: float, freedom: float) -> float:
         >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)
         (0.5, 0.0)
     """
-    from scipy.special import stdtr
-
     if error == 0:
         return 1.0 if excess <= 0 else 0.0
-    return float(stdtr(freedom, -excess / error))
+    return student_above(excess / error, min(freedom, 1e9))
 
 
 def holm(p_values: Mapping[_Key, float], *, level: float = 1 - CONFIDENCE) -> set[_Key]:
