@@ -1,7 +1,7 @@
 """Figure 1 of Tensor Programs VI: where every pair (alpha, gamma) lies."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from depthmup.rules import CATALOGUE, REGIONS
 
 if TYPE_CHECKING:
     import altair as alt
+
+Pair = tuple[Fraction, Fraction]
 
 # From what must not be used to what should be: reds and greys, then blues, one green.
 COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
@@ -178,19 +180,13 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
     """The published schemes where they lie on the map."""
     import altair as alt
 
-    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
-    named: dict[tuple[Fraction, Fraction], list[str]] = {}
-    for scheme in CATALOGUE:
-        on_map = min(alphas) <= scheme.alpha <= max(alphas)
-        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
-            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
     rows = []
-    for i, ((alpha, gamma), names) in enumerate(sorted(named.items())):
+    for i, ((alpha, gamma), names) in enumerate(sorted(_named(points).items())):
         rows.append(
             {
                 "alpha": float(alpha),
                 "gamma": float(gamma),
-                "schemes": ", ".join(dict.fromkeys(names)),
+                "schemes": ", ".join(names),
                 # By turns above and below their points, where neighbours' words would meet.
                 "beside": float(gamma) + (0.055 if i % 2 else -0.055),
             }
@@ -202,6 +198,17 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
     text = base.encode(text="schemes:N", y="beside:Q")
     halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
     return [dots, halo, text.mark_text(color=INK, **font)]
+
+
+def _named(points: Sequence[MapPoint]) -> dict[Pair, list[str]]:
+    """The published schemes within the map, by their exponents."""
+    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
+    named: dict[Pair, list[str]] = {}
+    for scheme in CATALOGUE:
+        on_map = min(alphas) <= scheme.alpha <= max(alphas)
+        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
+            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
+    return {pair: [*dict.fromkeys(names)] for pair, names in named.items()}
 
 
 def _short(title: str) -> str:
@@ -230,23 +237,37 @@ def regimes_page(
         Section(title=title, plots=[Plot(chart=configured(_map(points, title="", page=True)))])
         for title, points in maps.items()
     ]
-    rows = [
-        {"region": name, "in very deep networks": means}
-        for name, means in zip(REGIONS, _MEANINGS, strict=True)
-    ]
+    points = [point for of_map in maps.values() for point in of_map]
+    regions = {(p.alpha, p.gamma): p.region for p in points}
+    placed = {pair: names for pair, names in _named(points).items() if pair in regions}
+    rows = []
+    for name, means in zip(REGIONS, _MEANINGS, strict=True):
+        # A telephone's map has no room for the names of schemes.
+        inside = [s for pair, names in placed.items() if regions[pair] == name for s in names]
+        schemes = ", ".join(inside)
+        rows.append({"region": f"{name}\n{schemes}".rstrip(), "in very deep networks": means})
     table = Table(rows=rows, wrapped=("in very deep networks",), name="Regions")
     return Page(
         title="Regimes of depth",
         headline=headline,
-        lead=[
-            "L is the depth: a branch is multiplied by L^-alpha, and an update inside it has size "
-            "L^-gamma. The grey band is alpha + gamma = 1. Dots name published schemes. A cross "
-            "marks a pair outside the region of Claims 7.1 to 7.6; a hollow square, a pair that "
-            "networks cannot decide."
-        ],
+        lead=[" ".join(_legend(points))],
         sections=[*sections, Section(title="The regions", table=table)],
         command=command,
     ).html()
+
+
+def _legend(points: Sequence[MapPoint]) -> Iterator[str]:
+    """What the map shows; marks are explained where it has them."""
+    # No line breaks behind a minus sign, as one may behind a hyphen.
+    yield (
+        "L is the depth: a branch is multiplied by L^\N{MINUS SIGN}alpha, and an update inside it "
+        "has size L^\N{MINUS SIGN}gamma. The grey band is alpha + gamma = 1. Dots are published "
+        "schemes."
+    )
+    if any(p.decided and p.region != p.expected for p in points):
+        yield "A cross marks a pair outside the region of Claims 7.1 to 7.6."
+    if not all(p.decided for p in points):
+        yield "A hollow square is a pair that networks cannot decide."
 
 
 _MEANINGS = (
