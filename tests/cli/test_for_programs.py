@@ -125,7 +125,8 @@ def test_the_commands_are_a_document(words, capsys):
 def test_the_options_are_a_document(words, capsys):
     assert main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["command"] == "next" and document["examples"]
+    assert document["command"] == "next"
+    assert document["examples"]
     assert any(option["names"].startswith("--sizes") for option in document["options"])
 
 

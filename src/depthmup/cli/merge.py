@@ -93,6 +93,6 @@ def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
     if not unique:
         raise ValueError(
             "Expected stores to join, such as the results.shard-1-of-4.sqlite that `depthmup "
-            f"transfer --shard 1/4` leaves; found none in {', '.join(map(str, stores))}."
+            f"transfer --shard 1/4` leaves; found none in {', '.join(str(store.absolute()) for store in stores)}."
         )
     return list(unique.values())
