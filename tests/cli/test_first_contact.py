@@ -88,7 +88,7 @@ def test_an_error_of_ones_own_forward_pass_is_shown_as_such(run, capsys):
     told = capsys.readouterr().err
     assert "your own code raised TypeError" in told
     assert "return self.out(self.blocks(h if z == 0 else h + self.second(z)))" in told
-    assert "Not given: z. Pass the arguments of one real call" in told
+    assert "Not given: z. Let batch(generator) return the arguments of one real call" in told
     assert "tensors without values" not in told
 
 
