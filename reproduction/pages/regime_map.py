@@ -104,12 +104,12 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         "region:N",
         title="region",
         scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
-        legend=alt.Legend(orient="bottom", columns=_COLUMNS) if page else alt.Legend(),
+        legend=alt.Legend(orient="bottom", columns=_COLUMNS if page else 3),
     )
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
-        "yes": {"filled": True, "size": _sized(480)},
-        "no": {"filled": False, "size": _sized(320), "strokeWidth": 4},
+        "yes": {"filled": True, "size": _sized(480, page=page)},
+        "no": {"filled": False, "size": _sized(320, page=page), "strokeWidth": 4},
     }
     squares = [
         alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
@@ -122,22 +122,36 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
         .encode(x="alpha:Q", y="gamma:Q")
     )
-    layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
+    layers = [
+        _line(points),
+        *squares,
+        crosses,
+        *_labels(points, page=page),
+        *_schemes(points, page=page),
+    ]
     return alt.layer(*layers).properties(
         title=title, width="container" if page else 560, height=520
     )
 
 
-def _sized(area: int) -> Any:
-    """Squares that do not touch where the chart is narrow, as on a telephone."""
+def _sized(area: int, *, page: bool) -> Any:
+    """Squares that do not touch where the chart of a page is narrow, as on a telephone.
+
+    A picture has its own width; of several maps side by side there is no one ``width`` in Vega.
+    """
     import altair as alt
 
-    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)")
+    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)") if page else area
 
 
 _COLUMNS = {"expr": "width < 400 ? 1 : 3"}
-_WIDE = "width < 400 ? 0 : 1"
-"""Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
+
+
+def _shown(*, page: bool) -> Any:
+    """Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
+    import altair as alt
+
+    return alt.ExprRef("width < 400 ? 0 : 1") if page else 1
 
 
 def _line(points: Sequence[MapPoint]) -> Any:
@@ -155,7 +169,7 @@ def _line(points: Sequence[MapPoint]) -> Any:
     )
 
 
-def _labels(points: Sequence[MapPoint]) -> list[Any]:
+def _labels(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     """Each region's name within it, at the point nearest to its middle."""
     import altair as alt
 
@@ -170,13 +184,13 @@ def _labels(points: Sequence[MapPoint]) -> list[Any]:
         rows.append({"alpha": alpha, "gamma": gamma, "region": words})
     text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
     font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
-    font["opacity"] = alt.ExprRef(_WIDE)
+    font["opacity"] = _shown(page=page)
     # A halo in the colour of the paper keeps the words legible on squares of any colour.
     halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
     return [halo, text.mark_text(color=INK, **font)]
 
 
-def _schemes(points: Sequence[MapPoint]) -> list[Any]:
+def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     """The published schemes where they lie on the map."""
     import altair as alt
 
@@ -194,7 +208,7 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
     base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
     dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
     font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
-    font["opacity"] = alt.ExprRef(_WIDE)
+    font["opacity"] = _shown(page=page)
     text = base.encode(text="schemes:N", y="beside:Q")
     halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
     return [dots, halo, text.mark_text(color=INK, **font)]
