@@ -94,7 +94,7 @@ def _density(w: Array, nu: Array) -> Array:
 
 def _at_zero(nu: Array) -> Array:
     """Gamma(x + 1/2) / Gamma(x) / sqrt(pi) of half the freedom, x."""
-    return np.vectorize(_ratio, otypes=[float])(nu / 2)
+    return np.asarray(np.vectorize(_ratio, otypes=[float])(nu / 2))
 
 
 def _ratio(x: float) -> float:
