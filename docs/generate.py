@@ -105,7 +105,15 @@ def _documents() -> list[tuple[str, str, dict[str, Any]]]:
         ("score", prints.format("score"), versioned(strict(score.to_dict()))),
         ("prediction", prints.format("predict"), versioned(strict(reports.example_prediction()))),
         ("error", "Printed by every command that fails.", versioned(error)),
+        ("help", "Printed by `COMMAND --help`; `help` alone lists the commands.", versioned(_help())),
     ]
+
+
+def _help() -> dict[str, Any]:
+    from depthmup.cli.help import document_of
+    from depthmup.cli.verbs import module_of
+
+    return document_of("next", module_of("next").Options)
 
 
 def _plan() -> Any:

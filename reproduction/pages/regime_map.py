@@ -1,7 +1,7 @@
 """Figure 1 of Tensor Programs VI: where every pair (alpha, gamma) lies."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from depthmup.rules import CATALOGUE, REGIONS
 
 if TYPE_CHECKING:
     import altair as alt
+
+Pair = tuple[Fraction, Fraction]
 
 # From what must not be used to what should be: reds and greys, then blues, one green.
 COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
@@ -102,12 +104,12 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         "region:N",
         title="region",
         scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
-        legend=alt.Legend(orient="bottom", columns=_COLUMNS) if page else alt.Legend(),
+        legend=alt.Legend(orient="bottom", columns=_COLUMNS if page else 3),
     )
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
-        "yes": {"filled": True, "size": _sized(480)},
-        "no": {"filled": False, "size": _sized(320), "strokeWidth": 4},
+        "yes": {"filled": True, "size": _sized(480, page=page)},
+        "no": {"filled": False, "size": _sized(320, page=page), "strokeWidth": 4},
     }
     squares = [
         alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
@@ -120,22 +122,36 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
         .encode(x="alpha:Q", y="gamma:Q")
     )
-    layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
+    layers = [
+        _line(points),
+        *squares,
+        crosses,
+        *_labels(points, page=page),
+        *_schemes(points, page=page),
+    ]
     return alt.layer(*layers).properties(
         title=title, width="container" if page else 560, height=520
     )
 
 
-def _sized(area: int) -> Any:
-    """Squares that do not touch where the chart is narrow, as on a telephone."""
+def _sized(area: int, *, page: bool) -> Any:
+    """Squares that do not touch where the chart of a page is narrow, as on a telephone.
+
+    A picture has its own width; of several maps side by side there is no one ``width`` in Vega.
+    """
     import altair as alt
 
-    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)")
+    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)") if page else area
 
 
 _COLUMNS = {"expr": "width < 400 ? 1 : 3"}
-_WIDE = "width < 400 ? 0 : 1"
-"""Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
+
+
+def _shown(*, page: bool) -> Any:
+    """Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
+    import altair as alt
+
+    return alt.ExprRef("width < 400 ? 0 : 1") if page else 1
 
 
 def _line(points: Sequence[MapPoint]) -> Any:
@@ -153,7 +169,7 @@ def _line(points: Sequence[MapPoint]) -> Any:
     )
 
 
-def _labels(points: Sequence[MapPoint]) -> list[Any]:
+def _labels(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     """Each region's name within it, at the point nearest to its middle."""
     import altair as alt
 
@@ -168,29 +184,23 @@ def _labels(points: Sequence[MapPoint]) -> list[Any]:
         rows.append({"alpha": alpha, "gamma": gamma, "region": words})
     text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
     font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
-    font["opacity"] = alt.ExprRef(_WIDE)
+    font["opacity"] = _shown(page=page)
     # A halo in the colour of the paper keeps the words legible on squares of any colour.
     halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
     return [halo, text.mark_text(color=INK, **font)]
 
 
-def _schemes(points: Sequence[MapPoint]) -> list[Any]:
+def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     """The published schemes where they lie on the map."""
     import altair as alt
 
-    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
-    named: dict[tuple[Fraction, Fraction], list[str]] = {}
-    for scheme in CATALOGUE:
-        on_map = min(alphas) <= scheme.alpha <= max(alphas)
-        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
-            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
     rows = []
-    for i, ((alpha, gamma), names) in enumerate(sorted(named.items())):
+    for i, ((alpha, gamma), names) in enumerate(sorted(_named(points).items())):
         rows.append(
             {
                 "alpha": float(alpha),
                 "gamma": float(gamma),
-                "schemes": ", ".join(dict.fromkeys(names)),
+                "schemes": ", ".join(names),
                 # By turns above and below their points, where neighbours' words would meet.
                 "beside": float(gamma) + (0.055 if i % 2 else -0.055),
             }
@@ -198,10 +208,21 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
     base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
     dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
     font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
-    font["opacity"] = alt.ExprRef(_WIDE)
+    font["opacity"] = _shown(page=page)
     text = base.encode(text="schemes:N", y="beside:Q")
     halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
     return [dots, halo, text.mark_text(color=INK, **font)]
+
+
+def _named(points: Sequence[MapPoint]) -> dict[Pair, list[str]]:
+    """The published schemes within the map, by their exponents."""
+    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
+    named: dict[Pair, list[str]] = {}
+    for scheme in CATALOGUE:
+        on_map = min(alphas) <= scheme.alpha <= max(alphas)
+        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
+            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
+    return {pair: [*dict.fromkeys(names)] for pair, names in named.items()}
 
 
 def _short(title: str) -> str:
@@ -230,23 +251,37 @@ def regimes_page(
         Section(title=title, plots=[Plot(chart=configured(_map(points, title="", page=True)))])
         for title, points in maps.items()
     ]
-    rows = [
-        {"region": name, "in very deep networks": means}
-        for name, means in zip(REGIONS, _MEANINGS, strict=True)
-    ]
+    points = [point for of_map in maps.values() for point in of_map]
+    regions = {(p.alpha, p.gamma): p.region for p in points}
+    placed = {pair: names for pair, names in _named(points).items() if pair in regions}
+    rows = []
+    for name, means in zip(REGIONS, _MEANINGS, strict=True):
+        # A telephone's map has no room for the names of schemes.
+        inside = [s for pair, names in placed.items() if regions[pair] == name for s in names]
+        schemes = ", ".join(inside)
+        rows.append({"region": f"{name}\n{schemes}".rstrip(), "in very deep networks": means})
     table = Table(rows=rows, wrapped=("in very deep networks",), name="Regions")
     return Page(
         title="Regimes of depth",
         headline=headline,
-        lead=[
-            "L is the depth: a branch is multiplied by L^-alpha, and an update inside it has size "
-            "L^-gamma. The grey band is alpha + gamma = 1. Dots name published schemes. A cross "
-            "marks a pair outside the region of Claims 7.1 to 7.6; a hollow square, a pair that "
-            "networks cannot decide."
-        ],
+        lead=[" ".join(_legend(points))],
         sections=[*sections, Section(title="The regions", table=table)],
         command=command,
     ).html()
+
+
+def _legend(points: Sequence[MapPoint]) -> Iterator[str]:
+    """What the map shows; marks are explained where it has them."""
+    # No line breaks behind a minus sign, as one may behind a hyphen.
+    yield (
+        "L is the depth: a branch is multiplied by L^\N{MINUS SIGN}alpha, and an update inside it "
+        "has size L^\N{MINUS SIGN}gamma. The grey band is alpha + gamma = 1. Dots are published "
+        "schemes."
+    )
+    if any(p.decided and p.region != p.expected for p in points):
+        yield "A cross marks a pair outside the region of Claims 7.1 to 7.6."
+    if not all(p.decided for p in points):
+        yield "A hollow square is a pair that networks cannot decide."
 
 
 _MEANINGS = (

@@ -32,7 +32,7 @@ from depthmup.records.certificate import TargetProbe
 from depthmup.records.codec import decode, parse
 from depthmup.records.finding import verdict_of_all
 from depthmup.records.gain import Gain
-from depthmup.records.packages import installed, need
+from depthmup.records.packages import installed, need, pip
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import begin, counted
@@ -665,7 +665,7 @@ class Report(Meant):
             import pyarrow  # type: ignore[import-untyped]  # noqa: F401
         except ImportError:
             raise ValueError(
-                "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv works "
+                f"Writing Parquet needs pyarrow: {pip()} install 'depthmup[parquet]'. to_csv works "
                 "without it."
             ) from None
         with draft_of(Path(path)) as draft:

@@ -13,7 +13,8 @@ import sys
 from depthmup.cli import main
 sys.argv = ["depthmup", *sys.argv[1:]]
 status = main(sys.argv[1:])
-print(*(m for m in ("torch", "altair", "vl_convert", "sklearn") if m in sys.modules), "end")
+slow = "torch", "altair", "vl_convert", "sklearn", "scipy"
+print(*(m for m in slow if m in sys.modules), "end")
 sys.exit(status)
 """
 GRID = ("--lrs", "1e-3,4e-3,1.6e-2", "--seeds", "2", "--workers", "1")

@@ -88,7 +88,7 @@ def test_an_error_of_ones_own_forward_pass_is_shown_as_such(run, capsys):
     told = capsys.readouterr().err
     assert "your own code raised TypeError" in told
     assert "return self.out(self.blocks(h if z == 0 else h + self.second(z)))" in told
-    assert "Not given: z. Pass the arguments of one real call" in told
+    assert "Not given: z. Let batch(generator) return the arguments of one real call" in told
     assert "tensors without values" not in told
 
 
@@ -172,3 +172,17 @@ def test_a_hook_is_listed_once(folding):
     assert table.count("by hook") == len(kinds) == (1 if folding else 3)
     assert "blocks.*.qkv.weight" in lines
     assert folding or {*lines} == {"blocks.*.qkv.weight", "blocks.*.out.weight", "end.weight"}
+
+
+@pytest.mark.parametrize("command", SIZES)
+def test_a_command_s_remedy_is_no_python_argument(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "linear.py").write_text(
+        "import torch\n"
+        "def make(width, depth): return torch.nn.Linear(width, 4)\n"
+        "def batch(generator): return torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)\n"
+    )
+    assert main([command, "--model", "linear.py:make", *SIZES[command]]) == 2
+    said = capsys.readouterr().err
+    assert "Let batch(generator) return the arguments" in said
+    assert "example_inputs" not in said

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+import depthmup
 from depthmup.cli import check as check_command
 from depthmup.cli import main, refusals, transfer
-from depthmup.cli.verbs import parse
+from depthmup.cli.verbs import VERBS, parse
 from depthmup.records import Outcome, Place, Verdict
 from depthmup.reports import example_certificate, example_check, example_study, summary
 
@@ -111,3 +112,34 @@ def test_an_undecided_check_is_no_refusal(monkeypatch, tmp_path, outcome, status
     words = parse(["check", "--model", f"{tmp_path}/mine.py:make"])
     assert check_command.run(words) == status
     assert refusals.REFUSED == 2
+
+
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"]])
+def test_the_commands_are_a_document(words, capsys):
+    assert main([*words, "--json"]) == 0
+    commands = json.loads(capsys.readouterr().out)["commands"]
+    assert {name for group in commands.values() for name in group} == {*VERBS, "completion"}
+
+
+@pytest.mark.parametrize("words", [["next", "--help"], ["help", "next"], ["--json", "next", "-h"]])
+def test_the_options_are_a_document(words, capsys):
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["command"] == "next"
+    assert document["examples"]
+    assert any(option["names"].startswith("--sizes") for option in document["options"])
+
+
+def test_the_version_is_a_document(capsys):
+    assert main(["--version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "version": depthmup.__version__}
+
+
+def test_json_alone_lists_the_commands(capsys):
+    assert main(["--json"]) == 2
+    assert "commands" in json.loads(capsys.readouterr().out)
+
+
+def test_json_may_come_first(capsys):
+    assert main(["--json", "rules"]) == 0
+    assert "Schemes" in json.loads(capsys.readouterr().out)

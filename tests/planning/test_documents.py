@@ -166,7 +166,8 @@ class TestTable:
         assert len(repr(plan)) < 120
         html = plan._repr_html_()
         assert html.count("<tr>") == 1 + len(show.rows(plan))
-        assert "<code>blocks.*.mlp.*.weight</code>" in html
+        patterns = re.findall(r"<code>(blocks\.\*\.mlp\.[^<]*\.weight)</code>", html)
+        assert patterns == ["blocks.*.mlp.0.weight", "blocks.*.mlp.2.weight"]
 
     def test_words_have_the_factors_that_they_name(self):
         """A law without the folded multiplier beside it would be a wrong formula."""
@@ -243,3 +244,37 @@ def test_planning_does_not_touch_the_random_state():
     plan = depthmup.plan(model, base=base, example_inputs=vectors(), own_init="fan_in")
     plan.initialize(model)
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Alternating(torch.nn.Module):
+    """Residual blocks of two layers in a Sequential; of every other block the layers are wider."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.first = torch.nn.Linear(6, width)
+        self.h = torch.nn.ModuleList(
+            torch.nn.Sequential(
+                torch.nn.LayerNorm(width),
+                torch.nn.Linear(width, (2 + 2 * (i % 2)) * width),
+                torch.nn.ReLU(),
+                torch.nn.Linear((2 + 2 * (i % 2)) * width, width),
+            )
+            for i in range(depth)
+        )
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.h:
+            x = x + block(x)
+        return x
+
+
+def test_no_two_rows_have_one_pattern():
+    plan = depthmup.plan(
+        Alternating(32, 10), Alternating(16, 2), scheme="completep", example_inputs=(vectors(8),)
+    )
+    patterns = [row.pattern for row in show.rows(plan)]
+    assert len({*patterns}) == len(patterns)
+    assert "h.{0,2,...,8}.1.weight" in patterns
+    assert "h.{1,3,...,9}.1.weight" in patterns
+    assert "h.*.0.weight" in patterns

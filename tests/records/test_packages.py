@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from depthmup.records.packages import EXTRAS
+from depthmup.records.packages import EXTRAS, pip
 
 EXTRA_NAMES = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))[
     "project"
@@ -38,6 +38,23 @@ def hidden(names, words, folder):
         capture_output=True,
         text=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "activated", "expected"),
+    [
+        ("/usr", "", "pip"),
+        ("/home/me/.venv", "/home/me/.venv", "pip"),
+        ("/home/me/.venv", "", "/home/me/.venv/bin/python -m pip"),
+        ("/home/me/.venv", "/home/me/other", "/home/me/.venv/bin/python -m pip"),
+    ],
+)
+def test_what_is_missing_is_installed_where_it_is_missing(prefix, activated, expected, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "executable", "/home/me/.venv/bin/python")
+    monkeypatch.setenv("VIRTUAL_ENV", activated)
+    assert pip() == expected
 
 
 def test_extras_that_messages_name_exist():

@@ -7,7 +7,7 @@ import pytest
 from depthmup.records import Estimate
 from depthmup.records.codec import canonical_json
 from depthmup.records.finding import change, change_span, in_percent
-from depthmup.records.packages import installed, need, without
+from depthmup.records.packages import installed, need, pip, without
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_name, size_names, size_number, size_text
 from depthmup.records.study import plural, sizes_along
@@ -41,7 +41,8 @@ BATCHES = [{"width": 64, "batch": batch} for batch in (8, 16, 32)]
         (printable("a\x1b[2Jb"), "a\\x1b[2Jb"),
         (
             without("A chart", "altair"),
-            "A chart needs altair, which is not installed here: pip install 'depthmup[pages]'.",
+            f"A chart needs altair, which is not installed here: {pip()} install "
+            "'depthmup[pages]'.",
         ),
     ],
 )

@@ -1,14 +1,17 @@
 """``depthmup regimes --map``: Figure 1 computed and from trained networks, and its exit status."""
 
 import json
+import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from depthmup.cli import main
+from depthmup.reports import save_chart
 from reproduction import map_command
 from reproduction.claims import regime_map as figure_1
-from reproduction.pages.regime_map import MapPoint, regime_map
+from reproduction.pages.regime_map import MapPoint, regime_map, regime_maps, regimes_page
 
 TINY = ["--measured", "--depths", "8", "16", "32", "--seeds", "2"]
 
@@ -106,3 +109,31 @@ def test_undecided_pairs_are_hollow_and_quarters_are_not_rounded():
     assert [row["gamma"] for row in shown[False]] == [0.25]
     axis = layers[1]["encoding"]["y"]["axis"]
     assert (axis["values"], axis["format"]) == ([0.25, 0.5], ".2~f")
+
+
+def test_a_picture_shows_every_pair_and_the_names(tmp_path):
+    half = Fraction(1, 2)
+    points = [
+        MapPoint(alpha=half, gamma=half / k, region="trivial", expected="trivial")
+        for k in (1, 2, 4, 8)
+    ]
+    path = tmp_path / "map.svg"
+    save_chart(regime_maps({"computed": points}), path)
+    picture = path.read_text()
+    squares = re.findall(r'aria-label="alpha[^"]*; pair[^"]*"[^>]* d="(M[^"]*)"', picture)
+    assert len(squares) == 4
+    assert all(float(square[1:].split(",")[0]) < -5 for square in squares)
+    assert re.search(r'opacity="1">trivial<', picture)
+
+
+def test_a_page_explains_the_marks_that_it_has():
+    half = Fraction(1, 2)
+    point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+    plain = regimes_page({"computed": [point]}, headline="Found.")
+    assert "hollow" not in plain
+    assert "cross" not in plain.split("<script")[0]
+    assert "Depth-muP, HyperP" in plain
+    left_open = regimes_page({"measured": [replace(point, decided=False)]}, headline="Found.")
+    assert "A hollow square is a pair" in left_open
+    wrong = regimes_page({"measured": [replace(point, region="trivial")]}, headline="Found.")
+    assert "A cross marks a pair" in wrong

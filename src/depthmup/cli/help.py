@@ -49,6 +49,20 @@ def about(options: type) -> tuple[list[str], str]:
     return [" ".join(p.split()) for p in (parts if examples else [*parts, last])], examples
 
 
+def document_of(verb: str, options: type) -> dict[str, Any]:
+    """The help for a program: ``--help --json``."""
+    paragraphs, examples = about(options)
+    listed = [
+        {"group": group, "names": names, "help": words} for group, names, words in entries(options)
+    ]
+    return {
+        "command": verb,
+        "about": paragraphs,
+        "examples": examples.splitlines(),
+        "options": listed,
+    }
+
+
 def entries(options: type) -> Iterator[tuple[str, str, str]]:
     """The group of every option, its names with the form of its value, and its words."""
     yield "Options", "-h, --help", "Show this help and exit."

@@ -91,8 +91,9 @@ def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
     # By what they resolve to: a store may be named twice, or through a link.
     unique = {path.resolve(): path for path in paths if path.resolve() != target}
     if not unique:
+        places = ", ".join(str(store.absolute()) for store in stores)
         raise ValueError(
             "Expected stores to join, such as the results.shard-1-of-4.sqlite that `depthmup "
-            f"transfer --shard 1/4` leaves; found none in {', '.join(map(str, stores))}."
+            f"transfer --shard 1/4` leaves; found none in {places}."
         )
     return list(unique.values())

@@ -107,7 +107,26 @@ def _own_forward(error: BaseException) -> str | None:
     if not isinstance(error, ForwardError) or error.__cause__ is None:
         return None
     trace = own_trace(error.__cause__)
-    return None if trace is None else f"{trace}\n\n{error}"
+    return None if trace is None else f"{trace}\n\n{_as_typed(str(error))}"
+
+
+_ARGUMENTS = {
+    "Pass the arguments of one real call as example_inputs: a tensor, a tuple of several, or a "
+    "dict of keywords. A batch function returns them first: return (x, z), targets.": (
+        "Let batch(generator) return the arguments of one real call first: a tensor, a tuple of "
+        "several, or a dict of keywords, as in return (x, z), targets."
+    ),
+    "pass those of one real call as example_inputs.": (
+        "let batch(generator) return those of one real call first."
+    ),
+}
+"""Remedies of a program that traces a model, and of a command, whose file has a batch function."""
+
+
+def _as_typed(text: str) -> str:
+    for python, typed in _ARGUMENTS.items():
+        text = text.replace(python, typed)
+    return text
 
 
 def _is_of_workers(error: BaseException) -> bool:
@@ -137,7 +156,7 @@ def _text(error: BaseException) -> str:
         return f"{where}{error.strerror}. {_REMEDIES[error.errno]}"
     if isinstance(error, KeyError) and error.args:  # whose str() is in quotes
         return str(error.args[0])
-    return str(error) or type(error).__name__
+    return _as_typed(str(error)) or type(error).__name__
 
 
 _SENTENCES = re.compile(r"(?s)(.+?(?<!e\.g|i\.e)\.) (?=[A-Z`])(.+)")

@@ -268,15 +268,15 @@ SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
 
 def run(options: Options) -> int:
-    # Loaded here, so that --help is instant.
+    command = ["depthmup", *sys.argv[1:]]
+    if (before := _again(options, command)) is not None:
+        return _told(before, options)
+    # Loaded here, so that --help is instant, and a finished command's report.
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.sweep import MAIN_STORE, Shard
     from depthmup.sweep.logs import log_named
 
-    command = ["depthmup", *sys.argv[1:]]
-    if (before := _again(options, command)) is not None:
-        return _told(before, options)
     model, design, over = rivals(options)
     if options.fail_unless == "holds" and not options.over:
         raise ValueError(

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Union
 import tyro
 
 from depthmup._version import __version__
-from depthmup.cli.help import help_of, with_names
-from depthmup.cli.output import json_alone, print_error
+from depthmup.cli.help import document_of, help_of, with_names
+from depthmup.cli.output import json_alone, print_error, print_json
 from depthmup.cli.refusals import REFUSED, explained, say_error
 from depthmup.cli.spelling import as_meant, mistake, unknown_command
 from depthmup.records.grammar import on_command_line
@@ -150,13 +150,28 @@ def _complete(shell: str = "bash") -> int:
     return 0
 
 
-def _help(verb: str, words: Sequence[str]) -> int:
-    """Print the options that most people need, or all of them."""
+def _help(verb: str, words: Sequence[str], *, as_json: bool) -> int:
+    """Print the options that most people need, or all of them, which a program always gets."""
     module = module_of(verb)
+    if as_json:
+        return _print_document(document_of(verb, module.Options))
     everyday: frozenset[str] = getattr(module, "EVERYDAY", frozenset())
     only = frozenset() if "--help-all" in words else everyday
     more = f"depthmup {verb} --help-all"
     return _print(help_of(verb, module.Options, only=only, more=more))
+
+
+def _overview(*, as_json: bool) -> int:
+    """Print the commands."""
+    if as_json:
+        return _print_document({"commands": GROUPS, "examples": EXAMPLES})
+    return _print(overview())
+
+
+def _version(*, as_json: bool) -> int:
+    if as_json:
+        return _print_document({"version": __version__})
+    return _print(f"depthmup {__version__}")
 
 
 def _print(text: str) -> int:
@@ -165,24 +180,32 @@ def _print(text: str) -> int:
     return 0
 
 
+def _print_document(document: Mapping[str, Any]) -> int:
+    print_json({**document})
+    return 0
+
+
 def run(words: list[str]) -> int:
     """The exit status of a command line."""
-    verb, rest = (words[0], words[1:]) if words else ("--help", [])
+    as_json = "--json" in words
+    verb, *rest = [word for word in words if word != "--json"] or ["--help"]
     if verb == "help" and rest:
         verb, rest = rest[0], ["--help"]
     if verb in ("-h", "--help", "help"):
-        return explained(lambda: _print(overview())) or (0 if words else REFUSED)
+        named = {*words} - {"--json"}
+        return explained(lambda: _overview(as_json=as_json)) or (0 if named else REFUSED)
     if verb in ("-V", "--version", "version"):
-        return explained(lambda: _print(f"depthmup {__version__}"))
+        return explained(lambda: _version(as_json=as_json))
     if verb == "completion":
         return _completion(rest)
     if verb not in VERBS:
-        with json_alone("--json" in words):
+        with json_alone(as_json):
             say_error(unknown_command(verb, (*VERBS, "completion")), REFUSED)
         return REFUSED
     if {"-h", "--help", "--help-all"} & {*rest}:
-        return explained(lambda: _help(verb, rest))
-    with json_alone("--json" in rest):
+        return explained(lambda: _help(verb, rest, as_json=as_json))
+    rest = words[words.index(verb) + 1 :] if words[0] == verb else [*rest, "--json"]
+    with json_alone(as_json):
         options = read(verb, rest)
     with on_command_line(), json_alone(getattr(options, "json", False)):
         return explained(lambda: int(module_of(verb).run(options)))

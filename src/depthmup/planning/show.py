@@ -2,7 +2,8 @@
 
 import io
 import textwrap
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -53,15 +54,40 @@ def rows(plan: PlanContent) -> list[Row]:
             p.converted, tuple((m.value, m.law) for m in hooked.get(p.name, ())), own,
         )  # fmt: skip
         grouped.setdefault(key, []).append(p)
+    patterns = [_pattern([p.name for p in members]) for members in grouped.values()]
+    several = {pattern for pattern, times in Counter(patterns).items() if times > 1}
     return [
         Row(
-            pattern=pattern_of(members[0].name) if len(members) > 1 else members[0].name,
+            pattern=_pattern([p.name for p in members], listed=pattern in several),
             first=members[0],
             count=len(members),
             own=str(key[-1]),
         )
-        for key, members in grouped.items()
+        for pattern, (key, members) in zip(patterns, grouped.items(), strict=True)
     ]
+
+
+_LISTED = 4
+"""Numbers of layers from which on a pattern leaves some out."""
+
+
+def _pattern(names: Sequence[str], *, listed: bool = False) -> str:
+    """What names have in common: ``*``, or the numbers ``listed``, where they differ.
+
+    >>> _pattern(["h.0.mlp.2.bias", "h.1.mlp.2.bias"])
+    'h.*.mlp.2.bias'
+    >>> _pattern(["h.1.bias", "h.3.bias"], listed=True)
+    'h.{1,3}.bias'
+    """
+    parts = []
+    for segments in zip(*(name.split(".") for name in names), strict=True):
+        numbers = [*dict.fromkeys(segments)]
+        if len(numbers) > 1 and listed:
+            shown = numbers if len(numbers) <= _LISTED else [*numbers[:2], "...", numbers[-1]]
+            parts.append(f"{{{','.join(shown)}}}")
+        else:
+            parts.append("*" if len(numbers) > 1 else numbers[0])
+    return ".".join(parts)
 
 
 def table(plan: PlanContent) -> Table:

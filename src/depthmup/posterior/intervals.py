@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from depthmup.posterior.distributions import student_above, student_half_width
 from depthmup.records import UNKNOWN, Estimate
 
 Array: TypeAlias = NDArray[np.float64]
@@ -27,10 +28,8 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
 
     *Source:* Student (1908), Biometrika 6:1-25.
     """
-    from scipy.special import stdtrit  # 0.15 s, for which no worker waits
-
-    freedom = np.minimum(np.asarray(freedom, float), 1e9)  # stdtrit takes no infinity
-    return np.asarray(stdtrit(freedom, (1 + confidence) / 2), float)
+    # An infinite freedom is none from which steps can go.
+    return student_half_width(np.minimum(np.asarray(freedom, float), 1e9), confidence)
 
 
 def around(value: float | Array, half: float | Array, unit: str = "") -> Estimate:
@@ -123,11 +122,9 @@ def p_beyond(excess: float, error: float, freedom: float) -> float:
         >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)
         (0.5, 0.0)
     """
-    from scipy.special import stdtr
-
     if error == 0:
         return 1.0 if excess <= 0 else 0.0
-    return float(stdtr(freedom, -excess / error))
+    return student_above(excess / error, min(freedom, 1e9))
 
 
 def holm(p_values: Mapping[_Key, float], *, level: float = 1 - CONFIDENCE) -> set[_Key]:

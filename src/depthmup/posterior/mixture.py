@@ -4,10 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from depthmup.posterior.distributions import normal_below, normal_density
 from depthmup.posterior.intervals import Array, Index
 from depthmup.records import Estimate
 
-HALVINGS = 40
+NEWTON, HALVINGS = 20, 40
+EXACT, ALMOST = 1e-13, 1e-11
+"""A quantile stands where Newton's step is this share of the reach, 80 deviations or more, and less
+than this probability lacks."""
 
 ENDS, POINTS = 1e-4, 400
 """The part of a distribution beyond which nothing is drawn, and the points between."""
@@ -26,22 +30,36 @@ class NormalMixture:
         """Its mean, (...,)."""
         return np.asarray((self.weight * self.mean).sum(-1))
 
-    def below(self, at: Array) -> Array:
-        """Probability of less, (...,)."""
-        from scipy.special import ndtr
-
-        standard = (at[..., None] - self.mean) / np.maximum(self.deviation, 1e-300)
-        return np.asarray((self.weight * ndtr(standard)).sum(-1))
+    def below(self, at: Array) -> tuple[Array, Array]:
+        """Probability of less and its density, (...,)."""
+        deviation = np.maximum(self.deviation, 1e-300)
+        standard = (at[..., None] - self.mean) / deviation
+        density = normal_density(standard) / deviation
+        below = (self.weight * normal_below(standard)).sum(-1)
+        return np.asarray(below), np.asarray((self.weight * density).sum(-1))
 
     def quantile(self, share: float | Array) -> Array:
-        """(...,), by bisection; of shares that broadcast with the answers, all together."""
+        """(...,), by Newton's steps between ends that close in; of shares that broadcast."""
         reach = 40 * self.deviation
-        low, high = (self.mean - reach).min(-1), (self.mean + reach).max(-1)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            under = self.below(middle) < share
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.asarray((low + high) / 2)
+        ends = (self.mean - reach).min(-1), (self.mean + reach).max(-1)
+        low, high, share = np.broadcast_arrays(*ends, share)
+        near = EXACT * (high - low)
+        at = (low + high) / 2
+        for number in range(NEWTON + HALVINGS):
+            below, density = self.below(at)
+            low, high = np.where(below < share, at, low), np.where(below < share, high, at)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                newton = (share - below) / density
+            # At a step of the distribution the density is infinite, and Newton's step is none.
+            small, solved = np.abs(newton) <= near, np.abs(share - below) <= ALMOST
+            inside = (low <= at + newton) & (at + newton <= high)
+            good = inside & (solved | ~small) & (number < NEWTON)
+            # What is solved stays, whatever the others still need.
+            step = np.where(good, newton, (low + high) / 2 - at) * ~(small & solved)
+            at = at + step
+            if not (np.abs(step) > near).any():
+                break
+        return np.asarray(at)
 
     def interval(self, confidence: float) -> tuple[Array, Array, Array]:
         """The end below, the median and the end above, between equal tails, (...,) each."""
@@ -57,12 +75,10 @@ class NormalMixture:
 
     def quantiles(self, shares: Array) -> Array:
         """Many quantiles of the first answer, (shares,), to a thousandth of its spread."""
-        from scipy.special import ndtr
-
         mean, deviation, weight = self.mean[0], self.deviation[0], self.weight[0]
         low, high = self.quantile(np.array([[ENDS], [1 - ENDS]]))[:, 0]
         at = np.linspace(low, high, POINTS)
-        below = ndtr((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
+        below = normal_below((at[:, None] - mean) / np.maximum(deviation, 1e-300)) @ weight
         return np.interp(shares, below, at)
 
 

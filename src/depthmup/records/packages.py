@@ -1,5 +1,7 @@
 """Packages that only some work needs, and the extras that install them."""
 
+import os
+import shlex
 import sys
 from importlib.util import find_spec
 
@@ -41,5 +43,11 @@ def need(what: str, *packages: str) -> None:
 def without(what: str, package: str) -> str:
     """The sentence that says what is missing, and how to install it."""
     extra = EXTRAS.get(package)
-    command = f"pip install 'depthmup[{extra}]'" if extra else f"pip install {package}"
-    return f"{what} needs {package}, which is not installed here: {command}."
+    wanted = f"'depthmup[{extra}]'" if extra else package
+    return f"{what} needs {package}, which is not installed here: {pip()} install {wanted}."
+
+
+def pip() -> str:
+    """The pip of this environment; one that is not activated is named by its path."""
+    activated = sys.prefix in (sys.base_prefix, os.environ.get("VIRTUAL_ENV"))
+    return "pip" if activated else f"{shlex.quote(sys.executable)} -m pip"

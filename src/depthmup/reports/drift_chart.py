@@ -1,5 +1,8 @@
 """Drifts per doubling as factors, with their intervals around the tolerance."""
 
+import math
+from collections.abc import Mapping
+
 from depthmup.records import Study
 from depthmup.records.finding import change_span, exp2
 from depthmup.reports.axes import Axis, change_axis
@@ -48,6 +51,7 @@ def _chart(study: Study) -> Chart:
         row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
         row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
         row["tone"] = tone(str(row["verdict"]))
+        row["side"] = _side(math.log2(row["text_at"]), NEAR * (max(ends) - min(ends) + 2 * air))
     tips = [
         ("title", "scheme", ""),
         ("change", "per doubling", "+.1%"),
@@ -62,14 +66,32 @@ def _chart(study: Study) -> Chart:
                   look={"strokeWidth": 9, "opacity": 0.4}),
             Layer(mark="point", rows=rows, x="factor", y="name", tone="tone", tips=tips,
                   look={"filled": True, "size": 40}),
-            Layer(mark="text", rows=rows, x="text_at", y="name", tone="tone", text="text",
-                  look={"dy": -14, "fontWeight": "bold"}),
+            *(Layer(mark="text", rows=rows, x="text_at", y="name", tone="tone", text="text",
+                    where=f"datum.side === '{side}'", look={"dy": -14, "fontWeight": "bold", **at})
+              for side, at in SIDES.items()),
         ],
         x=axis,
         y=Axis(names=True),
         height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
         description="Drift per scheme with its 95% interval",
     )  # fmt: skip
+
+
+NEAR = 0.15
+"""Of the chart's width: what a verdict reaches to both sides, on a phone."""
+
+SIDES: Mapping[str, Mapping[str, str | int]] = {
+    "both": {},
+    "left": {"align": "right", "dx": -4},
+    "right": {"align": "left", "dx": 4},
+}
+
+
+def _side(drift: float, near: float) -> str:
+    """On which side of its point a verdict is written: not across the line of no drift."""
+    if abs(drift) >= near:
+        return "both"
+    return "left" if drift < 0 else "right"
 
 
 def _together(study: Study) -> list[Row]:

@@ -42,14 +42,13 @@ def search_section(study: Study) -> Section:
 
 
 def _ends(study: Study, story: SearchStory) -> str:
-    """Why the search of every scheme ended; one reason of all schemes once."""
+    """Why the search ended, where it did so for one reason; others head the rounds of a scheme."""
     ended = {t.scheme: story.ended.get(t.scheme, "").rstrip(".") for t in transfers(study)}
     if not all(ended.values()):
         return "The search waits for runs."
     if len(set(ended.values())) == 1:
         return f"It ended: {next(iter(ended.values()))}."
-    each = (f"{title_of(study, scheme)}: {why}" for scheme, why in ended.items())
-    return f"It ended for {'; '.join(each)}."
+    return "Why it ended is below, for every scheme."
 
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:

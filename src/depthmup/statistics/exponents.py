@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from depthmup.posterior.distributions import polygamma
 from depthmup.posterior.intervals import Array, Index, Numbers, around, p_beyond, student
 from depthmup.records import Estimate
 
@@ -173,8 +174,6 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
     usable = [s for s in slopes if s.repeats and s.error > 1e-9 and s.scatter > 0]
     if len(usable) < ENOUGH:
         return tuple(slopes)
-    from scipy.special import polygamma
-
     logs = np.array([2 * math.log(s.scatter / s.error) for s in usable])
     repeats = np.array([s.repeats for s in usable])
     freedoms = np.array([s.freedom for s in usable])
@@ -205,19 +204,15 @@ def _moderated(s: Slope, phi: float, d0: float) -> Slope:
 
 def _log_mean(freedom: Array) -> Array:
     """The mean of log(chi2(d) / d)."""
-    from scipy.special import digamma
-
-    return np.asarray(digamma(freedom / 2) - np.log(freedom / 2))
+    return np.asarray(polygamma(0, freedom / 2) - np.log(freedom / 2))
 
 
 def _inverse_trigamma(y: float) -> float:
     """By Newton's method on 1 / trigamma, which is convex and nearly linear (limma's)."""
-    from scipy.special import polygamma
-
     x, step = 0.5 + 1 / y, math.inf
     while abs(step) > 1e-12 * x:
-        trigamma = float(polygamma(1, x))
-        step = trigamma * (1 - trigamma / y) / float(polygamma(2, x))
+        trigamma = float(polygamma(1, np.array(x)))
+        step = trigamma * (1 - trigamma / y) / float(polygamma(2, np.array(x)))
         x += step
     return x
 

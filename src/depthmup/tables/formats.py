@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from depthmup.records.packages import need
+from depthmup.records.packages import need, pip
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted
 from depthmup.tables.columns import checked_once, wide_columns
@@ -389,7 +389,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow.parquet as parquet  # type: ignore[import-untyped]
     except ImportError:
         raise ValueError(
-            "Expected pyarrow, to read Parquet: pip install 'depthmup[parquet]'. CSV and JSON "
+            f"Expected pyarrow, to read Parquet: {pip()} install 'depthmup[parquet]'. CSV and JSON "
             "lines need nothing."
         ) from None
     try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.model.errors import error_report, is_refusal
+from depthmup.records.packages import pip
 from depthmup.records.printable import printable
 from depthmup.sweep.executors.backlog import Backlog, Listener, messages
 from depthmup.sweep.executors.executor import WorkerError
@@ -259,8 +260,8 @@ class _RayWorker:
 def _check_installed() -> None:
     if importlib.util.find_spec("ray") is None:
         raise ValueError(
-            "The executor ray needs Ray, which is not installed here. Install it by `pip install "
-            "'depthmup[ray]'`, or use --executor processes."
+            "The executor ray needs Ray, which is not installed here. Install it by "
+            f"`{pip()} install 'depthmup[ray]'`, or use --executor processes."
         )
 
 

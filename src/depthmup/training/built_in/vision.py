@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from depthmup.records.packages import pip
 from depthmup.training.built_in.dataset import Dataset
 from depthmup.training.built_in.formats import Bytes, cifar_pickle, cifar_rows, idx
 from depthmup.training.built_in.official import (
@@ -106,7 +107,7 @@ def hub_images(name: str, *, split: Split) -> Images:
     except ImportError as error:
         raise ModuleNotFoundError(
             f"Images of Hugging Face need the packages datasets and pillow, which could not be "
-            f"imported ({error}): pip install 'depthmup[hf]', or name a folder with the files."
+            f"imported ({error}): {pip()} install 'depthmup[hf]', or name a folder with the files."
         ) from error
     repository, column = {
         "mnist": ("ylecun/mnist", "image"),
