@@ -4,7 +4,7 @@
     python -m studies.ablation --sweeps 20
 
 Every sweep is a search by ``depthmup.transfer`` along width, 32 to 256, of Depth-muP under Adam, in
-which each of its eight rules is taken away. One of them, another in every sweep, is what its world
+which each of its rules is taken away. One of them, another in every sweep, is what its world
 says: without it the optimum drifts by 0.3 octaves per doubling, up or down, or the loss is 6% lower
 at every rate; or there is none. Losses are valleys of 0.05 to 0.3 nats an octave from the minimum,
 as steep on both sides or up to 2:1; seeds differ by 2%, and by 1% at every rate, in all variants
