@@ -61,11 +61,11 @@ def test_differences_of_pairs_alone():
 
 @pytest.mark.parametrize("seeds", [2, 4, 8])
 def test_intervals_hold(seeds):
-    """Own noise of 1% of the loss, 400 pairs: 95% of intervals hold, to 3 standard errors of a
-    share of 400; more may, as scatter counts as at least that of all rates.
+    """Own noise of 1% of the loss, 150 pairs: 95% of intervals hold, to 3 standard errors of a
+    share of 150; more may, as scatter counts as at least that of all rates.
     """
     held = {"change": 0, "tuned": 0, "carried": 0}
-    count = 400
+    count = 150
     for k in range(count):
         noise = noise_of(k, seeds=seeds)
         whole = runs_of(noise=noise, seeds=seeds, name="a")
@@ -130,6 +130,22 @@ def test_a_size_that_does_not_train_without_the_rule():
     (found,) = ablations([whole, one], {"b": "branch.multiplier"}, "a", ["width"])
     assert found.verdict is Need.NEEDED
     assert found.along[0].as_trained.value == -math.inf
+
+
+def test_a_rule_that_lets_a_size_train():
+    whole, one = runs_of(name="a"), runs_of()
+    whole.curves.losses[1] = math.inf
+    (found,) = ablations([whole, one], {"b": "branch.multiplier"}, "a", ["width"], added=True)
+    assert (found.verdict, found.along[0].as_trained.value) == (Need.NEEDED, math.inf)
+
+
+def test_an_added_rule_that_shrinks_the_drift_helps():
+    """From 0.3 to 0 octaves per doubling, at an equal loss where the base's rate is handed on."""
+    noise = noise_of(6, deviation=0.002)
+    whole = runs_of(moved=0.9, noise=noise, name="a")
+    one = runs_of(lower=-0.2 * 0.9**2, noise=noise, own=0.001)
+    (found,) = ablations([whole, one], {"b": "hidden.lr"}, "a", ["width"], added=True)
+    assert found.verdict is Need.NEEDED, found
 
 
 def test_a_rule_that_does_not_act_has_no_row():

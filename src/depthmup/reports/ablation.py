@@ -71,8 +71,8 @@ def loss_change(gain: float) -> str:
     """
     if math.isnan(gain):
         return UNKNOWN
-    if gain < -7:
-        return "diverges"
+    if gain < -7 or gain == math.inf:
+        return "diverges" if gain < 0 else "trains"
     value = 100 * math.expm1(-gain)
     if abs(value) < 0.05:
         return "0%"

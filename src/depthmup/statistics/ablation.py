@@ -83,15 +83,16 @@ def _along(
     along = along_axis(whole, axis)
     before, drift = UNKNOWN if along is None else along.drift(what), UNKNOWN
     change, tuned, as_trained = UNKNOWN, UNKNOWN, UNKNOWN
-    if places == [Place.FAILED, Place.INTERIOR]:
-        tuned = as_trained = Estimate(value=-math.inf, low=-math.inf, high=-math.inf)
+    if Place.FAILED in places and len({*places}) > 1:
+        end = -math.inf if places[0] is Place.FAILED else math.inf
+        tuned = as_trained = Estimate(value=end, low=end, high=end)
     elif places == [Place.INTERIOR, Place.INTERIOR]:
         change, tuned, as_trained = _compared(one, whole, axis, size)
         drift = _sum(before, change)
     moved = _moved(drift, before, change, tolerance)
     verdict, why = _judge(places, moved, change, tuned, as_trained, tolerance)
-    if added and verdict in _MIRRORED:
-        verdict = _MIRRORED[verdict]
+    if added:
+        verdict, why = _mirrored(verdict, why, moved, change, tolerance)
     yield AlongAxis(
         axis=axis,
         size=size,
@@ -106,7 +107,17 @@ def _along(
 
 
 _MIRRORED = {Need.NEEDED: Need.HARMFUL, Need.HARMFUL: Need.NEEDED}
-"""Of a rule that was added: what makes things worse is better left out."""
+
+
+def _mirrored(
+    verdict: Need, why: str, moved: bool | None, change: Estimate, tolerance: float
+) -> tuple[Need, str]:
+    """The verdict on a rule that was added: what makes things worse is better left out, and a drift
+    that shrinks is what a rule is for.
+    """
+    if verdict not in _MIRRORED and moved is False and change.outside(-tolerance, tolerance):
+        return Need.NEEDED, f"The drift shrinks by more than {tolerance:g} octaves per doubling."
+    return _MIRRORED.get(verdict, verdict), why
 
 
 def _arm(runs: Runs, axis: Axis) -> list[Size]:
@@ -201,11 +212,15 @@ def _judge(
 ) -> tuple[Need, str]:
     """The verdict on leaving one rule out, and why."""
     if places[0] is Place.FAILED and places[1] is not Place.FAILED:
-        return Need.NEEDED, "Without it no value trains at the largest size."
+        return Need.NEEDED, "With this change no value trains at the largest size."
+    if places[1] is Place.FAILED and places[0] is not Place.FAILED:
+        return Need.HARMFUL, "With this change alone the largest size trains."
+    if places[0] is places[1] is Place.FAILED:
+        return Need.UNDECIDED, "No value trains at the largest size, changed or not."
     if places[0] != Place.INTERIOR or places[1] != Place.INTERIOR:
         return Need.UNDECIDED, "An optimum lies at an edge of its grid."
     if moved:
-        return Need.NEEDED, f"Its drift changes by more than {tolerance:g} octaves per doubling."
+        return Need.NEEDED, f"The drift grows by more than {tolerance:g} octaves per doubling."
     if as_trained.high < -MARGIN:
         return Need.NEEDED, "The loss at the value that the base hands on is higher."
     if as_trained.low > MARGIN:

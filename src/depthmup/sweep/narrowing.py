@@ -71,7 +71,9 @@ def narrowing_rules(
     rounds: dict[str, Round] = {}
     ended: dict[str, str] = {}
     beside: dict[Ask, None] = {}
-    handed_on = whole.posterior.minimum[whole.sharp.index(design.all_sizes.index(design.base))]
+    base = design.all_sizes.index(dict(design.base))
+    trained = base in whole.sharp
+    handed_on = whole.posterior.minimum[whole.sharp.index(base)] if trained else math.nan
     for name, search in waiting.items():
         rule = found[name]
         if rule.verdict is not Need.UNDECIDED:
