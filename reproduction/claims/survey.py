@@ -45,7 +45,7 @@ class Survey(Generic[Key]):
             >>> with Store(":memory:") as store:
             ...     for job in areas.measures:
             ...         values = job.function(**job.task.settings)
-            ...         store.add(Measurement(task=job.task, values=values))
+            ...         _ = store.add(Measurement(task=job.task, values=values))
             ...     areas.array(store, "area").tolist()
             [[3, 4, 5], [6, 8, 10]]
         """
