@@ -14,6 +14,7 @@ import depthmup
 from depthmup.records import BASE_SHAPE
 from depthmup.records.ablation import Need
 from depthmup.reports.ablation import ablation_sentence, loss_change
+from depthmup.reports.study_charts import chart_sections
 from depthmup.sweep.ablation import scheme_at
 from depthmup.sweep.resolution import resolved_sweep
 from depthmup.sweep.strategy import outline
@@ -143,6 +144,14 @@ def test_a_store_holds_it_and_the_same_call_trains_nothing(tmp_path):
     assert ablation_sentence(first.study()) in (tmp_path / "report.html").read_text()
     rows = loaded.to_pandas("ablations")
     assert rows[["rule", "axis", "width"]].values.tolist() == [["hidden.lr", "width", 32]]
+
+
+def test_charts_along_every_axis_have_names_of_their_own():
+    found = depthmup.transfer(MODEL, replace(DESIGN, ablate=("hidden.lr", "branch.lr")))
+    axes = {along.axis for one in found.study().ablations for along in one.along}
+    assert axes == {"width", "depth"}
+    (section,) = (s for s in chart_sections(found.study()) if s.title == "Which rules are needed?")
+    assert len({plot.name for plot in section.plots}) == len(section.plots) > 0
 
 
 REFUSED = [

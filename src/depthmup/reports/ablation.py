@@ -8,9 +8,8 @@ from depthmup.records.ablation import Ablation, AlongAxis, Need
 from depthmup.records.finding import change, change_span
 from depthmup.records.sizes import size_number
 from depthmup.records.text import MUTED, aligned
-from depthmup.reports.axes import Axis, change_axis
-from depthmup.reports.chart import DASHED, GREY, Chart, Layer, known
-from depthmup.reports.drift_chart import as_factors, band_rows, band_words
+from depthmup.reports.chart import Chart, known
+from depthmup.reports.drift_chart import DRIFT_TIPS, band_words, forest
 from depthmup.reports.page import Plot, Section, Table
 from depthmup.reports.sentences import UNKNOWN, number
 from depthmup.reports.study_rows import Row, interval_columns, title_of
@@ -181,48 +180,31 @@ def _chart(study: Study, axis: str) -> Chart | None:
                     {
                         "name": FACTORS[one.rule],
                         **interval_columns("drift", along.drift),
-                        "text": words if along.drift.known else f"{words}: no estimate",
+                        "text": words if along.drift.known else f"{words}: {_unknown(along)}",
                         "tone": tone(words),
                         "lost": loss_change(along.as_trained.value),
                     }
                 )
-    ends = [r["drift"] for r in rows if known(r["drift"])]
-    if not ends:
+    if not any(known(row["drift"]) for row in rows):
         return None
-    ends += [-2 * study.tolerance, 2 * study.tolerance]
-    reach = 1.5 * max(map(abs, ends))
-    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
-    ends += [min(max(v, -reach), reach) for v in between if known(v)]
-    air = 0.12 * (max(ends) - min(ends)) or 1.0
-    x = change_axis(min(ends) - air, max(ends) + air, f"change per doubling of {axis}")
-    for row in rows:
-        row |= as_factors(row, x)
-        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
-    band = band_rows(study)
-    tips = [
-        ("name", "rule", ""),
-        ("drift", "octaves", "+.3f"),
-        ("drift_low", "from", "+.3f"),
-        ("drift_high", "to", "+.3f"),
-        ("lost", "loss as handed on", ""),
-        ("text", "verdict", ""),
-    ]
-    return Chart(
-        layers=[
-            Layer(mark="rect", rows=band, x="least", x2="most", look=GREY),
-            Layer(mark="rule", rows=band, x="zero", look=DASHED),
-            Layer(mark="rule", rows=rows, x="band_low", x2="band_high", y="name", tone="tone",
-                  look={"strokeWidth": 9, "opacity": 0.4}),
-            Layer(mark="point", rows=rows, x="factor", y="name", tone="tone", tips=tips,
-                  look={"filled": True, "size": 40}),
-            Layer(mark="text", rows=rows, x="text_at", y="name", tone="tone", text="text",
-                  look={"dy": -14, "fontWeight": "bold"}),
+    return forest(
+        study,
+        rows,
+        axis=axis,
+        tips=[
+            ("name", "rule", ""),
+            *DRIFT_TIPS,
+            ("lost", "handed on", ""),
+            ("text", "verdict", ""),
         ],
-        x=x,
-        y=Axis(names=True),
         height=52 * len(rows) + 8,
         description=f"Drift along {axis} with one rule changed",
-    )  # fmt: skip
+    )
+
+
+def _unknown(along: AlongAxis) -> str:
+    """Why a change has no drift."""
+    return "nothing trains" if along.as_trained.value == -math.inf else "no estimate"
 
 
 def ablation_table(study: Study) -> Section:

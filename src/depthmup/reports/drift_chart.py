@@ -1,12 +1,12 @@
 """Drifts per doubling as factors, with their intervals around the tolerance."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from depthmup.records import Study
 from depthmup.records.finding import change_span, exp2
 from depthmup.reports.axes import Axis, change_axis
-from depthmup.reports.chart import DASHED, GREY, Chart, Layer, band_of, known
+from depthmup.reports.chart import DASHED, GREY, Chart, Layer, Tip, band_of, known
 from depthmup.reports.page import Plot, Section
 from depthmup.reports.sentences import folded
 from depthmup.reports.study_rows import Row, interval_columns, transfer_rows, transfers
@@ -28,14 +28,6 @@ def drift_section(study: Study) -> Section:
 
 def _chart(study: Study) -> Chart:
     rows = [*_together(study), *transfer_rows(study)]
-    ends = [r["drift"] for r in rows if known(r["drift"])]
-    ends += [-2 * study.tolerance, 2 * study.tolerance]
-    # Intervals too, unless they are so wide that they would squash the estimates.
-    reach = 1.5 * max(map(abs, ends))
-    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
-    ends += [min(max(v, -reach), reach) for v in between if known(v)]
-    air = 0.12 * (max(ends) - min(ends)) or 1.0
-    axis = drift_axis(study, min(ends) - air, max(ends) + air)
     titles = [t.title for t in transfers(study)]
     names = {
         t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
@@ -44,20 +36,43 @@ def _chart(study: Study) -> Chart:
     names = {r["scheme"]: r["title"] for r in _together(study)} | names
     order = list(names)
     for row in rows:
-        row |= as_factors(row, axis)
         row["order"] = order.index(row["scheme"]) if row["scheme"] in names else len(names)
         row["name"] = names.get(row["scheme"], row["title"])
-        row["change"] = row["factor"] - 1
         row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
-        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
         row["tone"] = tone(str(row["verdict"]))
+    return forest(
+        study,
+        rows,
+        axis=study.axis,
+        tips=[("title", "scheme", ""), ("change", "per doubling", "+.1%"), *DRIFT_TIPS, VERDICT],
+        height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
+        description="Drift per scheme with its 95% interval",
+    )
+
+
+def forest(
+    study: Study,
+    rows: Sequence[Row],
+    *,
+    axis: str,
+    tips: Sequence[Tip],
+    height: int,
+    description: str,
+) -> Chart:
+    """Drifts below each other, each with its interval, name and words, around the tolerance."""
+    ends = [r["drift"] for r in rows if known(r["drift"])]
+    ends += [-2 * study.tolerance, 2 * study.tolerance]
+    # Intervals too, unless they are so wide that they would squash the estimates.
+    reach = 1.5 * max(map(abs, ends))
+    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
+    ends += [min(max(v, -reach), reach) for v in between if known(v)]
+    air = 0.12 * (max(ends) - min(ends)) or 1.0
+    x = change_axis(min(ends) - air, max(ends) + air, f"change per doubling of {axis}")
+    for row in rows:
+        row |= as_factors(row, x)
+        row["change"] = row["factor"] - 1
+        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
         row["side"] = _side(math.log2(row["text_at"]), NEAR * (max(ends) - min(ends) + 2 * air))
-    tips = [
-        ("title", "scheme", ""),
-        ("change", "per doubling", "+.1%"),
-        *DRIFT_TIPS,
-        ("verdict", "verdict", ""),
-    ]
     return Chart(
         layers=[
             Layer(mark="rect", rows=band_rows(study), x="least", x2="most", look=GREY),
@@ -70,10 +85,10 @@ def _chart(study: Study) -> Chart:
                     where=f"datum.side === '{side}'", look={"dy": -14, "fontWeight": "bold", **at})
               for side, at in SIDES.items()),
         ],
-        x=axis,
+        x=x,
         y=Axis(names=True),
-        height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
-        description="Drift per scheme with its 95% interval",
+        height=height,
+        description=description,
     )  # fmt: skip
 
 
@@ -109,7 +124,9 @@ def band_words(study: Study) -> str:
     return change_span(-study.tolerance, study.tolerance)
 
 
-DRIFT_TIPS = [
+VERDICT: Tip = ("verdict", "verdict", "")
+
+DRIFT_TIPS: Sequence[Tip] = [
     ("drift", "octaves", "+.3f"),
     ("drift_low", "from", "+.3f"),
     ("drift_high", "to", "+.3f"),

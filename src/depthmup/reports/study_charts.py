@@ -99,8 +99,9 @@ def chart_sections(
         section = section_of(study, name)
         if not section.plots:
             continue
+        several_plots = section.layout == "panels" or len(section.plots) > 1
         plots = [
-            replace(plot, name=f"{prefix}{name}{f'-{i}' * (section.layout == 'panels')}")
+            replace(plot, name=f"{prefix}{name}{f'-{i}' * several_plots}")
             for i, plot in enumerate(section.plots)
         ]
         if name == "rates" and several:
