@@ -161,9 +161,9 @@ class Report(Meant):
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The names of the variants, or of a table's groups."""
+        """The names of the variants, or of a table's groups; not of those that lack a rule."""
         if self.sweep is not None:
-            return tuple(variant.name for variant in self.sweep.design.variants)
+            return tuple(variant.name for variant in self.sweep.design.judged)
         names = (t.scheme for study in self._judged for t in study.headline.transfers)
         return tuple(dict.fromkeys(names))
 

@@ -124,7 +124,7 @@ def _called(reports: Mapping[str, Report], name: str, variant: str) -> str:
 
 
 def _variants(reports: Mapping[str, Report]) -> dict[tuple[str, str], Runs]:
-    """The runs of every variant, by its report and its name there."""
+    """The runs of the variants by report and name, but of those that lack a rule."""
     return {
         (name, key): replace(
             each,
@@ -133,6 +133,7 @@ def _variants(reports: Mapping[str, Report]) -> dict[tuple[str, str], Runs]:
         )
         for name, report in reports.items()
         for key, each in report.variants.items()
+        if report.sweep is None or key in report.schemes
     }
 
 

@@ -15,6 +15,7 @@ from depthmup.records import BASE_SHAPE
 from depthmup.records.ablation import Need
 from depthmup.reports.ablation import ablation_sentence, loss_change
 from depthmup.reports.study_charts import chart_sections
+from depthmup.several import gains_between
 from depthmup.sweep.ablation import scheme_at
 from depthmup.sweep.resolution import resolved_sweep
 from depthmup.sweep.strategy import outline
@@ -50,6 +51,13 @@ def test_verdicts_and_certificates_are_the_whole_schemes(report):
     assert report.study().gains == ()
     # Gains of single rules can still be asked for.
     assert report.gain("depth-mup-without-readout.lr", over="depth-mup").tuned.known
+
+
+def test_reports_side_by_side_compare_whole_schemes(report):
+    other = swept(replace(WORLD, seed=6))
+    assert report.schemes == ("depth-mup",)
+    (gain,) = gains_between({"old": report, "new": other}, "old")
+    assert (gain.of, gain.over) == ("new", "old")
 
 
 def test_the_same_losses_as_a_table_say_the_same(report):
