@@ -1,4 +1,4 @@
-"""Small changes by paired runs: exact on parabolas, and intervals that hold over seeds."""
+"""Small changes by paired runs: bounds that hold for any valley, and intervals over seeds."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 from depthmup.posterior import Curves
 from depthmup.records.ablation import Need
 from depthmup.statistics.ablation import MARGIN, ablations
-from depthmup.statistics.paired import carried, paired, pairs
+from depthmup.statistics.paired import Pairs
 from depthmup.statistics.runs import Runs
 
 RATES = np.arange(-3.0, 4.0)
@@ -38,25 +38,54 @@ def noise_of(seed, deviation=0.02, seeds=4):
     return rng.normal(0, deviation, (2, len(RATES), seeds)) + rng.normal(0, 0.05, (2, 1, seeds))
 
 
-def test_common_noise_cancels_and_parabolas_are_exact():
-    """-b / 2c and a - b^2 / 4c of d(u) = c (u - m)^2 - g - c u^2, with m = 0.2 and g = 0.03."""
-    noise = noise_of(1, deviation=0.0)
-    whole, one = runs_of(noise=noise, name="a"), runs_of(moved=0.2, lower=0.03, noise=noise)
-    found = paired(one, whole, LARGEST)
-    # The whole's own minimum and steepness are those of its posterior.
-    assert found.change.value == pytest.approx(0.2, rel=0.02)
-    at = float(whole.minima.at[1])
-    assert found.tuned.value == pytest.approx(0.03 + 2 * 0.2 * 0.2 * at, rel=0.02)
-    assert found.tuned.low < 0.03 < found.tuned.high
-    # At the same rate: 0.03 less what 0.2 octaves cost there.
-    assert carried(one, whole, LARGEST, 0.0).value == pytest.approx(0.03 - 0.2 * 0.2**2, rel=1e-6)
-
-
 def test_differences_of_pairs_alone():
     noise = noise_of(2)
-    rates, differences = pairs(runs_of(lower=0.5, noise=noise), runs_of(noise=noise), LARGEST)
-    assert rates.tolist() == RATES.tolist()
-    assert differences == pytest.approx(np.full((7, 4), -0.5))
+    pairs = Pairs.of(runs_of(lower=0.5, noise=noise), runs_of(noise=noise), LARGEST)
+    assert pairs.rates.tolist() == RATES.tolist()
+    assert pairs.differences == pytest.approx(np.full((7, 4), -0.5))
+    found = pairs.difference(0.3)
+    assert (found.low, found.high) == pytest.approx((-0.5, -0.5))
+
+
+VALLEYS = {
+    "parabola": lambda u: 0.2 * u**2,
+    "V": lambda u: 0.2 * (np.sqrt(u**2 + 0.05) - math.sqrt(0.05)),
+    "quartic": lambda u: 0.05 * u**4 + 0.06 * u**2,
+}
+CHANGES = {"moved": (0.2, 1.0), "steeper": (0.0, 2.0), "flatter": (0.0, 0.6), "none": (0.0, 1.0)}
+
+
+INFLECTED = {("quartic", "moved"), ("V", "moved")}
+"""Whose differences are neither convex nor concave between two rates: bounds are no bounds."""
+
+
+@pytest.mark.parametrize("off", [-0.4, 0.1, 0.5])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("shape", VALLEYS)
+def test_bounds_hold_without_noise_of_their_own(shape, change, off):
+    """Of whatever valleys, at rates an octave apart: nothing is left to chance."""
+    valley, (moved, steeper), lower = VALLEYS[shape], CHANGES[change], 0.03
+    x, noise = RATES + off, noise_of(5, deviation=0.005)
+
+    def runs(name, curve):
+        log = np.stack([valley(x)[:, None] + noise[0], curve(x)[:, None] + noise[1]])
+        curves = Curves.of([x] * 2, np.exp(log))
+        seeds = tuple("0123")
+        return Runs(name=name, title=name, sizes=SIZES, curves=curves, base=SIZES[0], seeds=seeds)
+
+    def changed(u):
+        return steeper * valley(u - moved) - lower
+
+    pairs = Pairs.of(runs("b", changed), runs("a", valley), LARGEST)
+    low, high = pairs.moved
+    # A's own minimum is known to its deviation.
+    beside = 3 * float(pairs.whole.minima.posterior.deviation[1])
+    assert low - beside <= moved <= high + beside
+    low, high = pairs.tuned
+    assert low - 1e-9 <= lower <= high + 1e-9
+    if (shape, change) not in INFLECTED:
+        at = pairs.difference(0.2)
+        assert at.low - 1e-9 <= changed(0.2) - valley(0.2) <= at.high + 1e-9
 
 
 @pytest.mark.parametrize("seeds", [2, 4, 8])
@@ -64,32 +93,32 @@ def test_intervals_hold(seeds):
     """Own noise of 1% of the loss, 150 pairs: 95% of intervals hold, to 3 standard errors of a
     share of 150; more may, as scatter counts as at least that of all rates.
     """
-    held = {"change": 0, "tuned": 0, "carried": 0}
+    held = {"change": 0, "tuned": 0, "handed on": 0}
     count = 150
     for k in range(count):
         noise = noise_of(k, seeds=seeds)
         whole = runs_of(noise=noise, seeds=seeds, name="a")
         one = runs_of(moved=0.1, lower=0.01, noise=noise, own=0.01, seeds=seeds, seed=1000 + k)
-        found = paired(one, whole, LARGEST)
-        held["change"] += found.change.low <= 0.1 <= found.change.high
-        held["tuned"] += found.tuned.low <= 0.01 <= found.tuned.high
-        at_rate = carried(one, whole, LARGEST, 0.0)
-        truth = 0.01 - 0.2 * 0.1**2
-        held["carried"] += at_rate.low <= truth <= at_rate.high
+        pairs = Pairs.of(one, whole, LARGEST)
+        held["change"] += pairs.moved[0] <= 0.1 <= pairs.moved[1]
+        held["tuned"] += pairs.tuned[0] <= 0.01 <= pairs.tuned[1]
+        at = pairs.difference(0.0)
+        held["handed on"] += at.low <= 0.2 * 0.1**2 - 0.01 <= at.high
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / count)
     assert min(held.values()) / count > least, held
 
 
-def test_large_changes_and_few_rates_are_left_to_the_posterior():
-    assert not paired(runs_of(moved=1.2), runs_of(name="a"), LARGEST).change.known
-    one, whole = (runs_of().at([0, 1]) for _ in range(2))
-    assert not carried(one, whole, LARGEST, 4.0).known  # beyond the rates
+def test_beyond_the_rates_nothing_is_known():
+    pairs = Pairs.of(runs_of(), runs_of(name="a"), LARGEST)
+    assert not pairs.difference(4.0).known
+    few = Pairs.of(runs_of(seeds=1), runs_of(name="a"), LARGEST)
+    assert few.moved == (-math.inf, math.inf)
 
 
 def test_where_the_base_hands_on_a_rate_that_diverges():
     whole, one = runs_of(name="a"), runs_of()
     one.curves.losses[1, RATES > -1] = math.inf
-    assert carried(one, whole, LARGEST, 0.1).high == -math.inf
+    assert Pairs.of(one, whole, LARGEST).difference(0.1).low == math.inf
 
 
 CASES = [

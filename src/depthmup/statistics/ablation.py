@@ -5,9 +5,9 @@ along each axis alone: there both have an optimum, of which the change of the dr
 
     (k_without - k_with) / log2(size / base)    octaves per doubling,
 
-and a gain (``statistics.gain``), tuned and as trained. Where the change is small, runs of the same
-rates and seeds tell both without their common noise (``statistics.paired``); where it is large, the
-posterior of both sizes' runs.
+and a gain (``statistics.gain``), tuned and as trained. Both are bounded by runs of the same rates
+and seeds, without their common noise (``statistics.paired``): that decides where the change is
+small, and the posterior of both variants' runs where it is large.
 """
 
 import math
@@ -22,7 +22,7 @@ from depthmup.records.ablation import Ablation, AlongAxis, Need
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.gain import gain_of
-from depthmup.statistics.paired import carried, paired
+from depthmup.statistics.paired import Pairs
 from depthmup.statistics.runs import Runs
 
 MARGIN = 0.02
@@ -145,21 +145,32 @@ def _compared(
     one: Runs, whole: Runs, axis: Axis, size: Size
 ) -> tuple[Estimate, Estimate, Estimate]:
     """The change of the drift, and the gain of ``one`` over ``whole``, tuned and as trained."""
-    gain, near = gain_of(one, whole, target=size), paired(one, whole, size)
-    as_trained = carried(one, whole, size, _handed_on(whole))
+    gain, pairs = gain_of(one, whole, target=size), Pairs.of(one, whole, size)
     doublings = _doublings(whole, axis, size)
-    moved = near.change if near.change.known else _apart(one, whole, doublings, size)
+    moved = _between(_apart(one, whole, doublings, size), *pairs.moved)
     change = Estimate(
         value=moved.value / doublings,
         low=moved.low / doublings,
         high=moved.high / doublings,
         unit=f"octaves per doubling of {axis}",
     )
+    lost = pairs.difference(_handed_on(whole))
+    as_trained = Estimate(value=-lost.value, low=-lost.high, high=-lost.low)
     return (
         change,
-        near.tuned if near.tuned.known else gain.tuned,
-        as_trained if as_trained.known else gain.as_trained,
+        _between(gain.tuned, *pairs.tuned),
+        gain.as_trained if math.isnan(lost.value) else as_trained,
     )
+
+
+def _between(found: Estimate, low: float, high: float) -> Estimate:
+    """An estimate that is known to lie between two bounds, each NaN or infinite where unknown."""
+    low = -math.inf if math.isnan(low) else low
+    high = math.inf if math.isnan(high) else high
+    value = min(max(found.value, low), high)
+    if found.high < low or found.low > high:  # what pairs say rests on less
+        return Estimate(value=value, low=low, high=high)
+    return Estimate(value=value, low=max(found.low, low), high=min(found.high, high))
 
 
 def _handed_on(whole: Runs) -> float:
