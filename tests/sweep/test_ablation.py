@@ -13,7 +13,7 @@ from torch import nn
 import depthmup
 from depthmup.records import BASE_SHAPE
 from depthmup.records.ablation import Need
-from depthmup.reports.ablation import ablation_sentence, loss_change
+from depthmup.reports.ablation import ablation_lines, ablation_sentence, loss_change
 from depthmup.reports.study_charts import chart_sections
 from depthmup.several import gains_between
 from depthmup.sweep.ablation import scheme_at
@@ -185,6 +185,15 @@ def test_refused_before_any_training(wrong, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         depthmup.transfer(MODEL, design, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("width", "last"), [(200, "best loss"), (80, "handed on")])
+def test_a_table_of_rules_fits_a_terminal(report, width, last):
+    lines = ablation_lines(report.study(), width)
+    table = lines[: lines.index("")]
+    assert max(map(len, table)) <= width
+    assert last in table[0]
+    assert all(one.verdict.value in "\n".join(table) for one in report.study().ablations)
 
 
 def test_losses_in_words():

@@ -204,7 +204,7 @@ def run(words: list[str]) -> int:
         return REFUSED
     if {"-h", "--help", "--help-all"} & {*rest}:
         return explained(lambda: _help(verb, rest, as_json=as_json))
-    rest = words[words.index(verb) + 1 :] if words[0] == verb else [*rest, "--json"]
+    rest = words[1:] if words[0] == verb else [*rest, "--json"]
     with json_alone(as_json):
         options = read(verb, rest)
     with on_command_line(), json_alone(getattr(options, "json", False)):

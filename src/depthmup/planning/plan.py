@@ -751,10 +751,8 @@ def _between(
         numbers=numbers_of(drawn),
     )
     scheme, of_scheme = chosen_scheme(given, options.run, compared)
-    run, of_run = (
-        Ratios(batch=options.batch, duration=options.duration),
-        scheme.run_laws(scheme.run),
-    )
+    run = Ratios(batch=options.batch, duration=options.duration)
+    of_run = scheme.run_laws(scheme.run)
     heads = heads_apart(compared, options, family)
     prescriptions, multipliers = prescribe(
         compared,

@@ -6,27 +6,13 @@ from html import escape
 
 MUTED = "#5b6472"
 GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
-TONES = {
-    **dict.fromkeys(
-        ("transfers", "pass", "consistent", "certified", "reproduced", "Held", "helps", "needed"),
-        GOOD,
-    ),
-    **dict.fromkeys(
-        (
-            "drifts",
-            "fail",
-            "rejected",
-            "refused",
-            "not reproduced",
-            "Missed",
-            "hurts",
-            "better without",
-        ),
-        BAD,
-    ),
-    **dict.fromkeys(("undecided", "cannot tell", "for the best batch", "undecidable"), OPEN),
-    "shown": FAINT,
+_WORDS = {
+    GOOD: "transfers, pass, consistent, certified, reproduced, Held, helps, needed",
+    BAD: "drifts, fail, rejected, refused, not reproduced, Missed, hurts, better without",
+    OPEN: "undecided, cannot tell, for the best batch, undecidable",
+    FAINT: "shown",
 }
+TONES = {word: tone for tone, words in _WORDS.items() for word in words.split(", ")}
 """The colour of every verdict, by its word."""
 
 ON_TERMINALS = {GOOD: "bold green", BAD: "bold red", OPEN: "bold yellow"}

@@ -19,6 +19,9 @@ from depthmup.rules import FACTORS
 _MOST = 4
 """Rules without effect that are still named."""
 
+_SPARED = ("best loss", "95%", "drift, 95%")
+"""Columns that a narrow terminal goes without, in this order; files have them all."""
+
 _ADDED = {
     Need.NEEDED: "helps",
     Need.HARMFUL: "hurts",
@@ -128,8 +131,11 @@ def ablation_lines(study: Study, width: int) -> list[str]:
     if not found:
         return []
     rows = _rows(study)
-    heads = [name.replace("drift, 95%", "95%") for name in rows[0]]
-    lines = aligned([heads, *(list(row.values()) for row in rows)], left=(0, 1))
+    lines = _aligned(rows)
+    for spared in _SPARED:
+        if max(map(len, lines)) > width:
+            rows = [{name: row[name] for name in row if name != spared} for row in rows]
+            lines = _aligned(rows)
     return [
         lines[0],
         "-" * max(map(len, lines)),
@@ -137,6 +143,11 @@ def ablation_lines(study: Study, width: int) -> list[str]:
         "",
         *textwrap.wrap(_lead(study), width),
     ]
+
+
+def _aligned(rows: list[dict[str, str]]) -> list[str]:
+    heads = [name.replace("drift, 95%", "95%") for name in rows[0]]
+    return aligned([heads, *(list(row.values()) for row in rows)], left=(0, 1))
 
 
 def _lead(study: Study) -> str:

@@ -50,12 +50,7 @@ from depthmup.rules.role import HIDDEN_IN_BRANCH, Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
 from depthmup.rules.said import Contradiction, Said, contradictions, growth, said
-from depthmup.rules.scheme import (
-    Departure,
-    Laws,
-    RunLaws,
-    Scheme,
-)
+from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 __all__ = [

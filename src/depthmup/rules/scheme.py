@@ -208,7 +208,7 @@ class Scheme:
         """
         whole = replace(self, left_out=frozenset())
         present = (name for name in FACTORS if name not in self.left_out)
-        return tuple(name for name in present if _has(whole, name))
+        return tuple(name for name in present if _changes(whole, name, tuple(Family)))
 
     def without(self, *factors: str) -> "Scheme":
         """The scheme less some of its single rules, as data: for plans, sweeps and ``scheme``.
@@ -413,25 +413,31 @@ def single_changes(names: Mapping[str, str]) -> tuple[str, bool, dict[str, str]]
 
 
 @lru_cache(maxsize=1024)
-def _has(scheme: Scheme, factor: str) -> bool:
-    """Whether leaving a factor out changes a law of any parameter under any optimizer."""
-    less = replace(scheme, name="", left_out=frozenset({factor}))
+def _changes(
+    scheme: Scheme, factor: str, families: tuple[Family, ...]
+) -> tuple[tuple[Power, Power], ...]:
+    """The laws, with a factor and without, that are others without it."""
+    less = replace(scheme, name=factor, left_out=frozenset({factor}))
     group, _, _ = factor.partition(".")
-    if group == RUN:
-        return less.run_laws(scheme.run) != scheme.run
-    if (less.branch, less.attention_logits) != (scheme.branch, scheme.attention_logits):
-        return True
     kinds = [Kind(group)] if group in {*Kind} else list(Kind)
-    return any(
-        less.laws(role, family) != scheme.laws(role, family)
-        for kind in kinds
-        for family in Family
-        for role in _roles(kind)
+    with_it, without = (
+        _powers(one, one.run_laws(scheme.run), kinds, families) for one in (scheme, less)
     )
+    return tuple(pair for pair in zip(with_it, without, strict=True) if pair[0] != pair[1])
 
 
-def _roles(kind: Kind) -> tuple[Role, ...]:
-    return (Role(kind=kind), Role(kind=kind, in_branch=True))
+def _powers(
+    scheme: Scheme, run: RunLaws, kinds: Iterable[Kind], families: Iterable[Family]
+) -> list[Power]:
+    """Every law of a scheme, of parameters of these kinds under these optimizers."""
+    laws = [
+        scheme.laws(Role(kind=kind, in_branch=in_branch), family)
+        for kind in kinds
+        for in_branch in (False, True)
+        for family in families
+    ]
+    each = [getattr(law, field.name) for law in (run, *laws) for field in fields(law)]
+    return [scheme.branch, scheme.attention_logits, *each]
 
 
 _AXES = MappingProxyType(
@@ -455,22 +461,10 @@ def factors_along(
         >>> factors_along(scheme("depth-mup"), "branch.lr", Family.ENTRYWISE, ["width", "depth"])
         ('depth',)
     """
-    less = replace(scheme, name="", left_out=frozenset({factor}))
+    changes = _changes(scheme, factor, (family,))
 
     def acts(axis: str) -> bool:
         at = _AXES.get(axis)
-        if at is None:
-            return True
-        powers = [(one.branch, one.attention_logits) for one in (scheme, less)]
-        run = [one.run_laws(scheme.run) for one in (scheme, less)]
-        pairs = [*zip(*powers, strict=True)]
-        pairs += [(getattr(run[0], f.name), getattr(run[1], f.name)) for f in fields(RunLaws)]
-        for kind in Kind:
-            for role in _roles(kind):
-                both = [one.laws(role, family.serving(kind)) for one in (scheme, less)]
-                pairs += [
-                    (getattr(both[0], f.name), getattr(both[1], f.name)) for f in fields(Laws)
-                ]
-        return any(one.at(at) != other.at(at) for one, other in pairs)
+        return at is None or any(one.at(at) != other.at(at) for one, other in changes)
 
     return tuple(axis for axis in axes if acts(axis))

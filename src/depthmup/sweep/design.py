@@ -25,7 +25,7 @@ from depthmup.rules import (
     run_rule,
     scheme,
 )
-from depthmup.rules.scheme import asked_of
+from depthmup.rules.scheme import single_changes
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto, auto_of
 
@@ -377,8 +377,7 @@ class Design:
         """The rule that was taken away, or added, by the variant; the first variant is whole."""
         if self.ablate is None:
             return {}
-        rules = {v.name: asked_of(v.scheme.name)[2] for v in self.variants[1:]}
-        return {name: rule[0] for name, rule in rules.items() if len(rule) == 1}
+        return single_changes({v.name: v.scheme.name for v in self.variants})[2]
 
     @property
     def judged(self) -> tuple[Variant, ...]:

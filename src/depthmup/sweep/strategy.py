@@ -285,7 +285,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     start = _start(design, variant)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     changed = variant.name in design.changed
-    only = tuple(map(design.all_sizes.index, sweep.sizes_of(variant)))
+    only = tuple(map(design.all_sizes.index, sweep.sizes_of(variant))) if changed else ()
     return Search(
         sizes=design.all_sizes,
         costs=tuple(sweep.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
@@ -300,7 +300,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         precision=None if changed else auto.precision,
         complete=state.target is not None and not changed,
         minima=bool(state.over) or changed,
-        only=only if changed else (),
+        only=only,
         expected=_expected(state, only) if changed else {},
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
         tuned=design.tune,
