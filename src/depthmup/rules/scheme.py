@@ -430,13 +430,14 @@ def _powers(
     scheme: Scheme, run: RunLaws, kinds: Iterable[Kind], families: Iterable[Family]
 ) -> list[Power]:
     """Every law of a scheme, of parameters of these kinds under these optimizers."""
-    laws = [
+    laws: list[Laws | RunLaws] = [run]
+    laws += [
         scheme.laws(Role(kind=kind, in_branch=in_branch), family)
         for kind in kinds
         for in_branch in (False, True)
         for family in families
     ]
-    each = [getattr(law, field.name) for law in (run, *laws) for field in fields(law)]
+    each = [getattr(law, field.name) for law in laws for field in fields(law)]
     return [scheme.branch, scheme.attention_logits, *each]
 
 
