@@ -1,0 +1,58 @@
+"""Which ordinary practice breaks transfer, and what mends it?
+
+    python -m studies.practice --out runs/practice                 # all entries; hours
+    python -m studies.practice --out runs/practice --optimizers adam --only "clipping by norm 1"
+    python -m studies.practice --out runs/practice --table         # of what is there
+
+Every entry (``entries.py``) changes one thing of the recipe of a residual network on the digits:
+150 steps under Depth-muP with a linear schedule. ``depthmup.transfer`` finds how its best rate
+moves along width, 32 to 128, and depth, 4 to 32. Finished entries are not trained again.
+"""
+
+import argparse
+from pathlib import Path
+
+from studies.practice.entries import ENTRIES, Entry
+from studies.practice.sweeps import swept
+from studies.practice.table import row_of, written
+
+
+def folder(out: Path, entry: Entry, optimizer: str, first_seed: int, task: str) -> Path:
+    """Where the runs of an entry lie."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in entry.name)
+    seeds = f"-seeds-{first_seed}" if first_seed else ""
+    return out / f"{task}-{optimizer}{seeds}" / plain
+
+
+def main() -> None:
+    """Measure what is asked for, a line each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--optimizers", nargs="+", default=["adam", "sgd"])
+    parser.add_argument("--only", nargs="+", help="names of entries, or parts of them")
+    parser.add_argument("--task", default="digits")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--share", default="0/1", help="i/n: every n-th entry, from the i-th")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if options.table:
+        print(written(options.out))
+        return
+    this, of = map(int, options.share.split("/"))
+    chosen = [e for e in ENTRIES if not options.only or any(o in e.name for o in options.only)]
+    for number, entry in enumerate(chosen):
+        for optimizer in options.optimizers:
+            if number % of != this or (entry.only and optimizer not in entry.only):
+                continue
+            out = folder(options.out, entry, optimizer, options.first_seed, options.task)
+            report = swept(
+                entry.recipe.with_task(options.task),
+                optimizer,
+                out=out,
+                first_seed=options.first_seed,
+            )
+            print(row_of(entry, optimizer, report), flush=True)
+
+
+if __name__ == "__main__":
+    main()
