@@ -70,6 +70,13 @@ ENTRIES = (
         recipe=Recipe(post=True),
         why="with branches of 1/sqrt(L) the renormalized stream loses order one over all depth",
     ),
+    Entry(
+        name="post-norm, the norms' rates as 1/depth",
+        part="model",
+        recipe=Recipe(post=True, post_rate=-1.0),
+        why="gains and biases of all blocks act on one stream: their changes add up",
+        cures="post-norm",
+    ),
     Entry(name="GELU", part="model", recipe=Recipe(activation="gelu"), why="order one as ReLU"),
     Entry(name="tanh", part="model", recipe=Recipe(activation="tanh"), why="order one as ReLU"),
     Entry(name="SiLU", part="model", recipe=Recipe(activation="silu"), why="order one as ReLU"),

@@ -9,6 +9,7 @@ class Recipe:
 
     Attributes:
         norm: of blocks: "layer", "rms", "batch" or "none"; ``post``: on the stream, after the sum.
+        post_rate: power of relative depth in the rate of the stream's norms.
         activation: of blocks, by its name in ``torch.nn.functional``.
         dropout: share of a branch's inputs; ``drop_path``: of whole branches, by example,
             growing to this in the last.
@@ -48,6 +49,7 @@ class Recipe:
 
     norm: str = "layer"
     post: bool = False
+    post_rate: float = 0.0
     activation: str = "relu"
     dropout: float = 0.0
     drop_path: float = 0.0

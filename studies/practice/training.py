@@ -162,6 +162,8 @@ def rate_of(name: str, above: int, depth: int, recipe: Recipe) -> float:
     if place == recipe.frozen:
         return 0.0
     if place == "blocks":
+        if recipe.post and ".norm." in name:
+            return float((depth / BASE["depth"]) ** recipe.post_rate)
         return float(recipe.layer_decay**above * recipe.relative_decay ** (above / depth))
     if place == "input":
         return float(recipe.layer_decay**depth * recipe.relative_decay * recipe.input_rate)
