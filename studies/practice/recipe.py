@@ -9,7 +9,8 @@ class Recipe:
 
     Attributes:
         norm: of blocks: "layer", "rms", "batch" or "none"; ``post``: on the stream, after the sum.
-        post_rate: power of relative depth in the rate of the stream's norms.
+        post_rate: power of relative depth that the rates of the stream's norms have beside the
+            plan's.
         activation: of blocks, by its name in ``torch.nn.functional``.
         dropout: share of a branch's inputs; ``drop_path``: of whole branches, by example,
             growing to this in the last.

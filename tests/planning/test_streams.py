@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where, anatomy
+from depthmup.planning import NotUnderstood, Where, anatomy, plan
 from depthmup.rules import Ratios
 
 
@@ -263,9 +263,8 @@ class EachLayer(nn.Module):
         return self.out(x)
 
 
-@pytest.mark.parametrize("how", ["gain", "bias", "list"])
-def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
-    """Its effects add up over depth, and it has no branch whose rule it could follow."""
+def each_layer(how):
+    """The factory of networks in which something acts on the stream in every layer."""
 
     def make(width, depth):
         model = EachLayer(width, depth, how)
@@ -275,14 +274,62 @@ def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
             del model.lambdas
         return model
 
+    return make
+
+
+@pytest.mark.parametrize("how", ["gain", "bias", "list"])
+def test_what_acts_on_the_stream_in_every_layer_learns_at_one_over_depth(how):
+    """Its effects add up over depth without a branch's multiplier: r^-(alpha + gamma)."""
+    make = each_layer(how)
     result = anatomy(make(32, 6), make(8, 2), example_inputs=vectors())
-    (note,) = result.notes
-    assert "act on the stream itself once per layer" in note
+    assert not result.notes
     at = {p.name: p for p in result.places}
+    acting = [p for name, p in at.items() if name.startswith(("gains", "lambdas"))]
+    assert {(p.role.on_stream, p.ratios.depth) for p in acting} == {(True, 3)}
     if how == "list":  # as many numbers as layers: their number is no width
-        assert at["lambdas"].ratios == Ratios()
+        assert at["lambdas"].ratios == Ratios(depth=3)
     assert at["blocks.5.up.weight"].ratios.depth == 3
-    assert not anatomy(make(32, 2), make(8, 2), example_inputs=vectors()).notes
+    for scheme in ("depth-mup", "completep", "ode"):
+        made = plan(make(32, 6), make(8, 2), scheme=scheme, example_inputs=vectors(), proof="off")
+        rates = {p.lr for p in made.prescriptions if p.name.startswith(("gains", "lambdas"))}
+        assert sorted(rates) == [approx(1 / 3)]
+    same = anatomy(make(32, 2), make(8, 2), example_inputs=vectors())
+    assert not any(p.role.on_stream for p in same.places)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("how", ["gain", "bias", "list"])
+def test_what_acts_on_the_stream_adds_up_to_the_same_at_all_depths(how, optimizer):
+    """Its own training alone, all else still: the outputs change by as much at depth 64 as at 4.
+
+    Without the rule they change 16 times as much, which is what effects that add up do.
+    """
+    make, x, y = each_layer(how), torch.randn(32, 6), torch.randn(32, 2)
+    changes = []
+    for depth in (4, 64):
+        torch.manual_seed(0)
+        model = make(16, depth)
+        made = plan(
+            model,
+            make(16, 4),
+            scheme="depth-mup",
+            optimizer=optimizer,
+            example_inputs=x,
+            proof="off",
+        )
+        made.initialize(model)
+        groups = made.param_groups(model, lr=1e-4)
+        moving = {p for n, p in model.named_parameters() if n.startswith(("gains", "lambdas"))}
+        for group in groups:
+            group["params"] = [p for p in group["params"] if p in moving]
+        kind = torch.optim.Adam if optimizer == "adam" else torch.optim.SGD
+        trained = kind([group for group in groups if group["params"]], lr=1e-4)
+        before = model(x)
+        (model(x) * y).mean().backward()
+        trained.step()
+        changes.append(float((model(x) - before).detach().square().mean().sqrt()))
+    # To first order the same, but for the network's own difference between depths.
+    assert 0.5 < changes[1] / changes[0] < 2
 
 
 class WithPositions(nn.Module):

@@ -61,15 +61,19 @@ def parameter_places(
             notes.append(_dropped(dropped, seen))
         rest = [name for name in outside if name not in dropped]
         notes += [_no_depth_rule(rest)] if rest else []
+    on_stream: dict[str, float] = {}
     if reading.branching is not None:
-        notes += _on_the_stream(pair, reading.branching, membership)
+        on_stream = _on_the_stream(pair, reading, reading.branching, membership)
     idle = _without_influence(pair, reading)
     if idle:
         notes.append(_planned_like_neighbours(list(idle)))
         inside = {**membership.inside, **_near(idle, pair, reading, membership)}
         membership = replace(membership, inside=inside)
         reading = replace(reading, uses={**reading.uses, **idle})
-    places = tuple(_place(name, pair, reading, membership, parts.get(name)) for name in pair.names)
+    places = tuple(
+        _place(name, pair, reading, membership, parts.get(name), on_stream.get(name))
+        for name in pair.names
+    )
     if reading.comparison is not None:
         _refuse_mixed_inputs(pair, reading.comparison)
     notes += _mixed_growth(pair.growth)
@@ -82,6 +86,7 @@ def _place(
     reading: ForwardPasses,
     membership: Membership,
     mixture: MixturePart | None,
+    on_stream: float | None,
 ) -> ParameterPlace:
     growth, uses = pair.growth[name], reading.uses.get(name, ())
     declared = pair.roles.get(name)
@@ -114,13 +119,15 @@ def _place(
     role = Role(
         kind=kind,
         in_branch=bool(labels),
+        on_stream=on_stream is not None,
         last=name in membership.last and bool(labels),
         tied=tied and kind is Kind.READOUT,
         shared=shared,
         part=mixture.part if mixture is not None and declared is None else None,
         narrows=narrows(growth, kind, fans, uses, stacked=stacked, mixture=mixture),
     )
-    return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
+    ratios = replace(fans, depth=depth if on_stream is None else on_stream)
+    return replace(place, role=role, ratios=ratios, branches=labels)
 
 
 def _base_uses(name: str, pair: Pair, reading: ForwardPasses) -> tuple[Use, ...]:
@@ -216,18 +223,29 @@ def _dropped(names: list[str], facts: Facts) -> str:
     )
 
 
-def _on_the_stream(pair: Pair, comparison: Comparison, membership: Membership) -> Iterator[str]:
-    """A note on what acts on the stream itself once per layer, which no depth rule covers."""
+def _on_the_stream(
+    pair: Pair, reading: ForwardPasses, comparison: Comparison, membership: Membership
+) -> dict[str, float]:
+    """The depth ratio of what acts on the stream itself once per layer: that of the branches which
+    lie nearest, or else how many more there are than in the base.
+    """
     exempt = {*pair.roles, *membership.inside}
     facts, base = comparison.facts, comparison.base
-    acting = [
-        name
-        for name in pair.names
-        if name not in exempt and _grows_with_depth(name, pair.base_of, facts, base)
-    ]
-    # A norm on the stream undoes what gains on it add up to.
-    if acting and not any(stream.normalized for stream in facts.residuals.streams):
-        yield _each_layer(acting)
+    outside = [name for name in pair.names if name not in exempt]
+    grows = (name for name in outside if _grows_with_depth(name, pair.base_of, facts, base))
+    # The first layer's, which reads what no branch was added to yet, is one of its kind.
+    kinds = {pattern_of(name) for name in grows}
+    acting = [name for name in outside if pattern_of(name) in kinds]
+    beside = _beside(acting, pair, reading, membership)
+    found = {}
+    for name in acting:
+        ratios = {standing[1] for standing in beside[name] if standing is not None}
+        alike = [other for other in acting if pattern_of(other) == pattern_of(name)]
+        of_base = {pair.base_of[other] for other in alike}
+        uses = len(facts.uses[name]) / len(base.uses[pair.base_of[name]])
+        counted = len(alike) / len(of_base) if len(alike) > len(of_base) else uses
+        found[name] = ratios.pop() if len(ratios) == 1 else counted
+    return found
 
 
 def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base: Facts) -> bool:
@@ -239,15 +257,6 @@ def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base:
     repeated = copies[base_of[name]] > 1 and any(use.reads_stream for use in uses)
     sliced = len(uses) > len(base_uses) and any(use.slices for use in uses)
     return repeated or sliced
-
-
-def _each_layer(names: list[str]) -> str:
-    return (
-        f"{patterns_of(names, most=3)} act on the stream itself once per layer, outside of "
-        "every branch (gains of the stream, vectors that each layer adds), so their effects add up "
-        "over depth and no depth rule covers them: they take no depth factor. Put them inside a "
-        "branch, or check their learning rate at the target depth."
-    )
 
 
 def _without_influence(pair: Pair, reading: ForwardPasses) -> dict[str, tuple[Use, ...]]:
@@ -288,18 +297,26 @@ def _near(
     idle: Iterable[str], pair: Pair, reading: ForwardPasses, membership: Membership
 ) -> dict[str, Standing]:
     """The branch of each idle parameter: the one in which all matrices nearest to it lie."""
-    beside: defaultdict[str, set[Standing | None]] = defaultdict(set)
-    for name in pair.names:
-        if matrix_use(reading.uses.get(name, ())) is not None:
-            for module in _modules_around(name):
-                beside[module].add(membership.inside.get(name))
     found: dict[str, Standing] = {}
-    for name in idle:
-        nearest = next((module for module in _modules_around(name) if module in beside), None)
-        standings = beside[nearest] if nearest is not None else ()
+    for name, standings in _beside(idle, pair, reading, membership).items():
         if len(standings) == 1 and (standing := next(iter(standings))) is not None:
             found[name] = standing
     return found
+
+
+def _beside(
+    names: Iterable[str], pair: Pair, reading: ForwardPasses, membership: Membership
+) -> dict[str, set[Standing | None]]:
+    """Where the matrices of the innermost module around a parameter that has any stand."""
+    of_modules: defaultdict[str, set[Standing | None]] = defaultdict(set)
+    for name in pair.names:
+        if matrix_use(reading.uses.get(name, ())) is not None:
+            for module in _modules_around(name):
+                of_modules[module].add(membership.inside.get(name))
+    return {
+        name: next((of_modules[m] for m in _modules_around(name) if m in of_modules), set())
+        for name in names
+    }
 
 
 def _modules_around(name: str) -> Iterator[str]:

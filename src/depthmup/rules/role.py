@@ -41,6 +41,8 @@ class Role:
     ``tied``: a readout that is also the embedding.
     ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
     of relative positions for all layers), so its gradient is a sum over them.
+    ``on_stream``: outside of branches, one in each layer acts on the stream itself (the gains of
+    post-norm), so that the effects of all layers add up.
     ``part``: the part of a mixture of experts that it is.
     ``narrows``: a matrix inside of the network whose fan-in grows and whose fan-out does not (a
     router, a low-rank factor of a fixed rank, keys and values in a fixed number of heads).
@@ -54,6 +56,7 @@ class Role:
     last: bool = False
     tied: bool = False
     shared: bool = False
+    on_stream: bool = False
     part: Part | None = None
     narrows: bool = False
 
@@ -65,6 +68,10 @@ class Role:
         if self.shared and not self.in_branch:
             raise ValueError(
                 "A role that is shared by all branches must be in a branch; got shared=True."
+            )
+        if self.on_stream and self.in_branch:
+            raise ValueError(
+                "A role that acts on the stream itself lies in no branch; got in_branch=True."
             )
         if self.tied and self.kind is not Kind.READOUT:
             raise ValueError(
@@ -89,6 +96,8 @@ class Role:
             words.append("to a fixed size")
         if self.shared:
             words.append("shared by all branches")
+        if self.on_stream:
+            words.append("on the stream")
         return ", ".join(words)
 
 

@@ -141,8 +141,10 @@ class Scheme:
     is its own doing (``Response``). Vectors keep the decay that the person gave, but where their
     updates follow the gradient: there the decay is a gradient too, and must shrink as it does.
 
-    Parameters outside branches take no depth factor. A parameter shared by all branches sums their
-    gradients, which then scale as r^(1 - alpha). ``departures`` then replace single laws, and
+    Parameters outside branches take no depth factor, but for those of which each layer has one that
+    acts on the stream itself: their updates add up without a multiplier, and have size
+    r^-(alpha + gamma). A parameter shared by all branches sums their gradients, which then scale as
+    r^(1 - alpha). ``departures`` then replace single laws, and
     the laws of the run (batch size, duration) multiply every parameter's. Routers and experts take
     the scales of ``experts`` in place of the width rule's; without one they are dense layers.
 
@@ -321,6 +323,12 @@ class Scheme:
         summed = role.shared and self.follows_depth
         return gradient * Power(depth=int(summed) - self.alpha)
 
+    def update_in_depth(self, role: Role) -> Power:
+        """How the size of a parameter's update follows depth."""
+        if role.on_stream:
+            return Power(depth=-(self.alpha + self.gamma))
+        return Power(depth=-self.gamma) if role.in_branch else ONE
+
     def sized(self, size: Power, role: Role) -> Power:
         """A power of a matrix's area under this scheme; a router's rows are its experts."""
         router = role.part is Part.ROUTER and self.experts is not None
@@ -342,7 +350,7 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
     family = family.serving(role.kind)
     response = family.response
     width, gradient = scheme.scales(role), scheme.gradient(role)
-    update = width.update * Power(depth=-scheme.gamma) if role.in_branch else width.update
+    update = width.update * scheme.update_in_depth(role)
     size = scheme.update_size(role, response)
     # Without a theory of width, nothing is known that a learning rate would have to undo.
     own = width.init**response.weight * size if scheme.follows_width else ONE
