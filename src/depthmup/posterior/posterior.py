@@ -173,19 +173,15 @@ class Posterior:
         weight, law, inverse, solved = self._solved
         count = len(self.s)
         everywhere = Covariances(s=np.concatenate([self.s, places]))
-        means, variances = np.empty((2, len(rows), len(law)))
-        for i in np.unique(law):
-            node = self._prior.nodes[int(i)]
-            smooth, own = everywhere.smooth(node), everywhere.scatter(node)
-            root = self._prior.root[int(i)]
-            total = smooth + own if scatter else smooth
-            cross = rows @ total[count:, :count]
-            target = np.einsum("ai,ij,aj->a", rows, total[count:, count:], rows)
-            read = np.linalg.solve(root, cross.T).T
-            at = np.flatnonzero(law == i)
-            means[:, at] = np.einsum("aj,nj->an", read, solved[at])
-            gone = np.eye(count) - inverse[at]
-            variances[:, at] = target[:, None] - np.einsum("ai,nij,aj->an", read, gone, read)
+        laws, which = np.unique(law, return_inverse=True)
+        part = everywhere.whole if scatter else everywhere.smooth
+        total = np.stack([part(self._prior.nodes[int(i)]) for i in laws])
+        cross = rows @ total[:, count:, :count]
+        target = np.einsum("ai,lij,aj->al", rows, total[:, count:, count:], rows)
+        read = np.linalg.solve(self._prior.root[laws], np.swapaxes(cross, 1, 2))[which]
+        means = np.einsum("nja,nj->an", read, solved)
+        gone = np.eye(count) - inverse
+        variances = target[:, which] - np.einsum("nia,nij,nja->an", read, gone, read)
         mean = means + self.origin * rows.sum(-1)[:, None]
         variances += (self.place * rows.sum(-1)[:, None]) ** 2
         return NormalMixture(
