@@ -25,7 +25,7 @@ TOLERANCE = 0.15
 
 @pytest.fixture(autouse=True)
 def newton_schulz_in_single_precision(monkeypatch):
-    """Muon's steps in bfloat16 take a CPU twenty times as long, and are the same but for rounding."""
+    """In bfloat16 they take a CPU twenty times as long, and differ by rounding alone."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)
 
 
