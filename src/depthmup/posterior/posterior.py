@@ -27,6 +27,9 @@ KEPT = 0.998
 FEW, MOST = 4, 500
 """Nodes by which laws are weighed first, and pairs of a node and a law that are kept."""
 
+ENTRIES, TOGETHER = 20, 8192
+"""Sizes up to which matrices are factored entry by entry, and how many of them at a time."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
@@ -194,8 +197,36 @@ class Posterior:
 def _log_weights(root: Array, linear: Array, precision: Array) -> Array:
     """log of how likely each law (roots of covariances) makes each node's runs, (laws, nodes).
 
-    By Cholesky's factors, entry by entry for all nodes together: matrices of a few sizes, one call
-    each, would take five times as long.
+    Of few sizes for as many laws together as stay in cache, of many for one law at a time.
+    """
+    together = 1 if root.shape[-1] > ENTRIES else max(1, TOGETHER // len(linear))
+    weigh = _by_matrices if root.shape[-1] > ENTRIES else _by_entries
+    parts = [
+        weigh(root[start : start + together], linear, precision)
+        for start in range(0, len(root), together)
+    ]
+    return np.concatenate(parts)
+
+
+def _by_matrices(root: Array, linear: Array, precision: Array) -> Array:
+    """By the Cholesky factor of [[M, b], [b', c]] of one law: its last row is L^-1 b."""
+    (law,), sizes = root, root.shape[-1]
+    right, diagonal = linear @ law, np.arange(sizes)
+    bordered = np.empty((len(linear), sizes + 1, sizes + 1))
+    bordered[:, :sizes, :sizes] = law.T @ precision @ law
+    bordered[:, diagonal, diagonal] += 1
+    bordered[:, sizes, :sizes] = right
+    bordered[:, sizes, sizes] = 1 + (right**2).sum(-1)  # more than b' M^-1 b, as M is at least 1
+    factor = np.linalg.cholesky(bordered)
+    solved = factor[:, sizes, :sizes]
+    logs = np.log(factor[:, diagonal, diagonal])
+    return np.asarray(0.5 * (solved**2).sum(-1) - logs.sum(-1))[None]
+
+
+def _by_entries(root: Array, linear: Array, precision: Array) -> Array:
+    """By Cholesky's factors, entry by entry for all nodes and laws together.
+
+    Matrices of a few sizes, one call each, would take five times as long.
     """
     turned, sizes = np.swapaxes(root, -1, -2), root.shape[-1]
     inner = turned @ np.moveaxis(precision, 0, -1).reshape(sizes, -1)
