@@ -89,7 +89,7 @@ def nodes_of(
         gram = np.swapaxes(columns, -1, -2) @ (columns / variance[..., None])
         level = np.maximum(gram[..., -1, -1], 1e-300)
         determinant = np.log(variance).sum(-1) - 2 * missing[:, None] * log_s[..., None] + logs
-        some = points.there.any(-1)[:, None]
+        some = np.asarray(points.there.any(-1))[:, None]
         determinant = np.where(some, determinant + np.log(level), 0.0)
         # Every size's level is integrated out, ...
         by_level = gram[..., :-1, -1]
