@@ -8,6 +8,7 @@ import gc
 import os
 import random
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("COLUMNS", None)
 
 import browsers
+import numpy as np
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -98,6 +100,15 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test and its fixtures draw the same, whichever tests and how many ran before."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - that of people's code
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
 
 
 def _shuffle(items: list[pytest.Item], rng: random.Random) -> None:

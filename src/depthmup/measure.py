@@ -186,7 +186,11 @@ def transfer(
         **({"over": over} if over else {}),
         "environment": {**environment(), **runner.environment},
         **({"command": list(command)} if command else {}),
-        **({"sources": model.sources} if command and isinstance(model, Model) else {}),
+        **(
+            {"sources": model.sources, "folder": str(Path.cwd())}
+            if command and isinstance(model, Model)
+            else {}
+        ),
     }
     with (
         staying(runner.executor) as workers,  # a cluster that does not answer leaves no store

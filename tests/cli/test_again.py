@@ -1,12 +1,17 @@
 """A `transfer` whose runs are all finished trains nothing, so it loads nothing that trains."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import own_models
 import pytest
 
 from depthmup.sweep import MAIN_STORE, Store
+
+# One process trains what the others read.
+pytestmark = pytest.mark.xdist_group("again")
 
 LISTED = """
 import sys
@@ -44,7 +49,27 @@ def loaded(words, folder):
     return done.stdout.splitlines()[-1].split()
 
 
-@pytest.mark.parametrize("name", SWEEPS)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a person's model whose runs are finished, and a copy of it as it then was."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert "torch" in loaded(SWEEPS["custom"], folder)
+    return folder, shutil.copytree(folder, tmp_path_factory.mktemp("kept") / "copy")
+
+
+@pytest.fixture
+def folder(finished):
+    """The same at the same place, whatever the test before left there."""
+    folder, kept = finished
+    shutil.rmtree(folder)
+    return Path(shutil.copytree(kept, folder))
+
+
+def test_nothing_of_a_persons_model_is_loaded_again(folder):
+    assert loaded(SWEEPS["custom"], folder) == ["end"]
+
+
+@pytest.mark.parametrize("name", ["built-in", "command"])
 def test_nothing_that_trains_or_draws_is_loaded_again(name, tmp_path):
     assert loaded(SWEEPS[name], tmp_path) != ["end"]
     assert loaded(SWEEPS[name], tmp_path) == ["end"]
@@ -64,14 +89,19 @@ def _fewer_runs(folder):
 
 
 @pytest.mark.parametrize("change", [_another_file, _another_module, _fewer_runs])
-def test_what_changed_is_loaded(change, tmp_path):
-    words = (*MINE, *GRID)
-    loaded(words, tmp_path)
-    change(tmp_path)
-    assert "torch" in loaded(words, tmp_path)
-    assert loaded(words, tmp_path) == ["end"]
+def test_what_changed_is_loaded(change, folder):
+    change(folder)
+    assert "torch" in loaded(SWEEPS["custom"], folder)
+    assert loaded(SWEEPS["custom"], folder) == ["end"]
 
 
-def test_another_command_is_loaded(tmp_path):
-    loaded((*MINE, *GRID), tmp_path)
-    assert "torch" in loaded((*MINE, *GRID, "--tolerance", "0.2"), tmp_path)
+def test_another_command_is_loaded(folder):
+    assert "torch" in loaded((*SWEEPS["custom"], "--tolerance", "0.2"), folder)
+
+
+def test_a_copy_of_the_folder_is_loaded_with_the_files_that_are_there(folder, tmp_path):
+    """The same words name other files there, of which the store's session has not heard."""
+    copied = Path(shutil.copytree(folder, tmp_path / "copy"))
+    _another_file(copied)
+    assert "torch" in loaded(SWEEPS["custom"], copied)
+    assert loaded(SWEEPS["custom"], copied) == ["end"]

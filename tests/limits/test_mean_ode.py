@@ -255,7 +255,7 @@ def test_no_stability_is_a_result(reference, repeats):
 def test_calls_grow_as_minibatches_do():
     rng = np.random.default_rng(0)
     steps = [
-        limits.Step(rng.normal(size=(8, 8)) / math.sqrt(8), limits.mse(rng.normal(size=(8, 1))))
+        limits.Step(rng.normal(size=(2, 4)) / 2, limits.mse(rng.normal(size=(2, 1))))
         for _ in range(30)
     ]
     ten, thirty = (

@@ -60,9 +60,11 @@ def test_a_refusal_says_why_and_names_a_part_of_the_model(case):
 @pytest.mark.long
 @each(PLANNED)
 def test_every_optimizers_factors_are_those_of_a_second_reading_of_the_rules(case):
+    """And the first of them is proven: whatever contradicts it raises."""
     seen = 0
-    for scheme, optimizer in PAIRS:
-        for p in case.plan(scheme, optimizer).prescriptions:
+    for number, (scheme, optimizer) in enumerate(PAIRS):
+        plan = case.plan(scheme, optimizer, proof="off" if number else "auto")
+        for p in plan.prescriptions:
             expected = recomputed(p, scheme)
             for factor in FACTORS if expected else ():
                 seen += 1
@@ -129,7 +131,7 @@ def test_names_say_nothing(case):
     renamed, base_renamed = disguised(model), disguised(base)
     assert any(old != new for old, new in renamed.items())
     plan = depthmup.plan(
-        model, base=base, scheme="depth-mup", example_inputs=case.inputs,
+        model, base=base, scheme="depth-mup", example_inputs=case.inputs, proof="off",
         drawn=(
             {renamed[name]: value for name, value in drawn.items()},
             {base_renamed[name]: value for name, value in base_drawn.items()},

@@ -118,7 +118,7 @@ each = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 @each
 def test_plan_train_and_load_into_the_plain_class(case):
     """Folded, no multiplier is needed at inference; the last norm carries a tied readout's."""
-    plan, (model, _) = case.plan("completep"), case.built(TARGET)
+    plan, (model, _) = case.plan("completep", proof="auto"), case.built(TARGET)
     branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
     assert len(branches) == BRANCHES[case.make]
     assert all(m.folds and m.value == 0.5 for m in branches)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -85,7 +86,15 @@ def of(losses, **options):
 
 
 def good(seed=0, slope=-0.1, **options):
+    if not options:
+        return plain(seed, slope)
     return of(simulated(np.random.default_rng(seed), line(slope)), **options)
+
+
+@cache
+def plain(seed, slope):
+    """Made once for all tests that compare with it."""
+    return of(simulated(np.random.default_rng(seed), line(slope)))
 
 
 def lacks(certificate):

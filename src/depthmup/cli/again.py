@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def finished_before(out: Path, command: Sequence[str]) -> "Report | None":
     """The report of a folder whose last measurement is this command's and lacks no run, else none.
 
-    The command, the files that its model was read from, and the versions are those of that session.
+    The command, the folder where it was given, the files that its model was read from, and the
+    versions are those of that session: in a copy of a project the same words name other files.
     """
     from depthmup.model.source_files import unchanged
     from depthmup.records import environment
@@ -27,6 +28,8 @@ def finished_before(out: Path, command: Sequence[str]) -> "Report | None":
     with snapshot(path) as store:
         last = next(iter(store.sessions()[-1:]), {})
         sources, then = last.get("sources"), last.get("environment", {})
+        if last.get("folder") != str(Path.cwd()):
+            return None
         if last.get("command") != [*command] or not isinstance(sources, dict) or not sources:
             return None
         if any(then.get(name) != value for name, value in environment().items()):

@@ -132,8 +132,11 @@ class Covariances:
 
     def scatter(self, node: LawNode) -> Array:
         """What each size has of its own."""
-        apart = np.abs(self.s[:, None] - self.s[None]).sum(-1)
-        return np.asarray(node.scatter**2 * ALIKE**apart)
+        return np.asarray(node.scatter**2 * self._alike)
+
+    @cached_property
+    def _alike(self) -> Array:
+        return np.asarray(ALIKE ** np.abs(self.s[:, None] - self.s[None]).sum(-1))
 
     def whole(self, node: LawNode) -> Array:
         """Of the minima themselves."""

@@ -77,54 +77,59 @@ def nodes_of(
     missing = (~points.there).sum(-1)
     first, again = problem.alike
     few, own = points.part(first), (problem.own[0][first], problem.own[1][first])
-    found: dict[int, tuple[Array, Array, Array]] = {}
+    parts, order = [], []
     for rho in np.unique(scales.rho):
         spectrum = few.spectrum(np.full(len(first), rho), *own, weight[first])
-        values, turned, logs = (part[again] for part in spectrum)
-        columns = turned @ jacobian
-        for number in np.flatnonzero(scales.rho == rho):
-            s = scales.sigma[:, number]
-            variance, log_s = s[:, None, None] ** 2 + values, np.log(s)
-            gram = np.swapaxes(columns, -1, -2) @ (columns / variance[..., None])
-            level = np.maximum(gram[..., -1, -1], 1e-300)
-            determinant = np.log(variance).sum(-1) - 2 * missing * log_s[:, None] + logs
-            determinant = np.where(points.there.any(-1), determinant + np.log(level), 0.0)
-            # Every size's level is integrated out, ...
-            by_level = gram[..., :-1, -1]
-            gram = (
-                gram[..., :-1, :-1]
-                - by_level[..., :, None] * by_level[..., None, :] / level[..., None, None]
-            )
-            # ... and the shape that all of them share.
-            shape_part = gram[..., 1:-1, 1:-1].sum(1)
-            index = np.arange(shape_part.shape[-1])
-            shape_part[:, index, index] += problem.scale**-2.0
-            cross = gram[..., 0, 1:-1]
-            gradient = gram[..., 1:-1, -1].sum(1) - off / problem.scale
-            root = np.linalg.cholesky(shape_part)
-            both = np.concatenate([cross, gradient[:, None]], 1)
-            halves = np.linalg.solve(root, np.swapaxes(both, -1, -2))
-            product = np.swapaxes(halves, -1, -2) @ halves
-            precision = -product[:, :-1, :-1]
-            precision[:, diagonal, diagonal] += gram[..., 0, 0] + felt
-            pull = gram[..., 0, -1] - push - product[:, :-1, -1]
-            at_fit = scales.prior[:, number] - 0.5 * (
-                gram[..., -1, -1].sum(-1)
-                + determinant.sum(-1)
-                + (off**2).sum(-1)
-                + (push**2).sum(-1) * DIVERGED_WIDTH**2
-                - product[:, -1, -1]
-                + 2 * np.log(np.einsum("bpp->bp", root)).sum(-1)
-                + 2 * np.log(problem.scale).sum(-1)
-            )
-            if replicates is not None:
-                square, freedom = replicates
-                at_fit = at_fit - freedom * log_s - square / (2 * s**2)
-            # Moved from the fit to the origin of k.
-            linear = pull + np.einsum("bij,bj->bi", precision, fit.k)
-            quadratic = np.einsum("bi,bij,bj->b", fit.k, precision, fit.k)
-            constant = at_fit - (pull * fit.k).sum(-1) - 0.5 * quadratic
-            found[int(number)] = constant, linear, precision
-    ordered = [found[number] for number in range(len(scales.rho))]
-    constant, linear, precision = (np.stack(part, 1) for part in zip(*ordered, strict=True))
+        values, turned, logs = (part[again][:, None] for part in spectrum)
+        columns = turned @ jacobian[:, None]
+        # Every noise at once, (fits, noises, ...): a call each would take several times as long.
+        same = np.flatnonzero(scales.rho == rho)
+        s = scales.sigma[:, same]
+        variance, log_s = s[..., None, None] ** 2 + values, np.log(s)
+        gram = np.swapaxes(columns, -1, -2) @ (columns / variance[..., None])
+        level = np.maximum(gram[..., -1, -1], 1e-300)
+        determinant = np.log(variance).sum(-1) - 2 * missing[:, None] * log_s[..., None] + logs
+        some = np.asarray(points.there.any(-1))[:, None]
+        determinant = np.where(some, determinant + np.log(level), 0.0)
+        # Every size's level is integrated out, ...
+        by_level = gram[..., :-1, -1]
+        gram = (
+            gram[..., :-1, :-1]
+            - by_level[..., :, None] * by_level[..., None, :] / level[..., None, None]
+        )
+        # ... and the shape that all of them share.
+        shape_part = gram[..., 1:-1, 1:-1].sum(2)
+        index = np.arange(shape_part.shape[-1])
+        shape_part[..., index, index] += problem.scale[:, None] ** -2.0
+        cross = gram[..., 0, 1:-1]
+        gradient = gram[..., 1:-1, -1].sum(2) - (off / problem.scale)[:, None]
+        root = np.linalg.cholesky(shape_part)
+        both = np.concatenate([cross, gradient[:, :, None]], 2)
+        halves = np.linalg.solve(root, np.swapaxes(both, -1, -2))
+        product = np.swapaxes(halves, -1, -2) @ halves
+        precision = -product[..., :-1, :-1]
+        precision[..., diagonal, diagonal] += gram[..., 0, 0] + felt[:, None]
+        pull = gram[..., 0, -1] - push[:, None] - product[..., :-1, -1]
+        of_fit = (off**2).sum(-1) + (push**2).sum(-1) * DIVERGED_WIDTH**2
+        at_fit = scales.prior[:, same] - 0.5 * (
+            gram[..., -1, -1].sum(-1)
+            + determinant.sum(-1)
+            + of_fit[:, None]
+            - product[..., -1, -1]
+            + 2 * np.log(np.einsum("bnpp->bnp", root)).sum(-1)
+            + 2 * np.log(problem.scale).sum(-1)[:, None]
+        )
+        if replicates is not None:
+            square, freedom = (part[:, None] for part in replicates)
+            at_fit = at_fit - freedom * log_s - square / (2 * s**2)
+        # Moved from the fit to the origin of k.
+        linear = pull + np.einsum("bnij,bj->bni", precision, fit.k)
+        quadratic = np.einsum("bi,bnij,bj->bn", fit.k, precision, fit.k)
+        constant = at_fit - (pull * fit.k[:, None]).sum(-1) - 0.5 * quadratic
+        parts.append((constant, linear, precision))
+        order.append(same)
+    back = np.argsort(np.concatenate(order))
+    constant, linear, precision = (
+        np.concatenate(part, 1)[:, back] for part in zip(*parts, strict=True)
+    )
     return Nodes(constant=constant, linear=linear, precision=precision)

@@ -27,6 +27,9 @@ KEPT = 0.998
 FEW, MOST = 4, 500
 """Nodes by which laws are weighed first, and pairs of a node and a law that are kept."""
 
+ENTRIES, TOGETHER = 20, 8192
+"""Sizes up to which matrices are factored entry by entry, and how many of them at a time."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
@@ -173,19 +176,15 @@ class Posterior:
         weight, law, inverse, solved = self._solved
         count = len(self.s)
         everywhere = Covariances(s=np.concatenate([self.s, places]))
-        means, variances = np.empty((2, len(rows), len(law)))
-        for i in np.unique(law):
-            node = self._prior.nodes[int(i)]
-            smooth, own = everywhere.smooth(node), everywhere.scatter(node)
-            root = self._prior.root[int(i)]
-            total = smooth + own if scatter else smooth
-            cross = rows @ total[count:, :count]
-            target = np.einsum("ai,ij,aj->a", rows, total[count:, count:], rows)
-            read = np.linalg.solve(root, cross.T).T
-            at = np.flatnonzero(law == i)
-            means[:, at] = np.einsum("aj,nj->an", read, solved[at])
-            gone = np.eye(count) - inverse[at]
-            variances[:, at] = target[:, None] - np.einsum("ai,nij,aj->an", read, gone, read)
+        laws, which = np.unique(law, return_inverse=True)
+        part = everywhere.whole if scatter else everywhere.smooth
+        total = np.stack([part(self._prior.nodes[int(i)]) for i in laws])
+        cross = rows @ total[:, count:, :count]
+        target = np.einsum("ai,lij,aj->al", rows, total[:, count:, count:], rows)
+        read = np.linalg.solve(self._prior.root[laws], np.swapaxes(cross, 1, 2))[which]
+        means = np.einsum("nja,nj->an", read, solved)
+        gone = np.eye(count) - inverse
+        variances = target[:, which] - np.einsum("nia,nij,nja->an", read, gone, read)
         mean = means + self.origin * rows.sum(-1)[:, None]
         variances += (self.place * rows.sum(-1)[:, None]) ** 2
         return NormalMixture(
@@ -198,8 +197,36 @@ class Posterior:
 def _log_weights(root: Array, linear: Array, precision: Array) -> Array:
     """log of how likely each law (roots of covariances) makes each node's runs, (laws, nodes).
 
-    By Cholesky's factors, entry by entry for all nodes together: matrices of a few sizes, one call
-    each, would take five times as long.
+    Of few sizes for as many laws together as stay in cache, of many for one law at a time.
+    """
+    together = 1 if root.shape[-1] > ENTRIES else max(1, TOGETHER // len(linear))
+    weigh = _by_matrices if root.shape[-1] > ENTRIES else _by_entries
+    parts = [
+        weigh(root[start : start + together], linear, precision)
+        for start in range(0, len(root), together)
+    ]
+    return np.concatenate(parts)
+
+
+def _by_matrices(root: Array, linear: Array, precision: Array) -> Array:
+    """By the Cholesky factor of [[M, b], [b', c]] of one law: its last row is L^-1 b."""
+    (law,), sizes = root, root.shape[-1]
+    right, diagonal = linear @ law, np.arange(sizes)
+    bordered = np.empty((len(linear), sizes + 1, sizes + 1))
+    bordered[:, :sizes, :sizes] = law.T @ precision @ law
+    bordered[:, diagonal, diagonal] += 1
+    bordered[:, sizes, :sizes] = right
+    bordered[:, sizes, sizes] = 1 + (right**2).sum(-1)  # more than b' M^-1 b, as M is at least 1
+    factor = np.linalg.cholesky(bordered)
+    solved = factor[:, sizes, :sizes]
+    logs = np.log(factor[:, diagonal, diagonal])
+    return np.asarray(0.5 * (solved**2).sum(-1) - logs.sum(-1))[None]
+
+
+def _by_entries(root: Array, linear: Array, precision: Array) -> Array:
+    """By Cholesky's factors, entry by entry for all nodes and laws together.
+
+    Matrices of a few sizes, one call each, would take five times as long.
     """
     turned, sizes = np.swapaxes(root, -1, -2), root.shape[-1]
     inner = turned @ np.moveaxis(precision, 0, -1).reshape(sizes, -1)
