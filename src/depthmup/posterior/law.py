@@ -154,21 +154,21 @@ TINY = 1e-10
 """Octaves squared by which sizes that cannot differ may: a covariance has a root."""
 
 
-def prior_of(s: Array) -> Prior:
-    """The laws at sizes (sizes, axes); nobody writes into it."""
+def prior_of(s: Array, values: int = 1) -> Prior:
+    """The laws at sizes (sizes, axes) of several values each; nobody writes into it."""
     s = np.ascontiguousarray(s, float)
-    return _prior(s.tobytes(), s.shape)
+    return _prior(s.tobytes(), s.shape, values)
 
 
 @lru_cache(maxsize=64)
-def _prior(numbers: bytes, shape: tuple[int, int]) -> Prior:
+def _prior(numbers: bytes, shape: tuple[int, int], values: int) -> Prior:
     s = np.frombuffer(numbers).reshape(shape)
     nodes = laws(shape[1] > 1)
     covariances = Covariances(s=s)
-    whole = np.stack([covariances.whole(node) for node in nodes])
+    whole = np.stack([np.kron(covariances.whole(node), np.eye(values)) for node in nodes])
     return Prior(
         nodes=nodes,
         log_weight=np.log([node.weight for node in nodes]),
         whole=whole,
-        root=np.asarray(np.linalg.cholesky(whole + TINY * np.eye(len(s))), float),
+        root=np.asarray(np.linalg.cholesky(whole + TINY * np.eye(whole.shape[-1])), float),
     )

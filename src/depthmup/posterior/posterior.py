@@ -13,19 +13,13 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.intervals import CONFIDENCE, Array, Index, Numbers
-from depthmup.posterior.law import Covariances, Prior, prior_of
+from depthmup.posterior.intervals import CONFIDENCE, Array, Numbers
 from depthmup.posterior.likelihood import Information, Mode, expected, information
-from depthmup.posterior.mixture import NormalMixture, heaviest
+from depthmup.posterior.minima import Minima, blurred
+from depthmup.posterior.mixture import NormalMixture
 from depthmup.posterior.seeds import shared_errors
 from depthmup.posterior.valley import SHARED, rise
 from depthmup.records import Estimate
-
-KEPT = 0.998
-"""Share of the weight that the nodes kept have."""
-
-FEW, MOST = 4, 500
-"""Nodes by which laws are weighed first, and pairs of a node and a law that are kept."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,34 +51,16 @@ class Posterior:
     place: float = 0.0
 
     @cached_property
-    def _prior(self) -> Prior:
-        return prior_of(self.s)
-
-    @cached_property
-    def _solved(self) -> tuple[Array, Index, Array, Array]:
-        """Of every pair of a node and a law that counts: weight, law, M^-1 and M^-1 L'b."""
-        prior = self._prior
-        # A node's constant is its weight at the origin alone: what counts is all of the minima.
-        usual = [int(prior.log_weight.argmax())]
-        of_nodes = _log_weights(prior.root[usual], self.linear, self.precision)[0] + self.constant
-        heavy = heaviest(of_nodes, KEPT)[:FEW]
-        first = _log_weights(prior.root, self.linear[heavy], self.precision[heavy])
-        first = np.logaddexp.reduce(first + self.constant[heavy], axis=1)
-        some = heaviest(first + prior.log_weight, KEPT)
-        log = (
-            _log_weights(prior.root[some], self.linear, self.precision)
-            + prior.log_weight[some, None]
-            + self.constant
+    def minima(self) -> Minima:
+        """All of what is known of the minima."""
+        return Minima(
+            s=self.s,
+            origin=np.array([self.origin]),
+            constant=self.constant,
+            linear=self.linear,
+            precision=self.precision,
+            place=np.array([[self.place]]),
         )
-        flat = heaviest(log.ravel(), KEPT)[:MOST]
-        law, node = np.unravel_index(flat, log.shape)
-        weight = np.exp(log.ravel()[flat] - log.max())
-        root = prior.root[some][law]
-        inner = np.swapaxes(root, -1, -2) @ self.precision[node] @ root + np.eye(len(self.s))
-        right = np.einsum("nij,ni->nj", root, self.linear[node])
-        inverse = np.linalg.inv(inner)
-        solved = np.einsum("nij,nj->ni", inverse, right)
-        return weight / weight.sum(), some[law], np.asarray(inverse, float), solved
 
     def estimate(
         self, row: Array, confidence: float = CONFIDENCE, *, scale: float = 1.0, unit: str = ""
@@ -149,99 +125,26 @@ class Posterior:
         batch = Curves(log2_lrs=curves.log2_lrs[None], losses=curves.losses[None])
         linear, precision = expected(self.mode, np.array([self.origin]), batch, self.s, quieter)
         errors = shared_errors(curves.seeds.astype(float), self.s.sum(-1))
-        constant, linear, precision = _blurred(np.zeros(1), linear, precision, self.seeds, errors)
+        constant, linear, precision = blurred(np.zeros(1), linear, precision, self.seeds, errors)
         return replace(self, constant=constant, linear=linear, precision=precision)
 
     def of_sizes(self, rows: Array) -> NormalMixture:
         """Combinations of the minima of trained sizes, (answers, sizes): these sizes."""
-        weight, law, inverse, solved = self._solved
-        read = np.einsum("ai,nij->anj", rows, self._prior.root[law])
-        mean = (read * solved).sum(-1) + self.origin * rows.sum(-1)[:, None]
-        variance = np.einsum("ani,nij,anj->an", read, inverse, read)
-        variance += (self.place * rows.sum(-1)[:, None]) ** 2
-        return NormalMixture(
-            mean=mean,
-            deviation=np.sqrt(np.maximum(variance, 0.0)),
-            weight=np.broadcast_to(weight, mean.shape),
-        )
+        return self.minima.of_sizes(rows)
 
     def of_law(self, rows: Array, places: Array, *, scatter: bool) -> NormalMixture:
         """Combinations of places, (answers, places), at doublings (places, axes): the law.
 
         Of the minima there, with their scatter, or of the law alone.
         """
-        weight, law, inverse, solved = self._solved
-        count = len(self.s)
-        everywhere = Covariances(s=np.concatenate([self.s, places]))
-        means, variances = np.empty((2, len(rows), len(law)))
-        for i in np.unique(law):
-            node = self._prior.nodes[int(i)]
-            smooth, own = everywhere.smooth(node), everywhere.scatter(node)
-            root = self._prior.root[int(i)]
-            total = smooth + own if scatter else smooth
-            cross = rows @ total[count:, :count]
-            target = np.einsum("ai,ij,aj->a", rows, total[count:, count:], rows)
-            read = np.linalg.solve(root, cross.T).T
-            at = np.flatnonzero(law == i)
-            means[:, at] = np.einsum("aj,nj->an", read, solved[at])
-            gone = np.eye(count) - inverse[at]
-            variances[:, at] = target[:, None] - np.einsum("ai,nij,aj->an", read, gone, read)
-        mean = means + self.origin * rows.sum(-1)[:, None]
-        variances += (self.place * rows.sum(-1)[:, None]) ** 2
-        return NormalMixture(
-            mean=mean,
-            deviation=np.sqrt(np.maximum(variances, 0.0)),
-            weight=np.broadcast_to(weight, mean.shape),
-        )
-
-
-def _log_weights(root: Array, linear: Array, precision: Array) -> Array:
-    """log of how likely each law (roots of covariances) makes each node's runs, (laws, nodes).
-
-    By Cholesky's factors, entry by entry for all nodes together: matrices of a few sizes, one call
-    each, would take five times as long.
-    """
-    turned, sizes = np.swapaxes(root, -1, -2), root.shape[-1]
-    inner = turned @ np.moveaxis(precision, 0, -1).reshape(sizes, -1)
-    inner = turned[:, None] @ inner.reshape(*root.shape, -1)
-    right = turned @ linear.T
-    factor: dict[tuple[int, int], Array] = {}
-    solved: list[Array] = []
-    log = np.zeros((len(root), len(linear)))
-    for j in range(sizes):
-        square = 1 + inner[:, j, j] - sum(factor[j, k] ** 2 for k in range(j))
-        for i in range(j + 1, sizes):
-            rest = sum(factor[i, k] * factor[j, k] for k in range(j))
-            factor[i, j] = (inner[:, i, j] - rest) / np.sqrt(square)
-        rest = sum(factor[j, k] * solved[k] for k in range(j))
-        solved.append((right[:, j] - rest) / np.sqrt(square))
-        log += 0.5 * (solved[j] ** 2 - np.log(square))
-    return log
-
-
-def _blurred(
-    constant: Array, linear: Array, precision: Array, seeds: Array, errors: Array
-) -> tuple[Array, Array, Array]:
-    """Nodes with the errors that seeds' own minima are: k + error has Lambda (1 + D Lambda)^-1."""
-    some = heaviest(seeds, 0.99)
-    own, d = seeds[some] - seeds.max(), errors[some]
-    sizes = d.shape[-1]
-    inner = np.eye(sizes) + precision[:, None] @ d[None]
-    right = np.concatenate([linear[..., None], precision], -1)
-    solved = np.linalg.solve(inner, np.broadcast_to(right[:, None], (*inner.shape[:3], sizes + 1)))
-    new_linear, new_precision = solved[..., 0], solved[..., 1:]
-    _, logs = np.linalg.slogdet(inner)
-    gain = np.einsum("ni,sij,nsj->ns", linear, d, new_linear)
-    total = constant[:, None] + own - 0.5 * logs + 0.5 * gain
-    symmetric = (new_precision + np.swapaxes(new_precision, -1, -2)) / 2
-    return total.ravel(), new_linear.reshape(-1, sizes), symmetric.reshape(-1, sizes, sizes)
+        return self.minima.of_law(rows, places, scatter=scatter)
 
 
 def _one(seen: Information, curves: Curves, s: Array, i: int) -> Posterior:
     """That of one experiment of a batch."""
     alive = np.isfinite(seen.nodes.constant[i])
     errors = shared_errors(curves.seeds[i].astype(float), s.sum(-1))
-    constant, linear, precision = _blurred(
+    constant, linear, precision = blurred(
         seen.nodes.constant[i][alive],
         seen.nodes.linear[i][alive],
         seen.nodes.precision[i][alive],
