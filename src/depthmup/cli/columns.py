@@ -29,7 +29,9 @@ class RunColumns:
         """The arguments of a function that reads a table; ``usual`` where no column was named."""
         axes = parse_pairs(self.axes, option="--axes", value="COLUMN", alone=True)
         given = {"lr": self.lr, "loss": self.loss, "seed": self.seed}
-        return {"axes": axes, **{what: name or usual.get(what, "") for what, name in given.items()}}
+        named = {what: name or usual.get(what, "") for what, name in given.items()}
+        several = [column.strip() for column in self.lr.split(",")]
+        return {"axes": axes, **named, **({"lr": several} if len(several) > 1 else {})}
 
 
 EXAMPLE_COLUMNS = RunColumns(

@@ -24,7 +24,7 @@ NO_WALL = -30.0
 
 def free(axes: int) -> Index:
     """The entries of a shape's vector that are no wall's."""
-    return np.r_[0:WALL, SHARED : SHARED + (PER_AXIS - 1) * axes]
+    return np.asarray(np.r_[0:WALL, SHARED : SHARED + (PER_AXIS - 1) * axes], np.int64)
 
 
 def planes(values: int) -> list[tuple[int, int]]:
@@ -114,7 +114,31 @@ def heights(bowl: Bowl, away: Array, s: Array) -> Heights:
     return Heights(
         height=found.height[..., 0].sum(0),
         slope=np.einsum("rn,nrj->nj", slope, rotation),
-        by_shape=np.concatenate(
-            [by_shape.reshape(len(s), -1), trends.reshape(len(s), -1)], axis=1
-        ),
+        by_shape=np.concatenate([by_shape.reshape(len(s), -1), trends.reshape(len(s), -1)], axis=1),
     )
+
+
+def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
+    """The least heights where one value lies so far from its minimum, (points,), others being free.
+
+    Each rise is a parabola of its secant's curvature; the least of these is exact, and repeated.
+    """
+    rotation, _ = bowl.rotations(s)
+    shape = full(bowl.shape, s.shape[1])
+    along = rotation[:, :, value] * away[:, None]
+    height = np.zeros(len(away))
+    for _ in range(SECANTS):
+        apart = np.where(np.abs(along) < NEAREST, NEAREST, along)
+        found = rise(apart.T[..., None], shape, s)
+        secant = np.maximum(found.slope[..., 0].T / apart, FLATTEST)
+        metric = np.einsum("nra,nr,nrb->nab", rotation, secant, rotation)
+        column = np.linalg.inv(metric)[:, :, value]
+        place = away[:, None] * column / column[:, [value]]
+        along = np.einsum("nrj,nj->nr", rotation, place)
+        height = rise(along.T[..., None], shape, s).height[..., 0].sum(0)
+    return np.asarray(height)
+
+
+SECANTS = 12
+NEAREST, FLATTEST = 1e-3, 1e-12
+"""Octaves, and nats per octave squared."""

@@ -5,14 +5,14 @@ The covariance of the log losses of one size is that of ``posterior.errors`` in 
     sigma^2 / q + lambda^2 (one seed) + rho^2 H H' exp(-|x - x'|) (1 + c) / 2
       + (zeta_T^2 c + zeta_C^2) h h',        H = h (1 + (h/0.3)^2) (1 + (d/2)^2),
 
-h the rise above the minimum by an earlier fit, d the octaves from the middle, c the cosine between the directions
-in which two runs lie from there: on one line it is 1 on one side and -1 across, as there.
+h the rise above the minimum by an earlier fit, d the octaves from the middle, c the cosine between
+the directions in which two runs lie from there: on one line 1 on one side and -1 across.
 
 A run that diverged is one more observation: the minimum lies before it, on the way from the middle,
 unless a good run lies behind it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -116,7 +116,7 @@ class Walls:
 
     def over(self, k: Array) -> Array:
         """By how many octaves minima lie too far, (walls,)."""
-        return np.maximum((self.way * k[self.size]).sum(-1) - self.end + DIVERGED, 0.0)
+        return np.asarray(np.maximum((self.way * k[self.size]).sum(-1) - self.end + DIVERGED, 0.0))
 
 
 def walls_of(trials: Trials, guess: Guess) -> Walls:
@@ -166,7 +166,7 @@ class BowlProblem:
     def covariance(self) -> Array:
         """Of minima, before any run."""
         law = Covariances(s=self.runs.s).whole(WIDE)
-        return np.kron(law, np.eye(self.runs.values))
+        return np.asarray(np.kron(law, np.eye(self.runs.values)), float)
 
     @cached_property
     def law(self) -> Array:
@@ -246,24 +246,28 @@ def start(guess: Guess, centre: Array, mean: Array, axes: int) -> Bowl:
 
 def fit(problem: BowlProblem, bowl: Bowl, sigma: float, rho: float, steps: int) -> Bowl:
     """Levenberg's damped steps."""
-    whiten = np.zeros((len(problem.runs.y),) * 2)
-    for own, (values, turned, _) in zip(problem.members, problem.spectrum(rho), strict=True):
+    whiten = []
+    for values, turned, _ in problem.spectrum(rho):
         white = turned / np.sqrt(sigma**2 + values)[:, None]
         level = white.sum(1)
         level /= max(float(np.linalg.norm(level)), 1e-300)
-        whiten[np.ix_(own, own)] = white - np.outer(level, level @ white)
+        whiten.append(white - np.outer(level, level @ white))
     minima = bowl.k.size
+
+    def whitened(rows: Array) -> Array:
+        parts = zip(whiten, problem.members, strict=True)
+        return np.concatenate([white @ rows[own] for white, own in parts])
 
     def look(at: Bowl) -> tuple[float, Array, Array]:
         residual, jacobian = problem.at(at)
-        white, k = whiten @ residual, (at.k - problem.origin).ravel()
+        white, k = whitened(residual), (at.k - problem.origin).ravel()
         value = float(white @ white + (problem.off(at) ** 2).sum() + k @ problem.law @ k)
         return value + problem.pushed(at)[0], white, jacobian
 
     value, white, jacobian = look(bowl)
     damping = 1e-2
     for _ in range(steps):
-        turned = whiten @ jacobian
+        turned = whitened(jacobian)
         normal = turned.T @ turned
         _, push, felt = problem.pushed(bowl)
         normal[:minima, :minima] += problem.law + felt

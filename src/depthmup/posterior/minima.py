@@ -101,6 +101,19 @@ class Minima:
             weight=np.broadcast_to(weight, mean.shape),
         )
 
+    def draws(self, rows: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draws of some combinations together, (count, answers)."""
+        weight, law, inverse, solved = self._solved
+        read = np.einsum("ai,nij->naj", rows, self._prior.root[law])
+        mean = np.einsum("naj,nj->na", read, solved) + self._moved(rows)
+        covariance = np.einsum("nai,nij,nbj->nab", read, inverse, read)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+        node = rng.choice(len(weight), size=count, p=weight)
+        drawn = np.einsum("nab,nb->na", root[node], rng.standard_normal((count, len(rows))))
+        aside = rng.standard_normal((count, self.values)) @ (self._sums(rows) @ self.place).T
+        return np.asarray(mean[node] + drawn + aside)
+
     def of_law(self, rows: Array, places: Array, *, scatter: bool) -> NormalMixture:
         """Combinations of places, (answers, places * values), at doublings (places, axes): the law.
 

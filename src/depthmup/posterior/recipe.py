@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior.bowl import Bowl, heights
+from depthmup.posterior.bowl import Bowl, heights, lowest
 from depthmup.posterior.bowl_fit import (
     BowlNodes,
     BowlProblem,
@@ -36,7 +36,7 @@ from depthmup.posterior.likelihood import (
 from depthmup.posterior.minima import Minima, blurred
 from depthmup.posterior.priors import LOPSIDED, MISFITS, NOISES, PHASE, TAILS, TURNS
 from depthmup.posterior.seeds import NODES, shared_errors
-from depthmup.posterior.trials import Guess, Trials, best_quarter, first_guess
+from depthmup.posterior.trials import Guess, Trials, best_quarter, first_guess, nearest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,11 +72,9 @@ class RecipePosterior:
         for i in range(self.trials.sizes):
             # The variance of k_a + k_b tells their covariance.
             asked = np.zeros((len(rows), self.trials.sizes, values))
-            np.add.at(asked, (np.arange(len(rows)), i, rows), 1.0)
-            np.add.at(asked, (np.arange(len(rows)), i, columns), 1.0)
+            asked[:, i] = np.eye(values)[rows] + np.eye(values)[columns]
             variance = self.minima.of_sizes(asked.reshape(len(rows), -1)).variance
-            own = np.zeros(values)
-            own[:] = variance[rows == columns] / 4
+            own = variance[rows == columns] / 4
             both = (variance - own[rows] - own[columns]) / 2
             result[i, rows, columns] = result[i, columns, rows] = both
             result[i, np.arange(values), np.arange(values)] = own
@@ -86,19 +84,21 @@ class RecipePosterior:
         """Log loss above the minimum at doublings (points, axes), so far from it in octaves."""
         return heights(self.bowl, away, np.broadcast_to(place, (len(away), place.shape[-1]))).height
 
-    def rises(self, place: Array, away: Array, rng: np.random.Generator) -> Array:
-        """The same with the shape drawn anew for every point."""
-        bowl = self.bowl
-        normal = rng.standard_normal((len(away), len(self.shape_root)))
+    def drawn(self, place: Array, away: Array, rng: np.random.Generator) -> Array:
+        """Heights there where the shape is drawn anew; and, (values + 1, points), the least ones
+        where each value alone lies so far from its minimum.
+        """
+        normal = rng.standard_normal((SHAPES, len(self.shape_root)))
         steps = np.linalg.solve(self.shape_root.T, normal.T).T
-        places = np.broadcast_to(place, (len(away), place.shape[-1]))
-        result = np.zeros(len(away))
-        still = np.zeros(bowl.k.size)
+        still = np.zeros(self.bowl.k.size)
+        result = np.zeros((away.shape[1] + 1, len(away)))
         # Few shapes, many points each: a shape costs as much as a hundred points.
-        for part in np.array_split(np.arange(len(away)), SHAPES):
-            if len(part):
-                drawn = bowl.moved(np.concatenate([still, steps[part[0]]]))
-                result[part] = heights(drawn, away[part], places[part]).height
+        for step, part in zip(steps, np.array_split(np.arange(len(away)), SHAPES), strict=True):
+            bowl = self.bowl.moved(np.concatenate([still, step]))
+            places = np.broadcast_to(place, (len(part), place.shape[-1]))
+            result[0, part] = heights(bowl, away[part], places).height
+            for value in range(away.shape[1]):
+                result[value + 1, part] = lowest(bowl, value, away[part, value], places)
         return np.maximum(result, 0.0)
 
 
@@ -142,7 +142,8 @@ class _Begun:
 
 def recipe_posterior(trials: Trials) -> RecipePosterior:
     """That of the runs of some sizes, whatever their order."""
-    runs, guess = trials.finite, first_guess(trials)
+    guess = first_guess(trials)
+    runs = nearest(trials.finite, guess)
     begun = _Begun(trials=trials, runs=runs, guess=guess, origin=np.median(guess.centre, 0))
     first, problem = [], begun.of_runs
     sigma = float(np.clip(guess.noise, NOISES[0], NOISES[-1]))
@@ -236,7 +237,9 @@ def _mixed(begun: _Begun, found: list[tuple[float, BowlNodes]]) -> RecipePosteri
     own = np.concatenate([np.arange(len(mode.log)) for _, mode in found])
     mode, at = found[of_mode[order[0]]][1], int(own[order[0]])
     nodes = [mode.nodes for _, mode in found]
-    constant = np.concatenate([n.constant[0] + share for n, (share, _) in zip(nodes, found, strict=True)])
+    constant = np.concatenate(
+        [n.constant[0] + share for n, (share, _) in zip(nodes, found, strict=True)]
+    )
     linear = np.concatenate([n.linear[0] for n in nodes])[order]
     precision = np.concatenate([n.precision[0] for n in nodes])[order]
     trials, sigma = begun.trials, float(mode.sigma[at])

@@ -11,6 +11,9 @@ GENTLEST = 0.003
 """Of the steepest curvature: no direction's is taken for smaller."""
 
 PASSES = 4
+MOST = 300
+"""Runs of one size: others lie far up its valley, and cost the cube of their number."""
+
 BEYOND = 0.5
 """Octaves beyond the runs of a size at which its first guess may lie."""
 
@@ -52,7 +55,7 @@ class Trials:
 
     @property
     def values(self) -> int:
-        return self.x.shape[1]
+        return int(self.x.shape[1])
 
     @cached_property
     def there(self) -> Array:
@@ -66,12 +69,12 @@ class Trials:
         """Log losses above the lowest of their size, of runs that ended."""
         low = np.full(self.sizes, np.inf)
         np.minimum.at(low, self.size, self.y)
-        return self.y - low[self.size]
+        return np.asarray(self.y - low[self.size])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Guess:
-    """A parabola of one curvature: its centres, (sizes, values), curvature, and scatter about it."""
+    """Parabolas of one curvature: centres, (sizes, values), curvature, and scatter about them."""
 
     centre: Array
     curvature: Array
@@ -126,6 +129,15 @@ def first_guess(trials: Trials) -> Guess:
         away = runs.x - centre[runs.size]
         height = 0.5 * np.einsum("ni,ij,nj->n", away, curvature, away)
     return Guess(centre=centre, curvature=curvature, noise=noise)
+
+
+def nearest(runs: Trials, guess: Guess) -> Trials:
+    """The runs of each size that lie lowest in a first guess, which no loss of theirs decides."""
+    rise, kept = guess.rise(runs), np.zeros(len(runs.y), bool)
+    for i in range(runs.sizes):
+        own = np.flatnonzero(runs.size == i)
+        kept[own[np.argsort(rise[own], kind="stable")[:MOST]]] = True
+    return runs.part(kept)
 
 
 def best_quarter(runs: Trials) -> Array:
