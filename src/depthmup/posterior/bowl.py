@@ -126,7 +126,6 @@ def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
     rotation, _ = bowl.rotations(s)
     shape = full(bowl.shape, s.shape[1])
     along = rotation[:, :, value] * away[:, None]
-    height = np.zeros(len(away))
     for _ in range(SECANTS):
         apart = np.where(np.abs(along) < NEAREST, NEAREST, along)
         found = rise(apart.T[..., None], shape, s)
@@ -135,10 +134,9 @@ def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
         column = np.linalg.inv(metric)[:, :, value]
         place = away[:, None] * column / column[:, [value]]
         along = np.einsum("nrj,nj->nr", rotation, place)
-        height = rise(along.T[..., None], shape, s).height[..., 0].sum(0)
-    return np.asarray(height)
+    return np.asarray(rise(along.T[..., None], shape, s).height[..., 0].sum(0))
 
 
-SECANTS = 12
+SECANTS = 8
 NEAREST, FLATTEST = 1e-3, 1e-12
 """Octaves, and nats per octave squared."""

@@ -2,18 +2,19 @@
 
 The covariance of the log losses of one size is that of ``posterior.errors`` in several coordinates:
 
-    sigma^2 / q + lambda^2 (one seed) + rho^2 H H' exp(-|x - x'|) (1 + c) / 2
+    sigma^2 / q + rho^2 H H' exp(-|x - x'|) (1 + c) / 2
       + (zeta_T^2 c + zeta_C^2) h h',        H = h (1 + (h/0.3)^2) (1 + (d/2)^2),
 
 h the rise above the minimum by an earlier fit, d the octaves from the middle, c the cosine between
 the directions in which two runs lie from there: on one line 1 on one side and -1 across.
 
-A run that diverged is one more observation: the minimum lies before it, on the way from the middle,
-unless a good run lies behind it.
+A run that diverged is one more observation: the minimum lies before it, on the way from the best
+runs, unless a good run lies behind it; and before all runs beyond a value diverge.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from depthmup.posterior.priors import (
     STEEPNESS_SPREAD,
     TURNS,
 )
-from depthmup.posterior.trials import Guess, Trials
+from depthmup.posterior.trials import Guess, Trials, best_quarter
 from depthmup.posterior.valley import BENDS, LEVELS, POWERS, ROUND, SHARED
 
 FAR = 1.5
@@ -63,17 +64,11 @@ class Errors:
     misfit: Array
     turned: Array
     steeper: Array
-    seeds: Array
 
-    def structured(self, rho: float, own: tuple[float, float], level: float) -> Array:
+    def structured(self, rho: float, own: tuple[float, float]) -> Array:
         """All but noise."""
         turn, steep = own
-        return np.asarray(
-            rho**2 * self.misfit
-            + turn**2 * self.turned
-            + steep**2 * self.steeper
-            + level**2 * self.seeds
-        )
+        return np.asarray(rho**2 * self.misfit + turn**2 * self.turned + steep**2 * self.steeper)
 
 
 def errors_of(runs: Trials, centre: Array, rise: Array, noise: float) -> list[Errors]:
@@ -94,13 +89,11 @@ def errors_of(runs: Trials, centre: Array, rise: Array, noise: float) -> list[Er
         high = high * (1 + (high / LOW) ** 2) * (1 + (distance / NEAR) ** 2)
         apart = np.linalg.norm(away[:, None] - away[None], axis=-1)
         both = np.outer(h, h)
-        seed = runs.seed[own]
         result.append(
             Errors(
                 misfit=np.outer(high, high) * np.exp(-apart) * (1 + alike) / 2,
                 turned=both * alike,
                 steeper=both,
-                seeds=np.asarray(seed[:, None] == seed, float),
             )
         )
     return result
@@ -120,11 +113,15 @@ class Walls:
 
 
 def walls_of(trials: Trials, guess: Guess) -> Walls:
-    """From runs that diverged; directions are those of the steepest rise from the middle."""
+    """From runs that diverged; directions are those of the steepest rise from the best runs.
+
+    Not from the guess's centre, which may lie behind them.
+    """
     size, way, end = [], [], []
+    middle = best_quarter(trials.finite)
     for at in np.flatnonzero(~trials.ended):
         i = int(trials.size[at])
-        normal = guess.curvature @ (trials.x[at] - guess.centre[i])
+        normal = guess.curvature @ (trials.x[at] - middle[i])
         normal /= max(float(np.linalg.norm(normal)), 1e-12)
         own = (trials.size == i) & trials.ended
         good = trials.x[own][trials.y[own] <= np.median(trials.y[own])] if own.any() else ()
@@ -132,6 +129,16 @@ def walls_of(trials: Trials, guess: Guess) -> Walls:
             size.append(i)
             way.append(normal)
             end.append(float(trials.x[at] @ normal))
+    for i, value, sign in product(range(trials.sizes), range(trials.values), (1.0, -1.0)):
+        own = trials.size == i
+        x = sign * trials.x[own, value]
+        ended = trials.ended[own]
+        beyond = x[~ended & (x > x[ended].max(initial=-np.inf))]
+        # Few lie beyond all others by chance.
+        if len(beyond) > trials.values:
+            size.append(i)
+            way.append(sign * np.eye(trials.values)[value])
+            end.append(float(beyond.min()))
     return Walls(
         size=np.array(size, np.int64),
         way=np.array(way, float).reshape(-1, trials.values),
@@ -148,7 +155,6 @@ class BowlProblem:
         mean, scale: prior of shape and angles, under one belief about turns.
         own: deviations of a size's own turn and steepness.
         weight: of every run, by Student's t.
-        level: deviation of a seed's level at a size.
         origin: about which minima have the wide law.
     """
 
@@ -159,7 +165,6 @@ class BowlProblem:
     scale: Array
     own: tuple[float, float]
     weight: Array
-    level: float
     origin: Array
 
     @cached_property
@@ -175,6 +180,12 @@ class BowlProblem:
     @cached_property
     def members(self) -> list[Index]:
         return [np.flatnonzero(self.runs.size == i) for i in range(self.runs.sizes)]
+
+    @cached_property
+    def levels(self) -> list[Array]:
+        """Of every size: which of its runs share a level."""
+        every = (self.runs.levels[own] for own in self.members)
+        return [levels[:, levels.any(0)] for levels in every]
 
     def at(self, bowl: Bowl) -> tuple[Array, Array]:
         """Residuals, and derivatives of the model by the bowl's vector."""
@@ -205,7 +216,7 @@ class BowlProblem:
         result = []
         for own, errors in zip(self.members, self.errors, strict=True):
             root = np.sqrt(self.weight[own])
-            scaled = errors.structured(rho, self.own, self.level) * np.outer(root, root)
+            scaled = errors.structured(rho, self.own) * np.outer(root, root)
             values, vectors = np.linalg.eigh(scaled)
             result.append(
                 (np.maximum(values, 0.0), vectors.T * root, float(-2 * np.log(root).sum()))
@@ -246,12 +257,11 @@ def start(guess: Guess, centre: Array, mean: Array, axes: int) -> Bowl:
 
 def fit(problem: BowlProblem, bowl: Bowl, sigma: float, rho: float, steps: int) -> Bowl:
     """Levenberg's damped steps."""
-    whiten = []
-    for values, turned, _ in problem.spectrum(rho):
-        white = turned / np.sqrt(sigma**2 + values)[:, None]
-        level = white.sum(1)
-        level /= max(float(np.linalg.norm(level)), 1e-300)
-        whiten.append(white - np.outer(level, level @ white))
+    whiten: list[Array] = []
+    for of_size, (values, turned, _) in zip(problem.levels, problem.spectrum(rho), strict=True):
+        white = np.asarray(turned / np.sqrt(sigma**2 + values)[:, None], float)
+        levels, _ = np.linalg.qr(white @ of_size)
+        whiten.append(white - levels @ (levels.T @ white))
     minima = bowl.k.size
 
     def whitened(rows: Array) -> Array:
@@ -309,31 +319,35 @@ def nodes_at(problem: BowlProblem, bowl: Bowl, noises: Array) -> BowlNodes:
     As in ``posterior.nodes``, minima being vectors.
     """
     residual, jacobian = problem.at(bowl)
-    columns = np.concatenate([jacobian, residual[:, None], np.ones((len(residual), 1))], 1)
+    columns = np.concatenate([jacobian, residual[:, None]], 1)
     minima, off = bowl.k.size, problem.off(bowl)
     square, push, felt = problem.pushed(bowl)
     k = (bowl.k - problem.origin).ravel()
     found, scales, shapes = [], [], []
     for rho, share in MISFITS:
         parts = [
-            (values, turned @ columns[own], logs)
-            for own, (values, turned, logs) in zip(
-                problem.members, problem.spectrum(rho), strict=True
+            (values, turned @ columns[own], turned @ levels, logs)
+            for own, levels, (values, turned, logs) in zip(
+                problem.members, problem.levels, problem.spectrum(rho), strict=True
             )
         ]
         for sigma in noises:
-            gram = np.zeros((columns.shape[1] - 1,) * 2)
+            gram = np.zeros((columns.shape[1],) * 2)
             determinant = 0.0
-            for values, white, logs in parts:
+            for values, white, levels, logs in parts:
                 variance = sigma**2 + values
-                one = white.T @ (white / variance[:, None])
-                level = max(float(one[-1, -1]), 1e-300)
-                gram += one[:-1, :-1] - np.outer(one[:-1, -1], one[:-1, -1]) / level
-                determinant += float(np.log(variance).sum()) + logs + np.log(level)
+                scaled = white / variance[:, None]
+                root = np.linalg.cholesky(levels.T @ (levels / variance[:, None]))
+                cross = np.linalg.solve(root, levels.T @ scaled)
+                gram += white.T @ scaled - cross.T @ cross
+                determinant += float(np.log(variance).sum()) + logs
+                determinant += 2 * float(np.log(np.diag(root)).sum())
             shape = gram[minima:-1, minima:-1] + np.diag(problem.scale**-2.0)
             gradient = gram[minima:-1, -1] - off / problem.scale
-            root = np.linalg.cholesky(shape)
-            halves = np.linalg.solve(root, np.column_stack([gram[minima:-1, :minima], gradient]))
+            root_of_shape = np.asarray(np.linalg.cholesky(shape), float)
+            halves = np.linalg.solve(
+                root_of_shape, np.column_stack([gram[minima:-1, :minima], gradient])
+            )
             product = halves.T @ halves
             precision = gram[:minima, :minima] + felt - product[:-1, :-1]
             pull = gram[:minima, -1] - push - product[:-1, -1]
@@ -344,13 +358,13 @@ def nodes_at(problem: BowlProblem, bowl: Bowl, noises: Array) -> BowlNodes:
                 + (off**2).sum()
                 + square
                 - product[-1, -1]
-                + 2 * np.log(np.diag(root)).sum()
+                + 2 * np.log(np.diag(root_of_shape)).sum()
                 + 2 * np.log(problem.scale).sum()
             )
             linear = pull + precision @ k
             found.append((at_fit - pull @ k - 0.5 * k @ precision @ k, linear, precision))
             scales.append((sigma, rho))
-            shapes.append(root)
+            shapes.append(root_of_shape)
     constant, linear, precision = (np.stack(part)[None] for part in zip(*found, strict=True))
     nodes = Nodes(constant=constant, linear=linear, precision=precision)
     sigma, rho = np.array(scales).T

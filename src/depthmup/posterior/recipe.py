@@ -102,7 +102,7 @@ class RecipePosterior:
         return np.maximum(result, 0.0)
 
 
-SHAPES = 60
+SHAPES = 24
 """Shapes of a valley that are drawn."""
 
 
@@ -129,7 +129,6 @@ class _Begun:
             scale=scale,
             own=(TURNS[MIDDLE][2], TURNS[MIDDLE][3]),
             weight=np.ones(len(self.runs.y)),
-            level=0.0,
             origin=self.origin,
         )
 
@@ -154,15 +153,15 @@ def recipe_posterior(trials: Trials) -> RecipePosterior:
     first = _apart(sorted(first, key=lambda found: -found.log.max()))
     best = first[0]
     at = int(best.log.argmax())
-    fitted = _with_errors(problem, best.bowl, float(best.sigma[at]), float(best.rho[at]))
+    sigma, rho = float(best.sigma[at]), float(best.rho[at])
+    fitted = _with_errors(problem, best.bowl, sigma, rho)
     found: list[tuple[float, BowlNodes]] = []
     for belief, row in enumerate(TURNS):
         modes = []
         for begin in first:
-            at = int(begin.log.argmax())
             own = begun.under(belief, fitted)
-            bowl = fit(own, begin.bowl, float(begin.sigma[at]), float(begin.rho[at]), SECOND)
-            modes.append(nodes_at(own, bowl, _around(float(begin.sigma[at]))))
+            bowl = fit(own, begin.bowl, sigma, rho, SECOND)
+            modes.append(nodes_at(own, bowl, _around(sigma)))
         found += [(float(np.log(row[-1])), mode) for mode in _apart(modes)]
     return _mixed(begun, found)
 
@@ -189,44 +188,27 @@ def _apart(modes: list[BowlNodes]) -> list[BowlNodes]:
 
 
 def _with_errors(problem: BowlProblem, bowl: Bowl, sigma: float, rho: float) -> BowlProblem:
-    """The problem with the heights of a first fit, runs' weights under Student's t, and the
-    deviation of seeds' levels at a size.
+    """The problem with the heights of a first fit, and runs' weights under Student's t.
 
     Weights as in ``likelihood.robust_weights``: small for what neither valley nor misfit explains.
     """
     runs, residual = problem.runs, problem.at(bowl)[0]
     problem = replace(problem, errors=errors_of(runs, bowl.k, runs.y - residual, sigma))
-    level = _seed_levels(runs, residual, sigma)
     weight = np.ones(len(residual))
-    shares = replace(problem, level=level).spectrum(rho)
-    for own, (values, turned, _) in zip(problem.members, shares, strict=True):
+    shares = zip(problem.members, problem.levels, problem.spectrum(rho), strict=True)
+    for own, levels, (values, turned, _) in shares:
         if not len(own):
             continue
         inverse = turned.T @ (turned / (sigma**2 + values)[:, None])
-        ones = inverse.sum(1)
-        inverse = inverse - np.outer(ones, ones) / max(float(ones.sum()), 1e-300)
+        told = inverse @ levels
+        inverse = inverse - told @ np.linalg.solve(levels.T @ told, told.T)
         noise = sigma**2 * inverse @ residual[own]
         left = sigma**2 - sigma**4 * np.diag(inverse)
         standard = (noise**2 + np.maximum(left, 0.0)) / sigma**2
         weighed = np.minimum((TAILS + 1) / (TAILS + standard), 1.0)
         few = np.sort(weighed)[max(1, round(STRAYS * len(own))) - 1]
         weight[own] = np.where(weighed <= few, weighed, 1.0)
-    return replace(problem, weight=weight, level=level)
-
-
-def _seed_levels(runs: Trials, residual: Array, sigma: float) -> float:
-    """Deviation of the mean residuals of a size's seeds, less what noise has of it."""
-    total, freedom = 0.0, 0
-    for i in range(runs.sizes):
-        own = runs.size == i
-        count = np.bincount(runs.seed[own])
-        several = count >= 2
-        if several.sum() < 2:
-            continue
-        mean = np.bincount(runs.seed[own], residual[own])[several] / count[several]
-        total += float(((mean - mean.mean()) ** 2 - sigma**2 / count[several]).sum())
-        freedom += int(several.sum()) - 1
-    return float(np.sqrt(max(total / max(freedom, 1), 0.0)))
+    return replace(problem, weight=weight)
 
 
 def _mixed(begun: _Begun, found: list[tuple[float, BowlNodes]]) -> RecipePosterior:

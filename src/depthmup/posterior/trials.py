@@ -10,6 +10,9 @@ from depthmup.posterior.intervals import Array, Flags, Index
 GENTLEST = 0.003
 """Of the steepest curvature: no direction's is taken for smaller."""
 
+OF_ITS_OWN = 4
+"""Runs of a seed at a size from which on it has a level there: of fewer, levels are noise."""
+
 PASSES = 4
 MOST = 300
 """Runs of one size: others lie far up its valley, and cost the cube of their number."""
@@ -65,6 +68,17 @@ class Trials:
         return found[:, found.any(0)]
 
     @cached_property
+    def levels(self) -> Array:
+        """Which runs share a level, (runs, levels): those of a seed at a size, if they are many."""
+        key = self.size * (int(self.seed.max()) + 1) + self.seed
+        _, number, count = np.unique(key, return_inverse=True, return_counts=True)
+        many = count[number.reshape(-1)] >= OF_ITS_OWN
+        shared = np.where(many, key + 1, -1 - self.size)
+        _, level = np.unique(shared, return_inverse=True)
+        level = level.reshape(-1)
+        return np.asarray(level[:, None] == np.arange(int(level.max()) + 1), float)
+
+    @cached_property
     def height(self) -> Array:
         """Log losses above the lowest of their size, of runs that ended."""
         low = np.full(self.sizes, np.inf)
@@ -100,6 +114,7 @@ def first_guess(trials: Trials) -> Guess:
     runs = trials.finite
     count, values = runs.sizes, runs.values
     of_size = np.asarray(runs.size[:, None] == np.arange(count), float)
+    levels = runs.levels
     usual = np.array([np.median(runs.height[runs.size == i]) for i in range(count)])
     usual = np.maximum(usual, 1e-9)[runs.size]
     middle = best_quarter(runs)
@@ -107,13 +122,15 @@ def first_guess(trials: Trials) -> Guess:
     rows, columns = np.triu_indices(values)
     squares = u[:, rows] * u[:, columns] * np.where(rows == columns, 0.5, 1.0)
     linear = (of_size[:, :, None] * u[:, None]).reshape(len(u), -1)
-    design = np.concatenate([squares, of_size, linear], 1)
+    design = np.concatenate([squares, levels, linear], 1)
     height, noise, found = runs.height, 1.0, np.zeros(0)
     terms = len(rows)
     for _ in range(PASSES):
         root = 1 / np.sqrt(1 + (np.maximum(height, 0.0) / usual) ** 2)
         # A slope that few runs show is taken to be small against the curvature's.
-        prior = np.r_[np.zeros(terms + count), np.full(count * values, 1e-3 * root.mean())]
+        prior = np.r_[
+            np.zeros(terms + levels.shape[1]), np.full(count * values, 1e-3 * root.mean())
+        ]
         found = np.linalg.lstsq(
             np.concatenate([design * root[:, None], np.diag(prior)]),
             np.concatenate([runs.y * root, np.zeros(len(prior))]),
@@ -124,7 +141,7 @@ def first_guess(trials: Trials) -> Guess:
         curvature = np.zeros((values, values))
         curvature[rows, columns] = curvature[columns, rows] = found[:terms]
         curvature = _steep(curvature, float(runs.height.max()) / 32)
-        slope = found[terms + count :].reshape(count, values)
+        slope = found[terms + levels.shape[1] :].reshape(count, values)
         centre = _inside(runs, middle - np.linalg.solve(curvature, slope.T).T)
         away = runs.x - centre[runs.size]
         height = 0.5 * np.einsum("ni,ij,nj->n", away, curvature, away)

@@ -66,7 +66,7 @@ def combination_sentence(recipe: Recipe) -> str:
         return ""
     return (
         f"{begin(recipe.combination)} = {rate(known.exp2().value)} ({span}) at "
-        f"{size_text(best.size)}. Apart each is known less well: {' and '.join(loose)}."
+        f"{size_text(best.size)}. Apart they are free: {' and '.join(loose)}."
     )
 
 

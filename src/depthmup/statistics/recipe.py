@@ -23,7 +23,7 @@ MARGIN = 0.02
 PREDICTION = 0.9
 """Of intervals at a target."""
 
-DRAWS = 2400
+DRAWS = 1200
 """Of minima and shapes, for costs."""
 
 SIMPLE = (-1.0, -0.5, 0.0, 0.5, 1.0)
@@ -38,7 +38,7 @@ FAR_BETTER = 0.5
 RAISED = 0.01
 """Nats above the best loss at which contours are drawn."""
 
-CORNERS = 72
+CORNERS = 240
 
 
 def recipe(
