@@ -89,7 +89,7 @@ def sentences(recipe: Recipe) -> list[str]:
         strict=True,
     ):
         edges = [o for o, place in zip(recipe.optima, places, strict=True) if place.at_edge]
-        if all(frees):
+        if all(frees) and not edges:
             found.append(
                 f"The runs do not bound the {one.name}: any value that was tried may be the best."
             )

@@ -298,62 +298,75 @@ def _judged(
 ) -> tuple[Verdict, str]:
     """The recipe's verdict along an axis.
 
-    One value that drifts is enough. Values that the runs do not bound hold nothing up: of these the
-    directions count that are bounded, and carrying the whole recipe over must cost nothing.
+    One value that drifts is enough, or one combination that the runs bound. Values that they do
+    not bound hold nothing up: then every bounded combination must stay, and carrying the whole
+    recipe over must cost nothing.
     """
-    named = list(zip(tuned, drifts, verdicts, strict=True))
-    if moves := [(one, d) for one, d, v in named if v is Verdict.DRIFTS]:
-        said = " and ".join(
-            f"{one.name} moves by {change(d.value)} ({change_span(d.low, d.high)})"
-            for one, d in moves
-        )
-        return Verdict.DRIFTS, f"Per doubling of {axis} the best {said}."
     inside = change_span(-tolerance, tolerance)
+    named = list(zip(tuned, drifts, verdicts, strict=True))
+    known = _known(found)
+    # Their drifts count in octaves of the plane: of combinations of unit length.
+    moves = _estimates(found.minima.of_sizes(_spread(slope, known))) if len(known) else []
+    judged = [verdict_of(move, -tolerance, tolerance) for move in moves]
+    if drifting := [(one.name, d) for one, d, v in named if v is Verdict.DRIFTS]:
+        return Verdict.DRIFTS, f"Per doubling of {axis} the best {_moving(drifting)}."
+    words = [combined(tuple(tuned), _scaled(way)) for way in known]
+    lengths = [float(np.abs(way).max()) for way in known]
+    if drifting := [
+        (what, _times(move, 1 / length))
+        for what, move, length, v in zip(words, moves, lengths, judged, strict=True)
+        if v is Verdict.DRIFTS
+    ]:
+        return Verdict.DRIFTS, f"Per doubling of {axis} the best {_moving(drifting)}."
     if all(v is Verdict.TRANSFERS for v in verdicts):
         return Verdict.TRANSFERS, f"Every best value stays within {inside} per doubling of {axis}."
-    open_ = [one.name for one, _, v in named if v is Verdict.UNDECIDED]
     loose = [one.name for one, is_free in zip(tuned, free, strict=True) if is_free]
-    if set(open_) <= set(loose):
-        return _bounded(found, loose, tuned, carried, slope, axis, tolerance)
-    open_ = [name for name in open_ if name not in loose]
+    open_ = [one.name for one, _, v in named if v is Verdict.UNDECIDED and one.name not in loose]
+    if open_:
+        return Verdict.UNDECIDED, (
+            f"The interval of the best {' and '.join(open_)} per doubling of {axis} is neither "
+            f"inside nor outside {inside}."
+        )
+    unbounded = f"The runs do not bound the {' and the '.join(loose)} alone."
+    if not len(known):
+        return Verdict.UNDECIDED, f"{unbounded} No combination is known either."
+    if all(v is Verdict.TRANSFERS for v in judged) and carried.high < MARGIN:
+        return Verdict.TRANSFERS, (
+            f"{unbounded} The best {' and '.join(words)} stays, and the base's recipe costs at "
+            f"most {carried.high:.1%} of the loss at the largest size."
+        )
     return Verdict.UNDECIDED, (
-        f"The interval of the best {' and '.join(open_)} per doubling of {axis} is neither inside "
-        f"nor outside {inside}."
+        f"{unbounded} What the base's recipe costs is not known well enough: "
+        f"{carried.low:.1%} to {carried.high:.1%}."
     )
 
 
-def _bounded(
-    found: RecipePosterior,
-    loose: Sequence[str],
-    tuned: Sequence[Tuned],
-    carried: Estimate,
-    slope: Array,
-    axis: str,
-    tolerance: float,
-) -> tuple[Verdict, str]:
-    """The verdict by the directions that runs bound, where single values are free."""
+def _known(found: RecipePosterior) -> Array:
+    """Combinations of unit length that the runs bound, (combinations, values), the best first."""
     lengths, vectors = np.linalg.eigh(found.covariance.mean(0))
+    most = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
+    vectors = vectors * np.sign(most)
     reach = np.linalg.norm(np.ptp(found.trials.x, axis=0)) / math.sqrt(len(lengths))
-    known: Array = vectors.T[2 * 1.96 * np.sqrt(np.maximum(lengths, 0.0)) < reach / 2]
-    free = f"The runs do not bound {' and '.join(loose)} alone."
-    if not len(known):
-        return Verdict.UNDECIDED, f"{free} No combination is known either."
-    drifts = _estimates(found.minima.of_sizes(_spread(slope, known)))
-    judged = [verdict_of(drift, -tolerance, tolerance) for drift in drifts]
-    what = combined(tuple(tuned), tuple(float(round(w, 2)) for w in known[0]))
-    for drift, verdict, way in zip(drifts, judged, known, strict=True):
-        if verdict is Verdict.DRIFTS:
-            what = combined(tuple(tuned), tuple(float(round(w, 2)) for w in way))
-            return verdict, (
-                f"{free} {what} moves by {change(drift.value)} "
-                f"({change_span(drift.low, drift.high)}) per doubling of {axis}."
-            )
-    if all(v is Verdict.TRANSFERS for v in judged) and carried.high < MARGIN:
-        return Verdict.TRANSFERS, (
-            f"{free} {what} stays, and the base's recipe costs at most {carried.high:.1%} of the "
-            "loss at the largest size."
-        )
-    return Verdict.UNDECIDED, f"{free} What the base's recipe costs is not known well enough."
+    return np.asarray(vectors.T[2 * 1.96 * np.sqrt(np.maximum(lengths, 0.0)) < reach / 2], float)
+
+
+def _scaled(way: Array) -> tuple[float, ...]:
+    """Exponents of which the largest is 1; small ones are none."""
+    exponents = way / way[np.abs(way).argmax()]
+    return tuple(float(round(w, 1)) for w in exponents)
+
+
+def _times(estimate: Estimate, scale: float) -> Estimate:
+    ends = (scale * end for end in (estimate.low, estimate.value, estimate.high))
+    low, value, high = ends
+    return Estimate(value=value, low=low, high=high)
+
+
+def _moving(moves: Sequence[tuple[str, Estimate]]) -> str:
+    return " and ".join(
+        f"{what} moves by {change(move.value)} ({change_span(move.low, move.high)})"
+        for what, move in moves
+    )
 
 
 def _contours(found: RecipePosterior, sizes: Sequence[Size]) -> tuple[Contour, ...]:
