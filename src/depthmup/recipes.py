@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from depthmup import reports
 from depthmup._drafts import together
 from depthmup._meant import Meant
 from depthmup.records import Verdict
@@ -14,6 +13,15 @@ from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.report import EXCLUDED, JSON, PAGE, csv_of_excluded, excluded_rows
+from depthmup.reports.files import save_chart
+from depthmup.reports.recipe import (
+    RECIPE_ROWS,
+    headline,
+    plane_of,
+    recipe_dict,
+    recipe_page,
+    recipe_text,
+)
 from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
@@ -75,21 +83,29 @@ class RecipeReport(Meant):
         return self.recipes[0].verdict
 
     def summary(self) -> str:
-        """The result as text: what to use, best values, drifts and costs, and what to know."""
+        """The result as text.
+
+        Returns:
+            What to use, best values, drifts and costs, and what to know of the runs.
+        """
         without = [f"{name}: {reason}" for name, reason in self.problems]
-        return printable("\n\n".join([reports.recipe_text(self.recipes), *without]))
+        return printable("\n\n".join([recipe_text(self.recipes), *without]))
 
     @property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
-        return reports.recipe_page(self.recipes, title=self.title, command=self.command)
+        return recipe_page(self.recipes, title=self.title, command=self.command)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for other programs: values of strict JSON, as in summary.json."""
+        """The result for other programs.
+
+        Returns:
+            Values of strict JSON, as in summary.json.
+        """
         found: dict[str, Any] = strict(
             {
                 "verdict": self.verdict.value,
-                "recipes": [reports.recipe_dict(one) for one in self.recipes],
+                "recipes": [recipe_dict(one) for one in self.recipes],
                 "problems": dict(self.problems),
                 "excluded": len(self.excluded),
             }
@@ -117,10 +133,10 @@ class RecipeReport(Meant):
 
         if name == "excluded":
             return pd.DataFrame(excluded_rows(self.excluded, self.cells))
-        if name not in reports.RECIPE_ROWS:
-            names = ", ".join([*reports.RECIPE_ROWS, "excluded"])
+        if name not in RECIPE_ROWS:
+            names = ", ".join([*RECIPE_ROWS, "excluded"])
             raise ValueError(f"Expected one of {names}; got {name!r}.")
-        rows = reports.RECIPE_ROWS[name]
+        rows = RECIPE_ROWS[name]
         return pd.DataFrame([row for one in self.recipes for row in rows(one)])
 
     def plot(self, path: str | Path | None = None) -> Any:
@@ -135,9 +151,9 @@ class RecipeReport(Meant):
         Raises:
             ValueError: other than two values, or another suffix.
         """
-        chart = reports.plane_of(self.recipes[0])
+        chart = plane_of(self.recipes[0])
         if path is not None:
-            reports.save_chart(chart, Path(path))
+            save_chart(chart, Path(path))
         return chart
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
@@ -167,5 +183,5 @@ class RecipeReport(Meant):
         return self.summary()
 
     def __repr__(self) -> str:
-        said = reports.recipe_headline(self.recipes[0])
+        said = headline(self.recipes[0])
         return printable(f"<RecipeReport: {said.rstrip('.')}; print it for the table>")

@@ -22,7 +22,7 @@ FEW, MOST = 4, 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Minima:
+class MinimaPosterior:
     """What nodes and laws tell of the minima.
 
     Attributes:

@@ -15,7 +15,7 @@ import numpy as np
 from depthmup.posterior.curve import Curves
 from depthmup.posterior.intervals import CONFIDENCE, Array, Numbers
 from depthmup.posterior.likelihood import Information, Mode, expected, information
-from depthmup.posterior.minima import Minima, blurred
+from depthmup.posterior.minima import MinimaPosterior, blurred
 from depthmup.posterior.mixture import NormalMixture
 from depthmup.posterior.seeds import shared_errors
 from depthmup.posterior.valley import SHARED, rise
@@ -51,9 +51,9 @@ class Posterior:
     place: float = 0.0
 
     @cached_property
-    def minima(self) -> Minima:
+    def minima(self) -> MinimaPosterior:
         """All of what is known of the minima."""
-        return Minima(
+        return MinimaPosterior(
             s=self.s,
             origin=np.array([self.origin]),
             constant=self.constant,

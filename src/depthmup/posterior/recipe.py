@@ -33,7 +33,7 @@ from depthmup.posterior.likelihood import (
     STRAYS,
     WINDOW,
 )
-from depthmup.posterior.minima import Minima, blurred
+from depthmup.posterior.minima import MinimaPosterior, blurred
 from depthmup.posterior.priors import LOPSIDED, MISFITS, NOISES, PHASE, TAILS, TURNS
 from depthmup.posterior.seeds import NODES, shared_errors
 from depthmup.posterior.trials import Guess, Trials, best_quarter, first_guess, nearest
@@ -52,7 +52,7 @@ class RecipePosterior:
     """
 
     trials: Trials
-    minima: Minima
+    minima: MinimaPosterior
     bowl: Bowl
     shape_root: Array
     noise: float
@@ -230,7 +230,7 @@ def _mixed(begun: _Begun, found: list[tuple[float, BowlNodes]]) -> RecipePosteri
     errors = np.stack([np.kron(error, each) for error in errors])
     seeds = _seed_weights(begun.of_runs, mode.bowl, sigma, t)
     constant, linear, precision = blurred(constant[order], linear, precision, seeds, errors)
-    minima = Minima(
+    minima = MinimaPosterior(
         s=trials.s,
         origin=begun.origin,
         constant=constant,

@@ -22,8 +22,6 @@ from depthmup.reports.prediction import (
     prediction_chart,
     prediction_page,
 )
-from depthmup.reports.recipe import RECIPE_ROWS, plane_of, recipe_dict, recipe_page, recipe_text
-from depthmup.reports.recipe import headline as recipe_headline
 from depthmup.reports.recorded import (
     example_certificate,
     example_check,
@@ -53,7 +51,6 @@ __all__ = [
     "CHART_FORMATS",
     "FORMATS",
     "INK",
-    "RECIPE_ROWS",
     "SCHEMA",
     "Card",
     "Figure",
@@ -93,14 +90,9 @@ __all__ = [
     "page",
     "page_spec",
     "plain_table",
-    "plane_of",
     "prediction_chart",
     "prediction_page",
     "rate_panel",
-    "recipe_dict",
-    "recipe_headline",
-    "recipe_page",
-    "recipe_text",
     "render",
     "save_chart",
     "score_page",
