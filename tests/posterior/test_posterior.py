@@ -69,10 +69,10 @@ class TestLinear:
         def scales(runs):
             return np.full((2, parameters(runs.s.shape[1])), 1e-7)
 
-        def prior_of(s, values):
+        def prior_of(s, directions):
             whole = Covariances(s=s).whole(self.LAW)[None]
             return Prior(
-                nodes=(self.LAW,), log_weight=np.zeros(1), whole=whole,
+                nodes=(self.LAW,), ways=np.zeros((1, 1)), log_weight=np.zeros(1), whole=whole,
                 root=np.linalg.cholesky(whole),
             )  # fmt: skip
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Index
-from depthmup.posterior.law import Covariances, Prior, prior_of
+from depthmup.posterior.law import Covariances, Prior, prior_of, stacked
 from depthmup.posterior.mixture import NormalMixture, heaviest
 
 KEPT = 0.998
@@ -29,6 +29,7 @@ class MinimaPosterior:
         s: doublings of the sizes from the base, (sizes, axes).
         origin: log2 values from which the nodes count, (values,).
         constant, linear, precision: of every node, as in ``posterior.nodes``, seeds' own included.
+        directions: principal ones of several values, as rows, (values, values).
         place: root of the covariance by which all minima may lie aside alike, (values, values).
     """
 
@@ -37,6 +38,7 @@ class MinimaPosterior:
     constant: Array
     linear: Array
     precision: Array
+    directions: Array
     place: Array
 
     @property
@@ -46,7 +48,7 @@ class MinimaPosterior:
 
     @cached_property
     def _prior(self) -> Prior:
-        return prior_of(self.s, self.values)
+        return prior_of(self.s, self.directions)
 
     @cached_property
     def _solved(self) -> tuple[Array, Index, Array, Array]:
@@ -120,14 +122,13 @@ class MinimaPosterior:
         Of the minima there, with their scatter, or of the law alone.
         """
         weight, law, inverse, solved = self._solved
-        count, each = len(self.s) * self.values, np.eye(self.values)
+        count = len(self.s) * self.values
         everywhere = Covariances(s=np.concatenate([self.s, places]))
         means, variances = np.empty((2, len(rows), len(law)))
         for i in np.unique(law):
-            node = self._prior.nodes[int(i)]
-            smooth, own = everywhere.smooth(node), everywhere.scatter(node)
+            node, way = self._prior.nodes[int(i)], self._prior.ways[int(i)]
             root = self._prior.root[int(i)]
-            total = np.kron(smooth + own if scatter else smooth, each)
+            total = stacked(everywhere, node, way, scatter=scatter)
             cross = rows @ total[count:, :count]
             target = np.einsum("ai,ij,aj->a", rows, total[count:, count:], rows)
             read = np.linalg.solve(root, cross.T).T

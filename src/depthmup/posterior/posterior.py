@@ -59,6 +59,7 @@ class Posterior:
             constant=self.constant,
             linear=self.linear,
             precision=self.precision,
+            directions=np.eye(1),
             place=np.array([[self.place]]),
         )
 

@@ -236,6 +236,7 @@ def _mixed(begun: _Begun, found: list[tuple[float, BowlNodes]]) -> RecipePosteri
         constant=constant,
         linear=linear,
         precision=precision,
+        directions=mode.bowl.rotations(trials.s.mean(0)[None])[0][0],
         place=_place(begun, mode.bowl),
     )
     return RecipePosterior(
