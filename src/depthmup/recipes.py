@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from depthmup._drafts import together
 from depthmup._meant import Meant
 from depthmup.records import Verdict
-from depthmup.records.codec import strict
+from depthmup.records.codec import strict, versioned
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
@@ -171,7 +171,7 @@ class RecipeReport(Meant):
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             PAGE: self.page,
-            JSON: json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n",
+            JSON: json.dumps(versioned(self.to_dict()), indent=2, allow_nan=False) + "\n",
             EXCLUDED: csv_of_excluded(self.excluded, self.cells),
         }
         with together(None) as drafts:

@@ -181,7 +181,9 @@ def prior_of(s: Array, directions: Array) -> Prior:
     Directions are rows, (values, values).
     """
     s, directions = (np.ascontiguousarray(a, float) for a in (s, directions))
-    return _prior(s.tobytes(), s.shape, directions.tobytes())
+    # Directions are those of one table: nobody asks for the laws of several values again.
+    made = _prior if len(directions) == 1 else _prior.__wrapped__
+    return made(s.tobytes(), s.shape, directions.tobytes())
 
 
 @lru_cache(maxsize=64)

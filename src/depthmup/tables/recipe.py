@@ -27,6 +27,9 @@ MOST_VALUES = 4
 SPARE = 4
 """Runs that a group needs beyond the numbers that are fitted to it."""
 
+MOST_SIZES = 40
+"""Of a group: the time grows with the cube of sizes times values."""
+
 APART = 0.01
 """Of the scatter of all tuned values: a direction that has less was not varied."""
 
@@ -154,6 +157,11 @@ def _told(
     """Refuse runs that cannot tell every value, and say what to vary."""
     question, values = rows.question, len(tuned)
     columns = (question.lr, *question.beside)
+    if sizes > MOST_SIZES:
+        raise ValueError(
+            f"Expected at most {MOST_SIZES} sizes for several tuned values{rows.of_group}; got "
+            f"{sizes}. Pick some with a filter."
+        )
     if sizes < 2:
         raise ValueError(
             f"Expected runs of two sizes or more that train{rows.of_group}; got {sizes}. Name the "
