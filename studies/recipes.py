@@ -2,23 +2,29 @@
 
     python -m studies.recipes                 # 100 tables of each kind; half an hour
     python -m studies.recipes --tables 20 --kinds round ridge --values 2
+    python -m studies.recipes --digits        # networks trained here; minutes
 
 Each table is a random search of 40 runs (two values) or 70 (three) at each of five sizes, six
 octaves of every value wide, read by ``depthmup.fit(..., lr=[...])``. Losses are valleys about a
 joint optimum that drifts along each value by 0.2 octaves per doubling in the deviation, or not at
 all, and scatters by 0.03 octaves; they rise as powers of 1.6 to 2.1 along random directions,
-lopsided by up to 35%, and the lopsidedness grows with size. The noise of a run is 0.3%, 1% or 2%; tables have one seed, or
-three whose levels differ by 1% and whose optima lie 0.03 octaves aside.
+lopsided by up to 35%, and the lopsidedness grows with size. The noise of a run is 0.3%, 1% or 2%;
+tables have one seed, or three whose levels differ by 1% and whose optima lie 0.03 octaves aside.
 
 Kinds: *round*, curvatures within a factor of 4; *ridge*, one direction 10 to 100 times steeper than
 the others, at any angle; *no effect*, the last value changes nothing; *edge*, the first value's
-best lies at the lower edge of the runs, or beyond; *walls*, every run beyond a line in the first two
-values diverges, 0.8 to 1.5 octaves from the optimum.
+best lies at the lower edge of the runs, or beyond; *walls*, every run beyond a line in the first
+two values diverges, 0.8 to 1.5 octaves from the optimum; *grid*, round, on a full grid of six
+values each (two), or four (three), at any phase.
 
 *optimum*, *combination*, *drift*: shares of 95% intervals that hold the truth, of every size's
 values, of the steepest direction, and of every value's drift; *target*: of the 90% intervals two
 doublings on. *false*: values that drift by more than the tolerance and were said to transfer.
 *recipe false*: of recipes, where what is carried over costs more than 2%.
+
+``--digits`` trains networks of two hidden layers on the digits, 150 steps of AdamW, 30 random pairs
+of rate and decay at each of five widths, by standard practice and by a plan of muP. The widest is
+predicted from the others.
 """
 
 import argparse
@@ -35,8 +41,9 @@ from depthmup.records import Estimate, Verdict
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.recipe import MARGIN
 
-KINDS = ("round", "ridge", "no effect", "edge", "walls")
+KINDS = ("round", "ridge", "no effect", "edge", "walls", "grid")
 RUNS = {2: 40, 3: 70}
+GRID = {2: 6, 3: 4}
 NAMES = ("lr", "weight_decay", "clip")
 WIDTHS = (32, 64, 128, 256, 512)
 REACH = 3.0
@@ -103,10 +110,14 @@ def table(rng: np.random.Generator, kind: str, truth: World) -> pd.DataFrame:
     middle = np.zeros(values)
     if kind == "edge":
         middle[0] = REACH + 0.2
-    wall = rng.uniform(0.8, 1.5)
+    wall, phase = rng.uniform(0.8, 1.5), rng.uniform(-0.5, 0.5, values)
     frames = []
     for i, width in enumerate(WIDTHS):
         x = middle + rng.uniform(-REACH, REACH, (RUNS[values], values))
+        if kind == "grid":
+            steps = (np.arange(GRID[values]) + 0.5) / GRID[values] * 2 * REACH - REACH
+            axes = np.meshgrid(*(phase[:, None] * (steps[1] - steps[0]) + steps))
+            x = np.column_stack([axis.ravel() for axis in axes])
         seed = rng.integers(0, seeds, len(x))
         away = x - truth.optimum[i]
         level = 1 - 0.1 * i + rng.normal(0, 0.01, seeds)[seed] * (seeds > 1)
@@ -191,6 +202,61 @@ def count(flags: Sequence[bool]) -> str:
     return f"{sum(flags)} of {len(flags)}"
 
 
+def train(width: int, scheme: str, lr: float, decay: float, seed: int) -> float:
+    """The test loss of one network."""
+    import torch
+    from torch import nn
+
+    from depthmup.data import digits
+
+    def make(width: int) -> nn.Module:
+        layers = nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        return nn.Sequential(*layers, nn.Linear(width, 10))
+
+    data = digits(label_noise=0.0)
+    inputs, labels = data.inputs.float(), data.labels
+    torch.manual_seed(seed)
+    model = make(width)
+    groups = model.parameters()
+    if scheme == "mup":
+        plan = depthmup.plan(model, base=make(WIDTHS[0]), scheme="mup", example_inputs=inputs[:4])
+        plan.initialize(model)
+        groups = plan.param_groups(model, lr=lr, weight_decay=decay)
+    optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=decay)
+    generator = torch.Generator().manual_seed(seed)
+    for batch in torch.randint(TRAINED, (STEPS, 64), generator=generator):
+        loss = nn.functional.cross_entropy(model(inputs[batch]), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(model(inputs[TRAINED:]), labels[TRAINED:]))
+
+
+TRAINED, STEPS, PAIRS = 300, 150, 30
+"""Examples, steps, and pairs of rate and decay at each width."""
+
+
+def on_digits(scheme: str) -> None:
+    """Prints the recipe of all widths, and the forecast for the widest from the others."""
+    rng, rows = np.random.default_rng(0), []
+    for width in WIDTHS:
+        for _ in range(PAIRS):
+            lr, decay = 2 ** rng.uniform(-11, -3), 2 ** rng.uniform(-5, 3)
+            seed = int(rng.integers(3))
+            loss = train(width, scheme, lr, decay, seed)
+            rows.append(
+                {"width": width, "lr": lr, "weight_decay": decay, "seed": seed, "loss": loss}
+            )
+    runs = pd.DataFrame(rows)
+    columns = {"axes": ["width"], "lr": list(NAMES[:2]), "loss": "loss", "seed": "seed"}
+    print(scheme, depthmup.fit(runs, **columns), sep="\n\n", end="\n\n", flush=True)
+    smaller = runs[runs.width < WIDTHS[-1]]
+    forecast = depthmup.fit(smaller, **columns, target={"width": WIDTHS[-1]})
+    rows = forecast.to_pandas("optima").query("place == 'predicted'")
+    print(rows[["value", "best", "best_low", "best_high"]].to_string(index=False), flush=True)
+
+
 HEADS = (
     "values", "kind", "optimum", "combination", "drift", "target", "decided", "false",
     "recipe false", "seconds",
@@ -211,7 +277,12 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--values", nargs="+", type=int, default=(2, 3), choices=tuple(RUNS))
+    parser.add_argument("--digits", action="store_true")
     asked = parser.parse_args()
+    if asked.digits:
+        for scheme in ("sp", "mup"):
+            on_digits(scheme)
+        return
     print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}", flush=True)
     every = Score.none()
     for values in asked.values:

@@ -86,6 +86,12 @@ def losses_of_no_logarithm(rows: GroupRows) -> None:
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
 
 
+def unsound(rows: GroupRows) -> None:
+    """Every test of rows with numbers, in its order."""
+    for test in (repeats, near_repeats, strays, tokens, steps, unsaid):
+        test(rows)
+
+
 def repeats(rows: GroupRows) -> None:
     """Rows that stand twice, and runs that do with different losses."""
     loss, (point, points), seed = rows.loss, rows.points(), rows.seed

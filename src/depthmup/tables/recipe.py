@@ -97,12 +97,7 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
     settings_of(rows, rows.sizes()[1])
-    defects.repeats(rows)
-    defects.near_repeats(rows)
-    defects.strays(rows)
-    defects.tokens(rows)
-    defects.steps(rows)
-    defects.unsaid(rows)
+    defects.unsound(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     if is_scattered(size, log2_rate):
