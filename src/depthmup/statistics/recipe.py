@@ -298,9 +298,9 @@ def _judged(
 ) -> tuple[Verdict, str]:
     """The recipe's verdict along an axis.
 
-    One value that drifts is enough, or one combination that the runs bound. Values that they do
-    not bound hold nothing up: then every bounded combination must stay, and carrying the whole
-    recipe over must cost nothing.
+    One value that drifts is enough, or one combination that the runs bound. Values that are
+    undecided alone hold nothing up where every bounded combination stays and carrying the whole
+    recipe over costs nothing.
     """
     inside = change_span(-tolerance, tolerance)
     named = list(zip(tuned, drifts, verdicts, strict=True))
@@ -320,9 +320,15 @@ def _judged(
         return Verdict.DRIFTS, f"Per doubling of {axis} the best {_moving(drifting)}."
     if all(v is Verdict.TRANSFERS for v in verdicts):
         return Verdict.TRANSFERS, f"Every best value stays within {inside} per doubling of {axis}."
+    open_ = [one.name for one, _, v in named if v is Verdict.UNDECIDED]
+    apart = f"The runs do not decide the {' and the '.join(open_)} alone."
+    if len(known) and all(v is Verdict.TRANSFERS for v in judged) and carried.high < MARGIN:
+        return Verdict.TRANSFERS, (
+            f"{apart} The best {' and '.join(words)} stays, and the base's recipe costs at most "
+            f"{carried.high:.1%} of the loss at the largest size."
+        )
     loose = [one.name for one, is_free in zip(tuned, free, strict=True) if is_free]
-    open_ = [one.name for one, _, v in named if v is Verdict.UNDECIDED and one.name not in loose]
-    if open_:
+    if open_ := [name for name in open_ if name not in loose]:
         return Verdict.UNDECIDED, (
             f"The interval of the best {' and '.join(open_)} per doubling of {axis} is neither "
             f"inside nor outside {inside}."
@@ -330,11 +336,6 @@ def _judged(
     unbounded = f"The runs do not bound the {' and the '.join(loose)} alone."
     if not len(known):
         return Verdict.UNDECIDED, f"{unbounded} No combination is known either."
-    if all(v is Verdict.TRANSFERS for v in judged) and carried.high < MARGIN:
-        return Verdict.TRANSFERS, (
-            f"{unbounded} The best {' and '.join(words)} stays, and the base's recipe costs at "
-            f"most {carried.high:.1%} of the loss at the largest size."
-        )
     return Verdict.UNDECIDED, (
         f"{unbounded} What the base's recipe costs is not known well enough: "
         f"{carried.low:.1%} to {carried.high:.1%}."
