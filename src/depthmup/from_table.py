@@ -16,7 +16,7 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import axis_named, listed, own_columns, texts
+from depthmup.tables.columns import axis_named, listed, one_column, own_columns, texts
 from depthmup.tables.formats import EXAMPLE, Source, example
 from depthmup.tables.groups import cells_of, cleaned
 from depthmup.tables.predict import checked_target, prediction
@@ -299,10 +299,7 @@ def _asked(
     otherwise: Iterable[str] = (),
 ) -> Question:
     """What is asked of a table; axes that are not named are called as ``otherwise``."""
-    if not isinstance(lr, str):
-        raise ValueError(
-            f"Expected one column of the tuned value; got {printable(repr(lr))}. fit reads several."
-        )
+    lr = one_column(lr)
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}

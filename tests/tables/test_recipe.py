@@ -102,7 +102,9 @@ class TestAnswers:
         table = runs()
         found = depthmup.fit(table[table.lr < 2.0**-8.6], **TWO)
         assert all(o.places[0].value == "high edge" for o in found.recipe().optima)
-        assert "the best learning rate lies beyond the runs: try higher values" in " ".join(str(found).split())
+        assert "the best learning rate lies beyond the runs: try higher values" in " ".join(
+            str(found).split()
+        )
 
     def test_the_order_of_columns_and_rows_changes_nothing(self, report):
         table = runs().sample(frac=1, random_state=3)
@@ -190,8 +192,11 @@ class TestRefusals:
         forecast = depthmup.fit(
             runs().drop(columns="weight_decay"), lr="lr", **COLUMNS, target={"width": 2048}
         ).certificates[0]
+        both = {"lr": ["lr", "weight_decay"], "loss": "loss"}
         with pytest.raises(ValueError, match="one column of the tuned value"):
-            depthmup.score(forecast, runs(), lr=["lr", "weight_decay"], loss="loss")
+            depthmup.score(forecast, runs(), **both)
+        with pytest.raises(ValueError, match="one column of the tuned value"):
+            depthmup.next_runs(runs(), axes={"width": "width"}, sizes={"width": (32, 64)}, **both)
 
 
 class TestWritten:

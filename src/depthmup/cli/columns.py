@@ -20,6 +20,9 @@ class RunColumns:
     are known for width, depth, parameters, compute, batch, tokens and steps."""
 
     lr: str = ""
+    """The column of the tuned hyperparameter, which need not be a learning rate. `depthmup fit`
+    takes several that were tuned together: lr,weight_decay."""
+
     loss: str = ""
     """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
 
