@@ -107,7 +107,7 @@ def test_information_at_a_known_shape_is_that_of_least_squares(monkeypatch):
     bowl = bowl_fit.start(guess, MINIMA, mean, 1)
     problem = bowl_fit.BowlProblem(
         runs=runs,
-        errors=bowl_fit.errors_of(runs, MINIMA, guess.rise(runs), sigma),
+        errors=bowl_fit.errors_of(runs, MINIMA, *[guess.rise(runs)] * 2, sigma),
         walls=bowl_fit.walls_of(runs, guess),
         mean=mean,
         scale=np.full(len(mean), 1e-7),
@@ -197,3 +197,13 @@ def test_steepness_begins_at_the_first_guess():
     far = bowl_fit.FAR
     rises = np.exp(mean[0]) * far ** np.exp(POWER)
     assert rises == pytest.approx(guess.directions[0][0] * far**2 / 2)
+
+
+def test_what_rises_far_above_the_other_side_says_little():
+    """As of one value: a wall tells little of where the minimum lies."""
+    runs, noise = trials(MINIMA, runs=20), 0.01
+    rise = first_guess(runs).rise(runs)
+    alike = bowl_fit.errors_of(runs, MINIMA, rise, rise, noise)[0].misfit
+    walled = bowl_fit.errors_of(runs, MINIMA, rise, rise / 10, noise)[0].misfit
+    ratio = np.sqrt(np.diag(walled) / np.diag(alike))
+    np.testing.assert_allclose(ratio, np.sqrt(101 / 2))

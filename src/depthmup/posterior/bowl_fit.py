@@ -3,10 +3,12 @@
 The covariance of the log losses of one size is that of ``posterior.errors`` in several coordinates:
 
     sigma^2 / q + rho^2 H H' exp(-|x - x'|) (1 + c) / 2
-      + (zeta_T^2 c + zeta_C^2) h h',        H = h (1 + (h/0.3)^2) (1 + (d/2)^2),
+      + (zeta_T^2 c + zeta_C^2) h h',
+    H = h (1 + (h/g)^2)^(1/2) (1 + (h/0.3)^2) (1 + (d/2)^2),
 
-h the rise above the minimum by an earlier fit, d the octaves from the middle, c the cosine between
-the directions in which two runs lie from there: on one line 1 on one side and -1 across.
+h the rise above the minimum by an earlier fit, g that on the other side at the same distance, d the
+octaves from the middle, c the cosine between the directions in which two runs lie from there: on
+one line 1 on one side and -1 across.
 
 A run that diverged is one more observation: the minimum lies before it, on the way from the best
 runs, unless a good run lies behind it; and before all runs beyond a value diverge.
@@ -28,6 +30,7 @@ from depthmup.posterior.priors import (
     BEND_SPREAD,
     DIVERGED,
     DIVERGED_WIDTH,
+    FLAT,
     GROWTH_SPREAD,
     LOW,
     MISFITS,
@@ -71,8 +74,11 @@ class Errors:
         return np.asarray(rho**2 * self.misfit + turn**2 * self.turned + steep**2 * self.steeper)
 
 
-def errors_of(runs: Trials, centre: Array, rise: Array, noise: float) -> list[Errors]:
-    """Of every size; ``rise`` is that of each run by an earlier fit, ``noise`` its deviation.
+def errors_of(
+    runs: Trials, centre: Array, rise: Array, mirrored: Array, noise: float
+) -> list[Errors]:
+    """Of every size; ``rise`` is that of each run by an earlier fit, ``mirrored`` that across the
+    minimum from it, ``noise`` the deviation.
 
     Not the heights of the runs themselves: where sizes have many, the turn of one would explain
     the noise in them. Walls that the fit missed count as high as they were measured.
@@ -86,7 +92,9 @@ def errors_of(runs: Trials, centre: Array, rise: Array, noise: float) -> list[Er
         way = away / np.maximum(distance, 1e-9)[:, None]
         alike = way @ way.T
         high = np.where(walls[own], runs.height[own], h)
-        high = high * (1 + (high / LOW) ** 2) * (1 + (distance / NEAR) ** 2)
+        across = np.maximum(mirrored[own], FLAT * high + 1e-12)
+        far = (1 + (high / LOW) ** 2) * (1 + (distance / NEAR) ** 2)
+        high = high * np.sqrt(1 + (high / across) ** 2) * far
         apart = np.linalg.norm(away[:, None] - away[None], axis=-1)
         both = np.outer(h, h)
         result.append(

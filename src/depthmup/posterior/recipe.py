@@ -119,11 +119,10 @@ class _Begun:
     def of_runs(self) -> BowlProblem:
         """Under the middle belief, every run with one weight."""
         mean, scale = prior_of_shape(self.guess, self.trials.s.shape[1], MIDDLE)
+        rise = self.guess.rise(self.runs)  # of a parabola, whose sides are alike
         return BowlProblem(
             runs=self.runs,
-            errors=errors_of(
-                self.runs, self.guess.centre, self.guess.rise(self.runs), self.guess.noise
-            ),
+            errors=errors_of(self.runs, self.guess.centre, rise, rise, self.guess.noise),
             walls=walls_of(self.trials, self.guess),
             mean=mean,
             scale=scale,
@@ -193,7 +192,9 @@ def _with_errors(problem: BowlProblem, bowl: Bowl, sigma: float, rho: float) -> 
     Weights as in ``likelihood.robust_weights``: small for what neither valley nor misfit explains.
     """
     runs, residual = problem.runs, problem.at(bowl)[0]
-    problem = replace(problem, errors=errors_of(runs, bowl.k, runs.y - residual, sigma))
+    across = heights(bowl, bowl.k[runs.size] - runs.x, runs.s[runs.size]).height
+    errors = errors_of(runs, bowl.k, runs.y - residual, across, sigma)
+    problem = replace(problem, errors=errors)
     weight = np.ones(len(residual))
     shares = zip(problem.members, problem.levels, problem.spectrum(rho), strict=True)
     for own, levels, (values, turned, _) in shares:
