@@ -175,7 +175,11 @@ TINY = 1e-10
 """Octaves squared by which sizes that cannot differ may: a covariance has a root."""
 
 
-def prior_of(s: Array, directions: Array) -> Prior:
+ONE = np.eye(1)
+"""The direction of one value."""
+
+
+def prior_of(s: Array, directions: Array = ONE) -> Prior:
     """The laws at sizes (sizes, axes), of values with principal directions; nobody writes into it.
 
     Directions are rows, (values, values).

@@ -416,16 +416,7 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
 def recipe_page(
     recipes: Sequence[Recipe], *, title: str = "A recipe", command: Sequence[str] = ()
 ) -> str:
-    """All recipes of a table as one page.
-
-    Args:
-        recipes: one for each group.
-        title: of the page.
-        command: that made it.
-
-    Returns:
-        HTML that opens offline.
-    """
+    """All recipes of a table as one page, HTML that opens offline."""
     several = len(recipes) > 1
     return Page(
         title=title,
