@@ -78,6 +78,7 @@ TOP = {
     "measure": {"model", "sweep", "statistics", "reports", "records"},
     "models": {"training"},
     "notebook": {"sweep", "reports"},
+    "recipes": {"tables", "reports", "records"},
     "report": {"sweep", "tables", "statistics", "reports", "records"},
     "runner": {"model", "sweep", "training"},
     "several": {"sweep", "statistics", "records"},

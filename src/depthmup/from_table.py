@@ -1,10 +1,12 @@
 """``depthmup.fit`` and ``score``: results that a person already has; trains nothing."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
+from depthmup.recipes import RecipeReport
 from depthmup.records import Certificate, Score
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
@@ -14,11 +16,12 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import axis_named, listed, own_columns, texts
+from depthmup.tables.columns import axis_named, listed, one_column, own_columns, texts
 from depthmup.tables.formats import EXAMPLE, Source, example
 from depthmup.tables.groups import cells_of, cleaned
 from depthmup.tables.predict import checked_target, prediction
 from depthmup.tables.question import Question, Reading
+from depthmup.tables.recipe import recipes_of
 from depthmup.tables.score import scored
 from depthmup.tables.study import studies_of
 from depthmup.tables.trackers import Pattern, address_of
@@ -28,6 +31,7 @@ LARGEST_CERTIFICATE = 2**24
 """Bytes."""
 
 
+@overload
 def fit(
     table: Any,
     *,
@@ -43,7 +47,44 @@ def fit(
     over: str = "",
     tolerance: float = TOLERANCE,
     reading: Reading | None = None,
-) -> Report:
+) -> Report: ...
+
+
+@overload
+def fit(
+    table: Any,
+    *,
+    axes: Mapping[str, str] | Sequence[str] = (),
+    lr: list[str] | tuple[str, ...],
+    loss: str = "",
+    seed: str = "",
+    steps: str = "",
+    by: str | Sequence[str] = (),
+    where: str | Sequence[str] = (),
+    scheme: str | Scheme | None = None,
+    target: Mapping[str, float] | str | None = None,
+    over: str = "",
+    tolerance: float = TOLERANCE,
+    reading: Reading | None = None,
+) -> RecipeReport: ...
+
+
+def fit(
+    table: Any,
+    *,
+    axes: Mapping[str, str] | Sequence[str] = (),
+    lr: str | list[str] | tuple[str, ...] = "",
+    loss: str = "",
+    seed: str = "",
+    steps: str = "",
+    by: str | Sequence[str] = (),
+    where: str | Sequence[str] = (),
+    scheme: str | Scheme | None = None,
+    target: Mapping[str, float] | str | None = None,
+    over: str = "",
+    tolerance: float = TOLERANCE,
+    reading: Reading | None = None,
+) -> Report | RecipeReport:
     """How the best learning rate moves with size, from a table of finished runs; trains nothing.
 
     Each row is a run. The optimum of every size is fitted with its interval. The optima give the
@@ -59,7 +100,8 @@ def fit(
             ``"runs:PATTERN"``, the paths of logs with the place of the loss in each.
         axes: the columns of the sizes, by the names of their axes (width, depth, parameters, batch,
             tokens, steps or any other); a list where columns are called as their axes.
-        lr: the column of the tuned hyperparameter, which need not be a learning rate.
+        lr: the column of the tuned hyperparameter, which need not be a learning rate; or several
+            columns that were tuned together, such as ``["lr", "weight_decay"]``.
         loss: the column of the final loss: nan or inf if a run diverged, empty if it is missing. Of
             logs and trackers the last value of a metric; ``NAME:min`` and ``NAME@STEP`` are others.
         seed: the column of the seed, if runs were repeated.
@@ -77,7 +119,8 @@ def fit(
         reading: columns to ignore, tests to skip, the loss of guessing, words (``tables.Reading``).
 
     Returns:
-        The report: text, page, frames, figures, JSON. It has the reason why a group has no fit.
+        The report: text, page, frames, figures, JSON. It has the reason why a group has no fit. Of
+        several columns a ``RecipeReport``: their joint optimum at every size.
 
     Raises:
         ValueError: the table cannot be read, columns are missing or no numbers, nothing can be
@@ -94,13 +137,25 @@ def fit(
 
     *Source:* the statistics of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
+    first, *beside = _tuned(lr)
     question = _asked(
-        table, axes, by, where, reading or Reading(), lr=lr, loss=loss, seed=seed, steps=steps
+        table,
+        axes,
+        by,
+        where,
+        reading or Reading(),
+        lr=first,
+        loss=loss,
+        seed=seed,
+        steps=steps,
+        beside=beside,
     )
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
     wanted = None if target is None else checked_target(target, question.axes)
     question = replace(question, scheme=under, target=wanted, over=over, tolerance=tolerance)
+    if beside:
+        return _recipes(question)
     rows, groups = cleaned(question)
     excluded = tuple(out for group in groups for out in group.excluded)
     return Report(
@@ -109,6 +164,34 @@ def fit(
         table_runs=tuple(group.runs for group in groups),
         excluded=excluded,
         cells=cells_of(rows, excluded),
+    )
+
+
+def _tuned(lr: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns of tuned values, the first of which may be unnamed."""
+    names = (lr,) if isinstance(lr, str) else tuple(lr)
+    if not names or not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
+        raise ValueError(
+            "Expected the column of the tuned value, or different columns of several, such as "
+            f"lr=['lr', 'weight_decay']; got {printable(repr(lr))}."
+        )
+    return names
+
+
+def _recipes(question: Question) -> RecipeReport:
+    """Several tuned values have a report of their own."""
+    if question.over or question.scheme is not None or math.isfinite(question.reading.chance):
+        raise ValueError(
+            "Expected several tuned values without a scheme, a gain over a group or the loss of "
+            "guessing; these are answers about one value. Leave over, scheme and chance out."
+        )
+    found = recipes_of(question)
+    return RecipeReport(
+        recipes=found.found,
+        problems=found.problems,
+        excluded=found.excluded,
+        cells=cells_of(found.rows, found.excluded),
+        title=question.reading.title or f"Recipe of {found.rows.title}",
     )
 
 
@@ -212,9 +295,11 @@ def _asked(
     loss: str,
     seed: str,
     steps: str = "",
+    beside: Sequence[str] = (),
     otherwise: Iterable[str] = (),
 ) -> Question:
     """What is asked of a table; axes that are not named are called as ``otherwise``."""
+    lr = one_column(lr)
     path = str(table) if isinstance(table, str | Path) else ""
     table, command = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
@@ -222,7 +307,16 @@ def _asked(
         pattern = Pattern.of(tracker[1])
         if loss and not pattern.loss:
             return _asked(
-                f"{table}:{loss}", axes, by, where, reading, lr=lr, loss="", seed=seed, steps=steps
+                f"{table}:{loss}",
+                axes,
+                by,
+                where,
+                reading,
+                lr=lr,
+                loss="",
+                seed=seed,
+                steps=steps,
+                beside=beside,
             )
         sizes = sizes or {name: name for name in pattern.names if axis_named(name)}
         lr, seed = (n or (w if w in pattern.names else "") for n, w in ((lr, "lr"), (seed, "seed")))
@@ -240,6 +334,7 @@ def _asked(
         "seed": str(seed or ""),
         "steps": str(steps or ""),
         "by": listed(by),
+        "beside": tuple(beside),
     }
     return Question(
         source=source,

@@ -572,7 +572,7 @@ class Report(Meant):
         if name in ("runs", "trials"):
             return pd.DataFrame(self._run_rows())
         if name == "excluded":
-            return pd.DataFrame(self._excluded_rows())
+            return pd.DataFrame(excluded_rows(self.excluded, self.cells))
         if name == "predictions":
             return pd.DataFrame(prediction_rows(self.certificates))
         if name not in ROWS:
@@ -620,26 +620,10 @@ class Report(Meant):
                             "key": run.key,
                         }
 
-    def _excluded_rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "row": out.row,
-                "group": out.group,
-                "defect": out.defect.value,
-                "reason": out.reason,
-                **{column: values[i] for column, values in self.cells.items()},
-            }
-            for i, out in enumerate(self.excluded)
-        ]
-
     @property
     def excluded_csv(self) -> str:
         """The rows that were left out as CSV, each with its reason; no cell is a formula."""
-        import pandas as pd
-
-        columns = dict.fromkeys(("row", "group", "defect", "reason", *self.cells))
-        table = pd.DataFrame(self._excluded_rows(), columns=[*columns])
-        return str(_without_formulas(table).to_csv(index=False, na_rep="nan", lineterminator="\n"))
+        return csv_of_excluded(self.excluded, self.cells)
 
     def to_csv(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as CSV. A text that a spreadsheet would run as a formula gets a quote mark.
@@ -715,6 +699,31 @@ class Report(Meant):
 
 FitReport = Report
 """What ``depthmup.fit`` returns: the one report, of runs that a table has."""
+
+
+def excluded_rows(
+    excluded: Sequence[Excluded], cells: Mapping[str, list[Any]]
+) -> list[dict[str, Any]]:
+    """The rows of a table that were left out, each with its reason and what it holds."""
+    return [
+        {
+            "row": out.row,
+            "group": out.group,
+            "defect": out.defect.value,
+            "reason": out.reason,
+            **{column: values[i] for column, values in cells.items()},
+        }
+        for i, out in enumerate(excluded)
+    ]
+
+
+def csv_of_excluded(excluded: Sequence[Excluded], cells: Mapping[str, list[Any]]) -> str:
+    """The same as CSV; no cell is a formula."""
+    import pandas as pd
+
+    columns = dict.fromkeys(("row", "group", "defect", "reason", *cells))
+    table = pd.DataFrame(excluded_rows(excluded, cells), columns=[*columns])
+    return str(_without_formulas(table).to_csv(index=False, na_rep="nan", lineterminator="\n"))
 
 
 def _without_formulas(table: "pd.DataFrame") -> "pd.DataFrame":

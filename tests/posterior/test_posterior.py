@@ -69,10 +69,10 @@ class TestLinear:
         def scales(runs):
             return np.full((2, parameters(runs.s.shape[1])), 1e-7)
 
-        def prior_of(s):
+        def prior_of(s, directions):
             whole = Covariances(s=s).whole(self.LAW)[None]
             return Prior(
-                nodes=(self.LAW,), log_weight=np.zeros(1), whole=whole,
+                nodes=(self.LAW,), ways=np.zeros((1, 1)), log_weight=np.zeros(1), whole=whole,
                 root=np.linalg.cholesky(whole),
             )  # fmt: skip
 
@@ -87,7 +87,7 @@ class TestLinear:
         monkeypatch.setattr(likelihood, "PHASE", 0.0)
         monkeypatch.setattr(errors, "BEYOND", np.inf)
         monkeypatch.setattr(seeds, "NODES", ((1e-9, 1e-9, 1e-9, 1.0),))
-        monkeypatch.setattr(sys.modules["depthmup.posterior.posterior"], "prior_of", prior_of)
+        monkeypatch.setattr(sys.modules["depthmup.posterior.minima"], "prior_of", prior_of)
 
     def runs(self, seed=0):
         rng, rates = np.random.default_rng(seed), np.arange(-3.0, 3.5, 0.5)

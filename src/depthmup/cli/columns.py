@@ -20,6 +20,9 @@ class RunColumns:
     are known for width, depth, parameters, compute, batch, tokens and steps."""
 
     lr: str = ""
+    """The column of the tuned hyperparameter, which need not be a learning rate. `depthmup fit`
+    takes several that were tuned together: lr,weight_decay."""
+
     loss: str = ""
     """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
 
@@ -29,7 +32,9 @@ class RunColumns:
         """The arguments of a function that reads a table; ``usual`` where no column was named."""
         axes = parse_pairs(self.axes, option="--axes", value="COLUMN", alone=True)
         given = {"lr": self.lr, "loss": self.loss, "seed": self.seed}
-        return {"axes": axes, **{what: name or usual.get(what, "") for what, name in given.items()}}
+        named = {what: name or usual.get(what, "") for what, name in given.items()}
+        several = [column.strip() for column in self.lr.split(",")]
+        return {"axes": axes, **named, **({"lr": several} if len(several) > 1 else {})}
 
 
 EXAMPLE_COLUMNS = RunColumns(

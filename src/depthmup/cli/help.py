@@ -140,7 +140,8 @@ def api_words(reference: str) -> dict[str, str]:
     """The texts of a function's arguments, by name, from its source: loading it takes seconds."""
     module, _, name = reference.partition(":")
     file = Path(__file__).parents[1] / f"{module.replace('.', '/')}.py"
-    [found] = [
+    # Overloads of a function stand before it.
+    *_, found = [
         node
         for node in ast.parse(file.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name

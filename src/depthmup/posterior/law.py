@@ -18,6 +18,7 @@ with their weights before any run.
 Physical Review 36:823-841.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -29,12 +30,14 @@ import numpy as np
 from depthmup.posterior.intervals import Array
 from depthmup.posterior.priors import (
     ALIKE,
+    APART,
     BENDS,
     FAST,
     FORGETS,
     GOES_ON,
     LOST,
     MEMORIES,
+    OWN_SLOPE,
     PLACE,
     PRODUCTS,
     SCATTERS,
@@ -143,11 +146,28 @@ class Covariances:
         return self.smooth(node) + self.scatter(node)
 
 
+def stacked(parts: Covariances, node: LawNode, way: Array, *, scatter: bool) -> Array:
+    """Covariance of the minima of several values, size by size: the law holds for each of them.
+
+    ``way`` is a direction in which they have a slope of their own beside, or zero.
+    """
+    total = parts.whole(node) if scatter else parts.smooth(node)
+    if len(way) > 1:
+        total = np.asarray(np.kron(total, np.eye(len(way))), float)
+        if way.any():
+            total += OWN_SLOPE**2 * np.kron(parts.s @ parts.s.T, np.outer(way, way))
+    return np.asarray(total)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prior:
-    """Every law at some sizes: covariances of their minima, (laws, sizes, sizes), and roots."""
+    """Every law at some sizes: covariances of their minima, (laws, sizes, sizes), and roots.
+
+    Of several values each law stands there without and with a slope of one direction's own.
+    """
 
     nodes: tuple[LawNode, ...]
+    ways: Array
     log_weight: Array
     whole: Array
     root: Array
@@ -157,21 +177,38 @@ TINY = 1e-10
 """Octaves squared by which sizes that cannot differ may: a covariance has a root."""
 
 
-def prior_of(s: Array) -> Prior:
-    """The laws at sizes (sizes, axes); nobody writes into it."""
-    s = np.ascontiguousarray(s, float)
-    return _prior(s.tobytes(), s.shape)
+ONE = np.eye(1)
+"""The direction of one value."""
+
+
+def prior_of(s: Array, directions: Array = ONE) -> Prior:
+    """The laws at sizes (sizes, axes), of values with principal directions; nobody writes into it.
+
+    Directions are rows, (values, values).
+    """
+    s, directions = (np.ascontiguousarray(a, float) for a in (s, directions))
+    # Directions are those of one table: nobody asks for the laws of several values again.
+    made = _prior if len(directions) == 1 else _prior.__wrapped__
+    return made(s.tobytes(), s.shape, directions.tobytes())
 
 
 @lru_cache(maxsize=64)
-def _prior(numbers: bytes, shape: tuple[int, int]) -> Prior:
+def _prior(numbers: bytes, shape: tuple[int, int], turned: bytes) -> Prior:
     s = np.frombuffer(numbers).reshape(shape)
-    nodes = laws(shape[1] > 1)
+    every = laws(shape[1] > 1)
     covariances = Covariances(s=s)
-    whole = np.stack([covariances.whole(node) for node in nodes])
+    directions = np.frombuffer(turned)
+    values = math.isqrt(len(directions))
+    ways, shares = np.zeros((1, values)), np.ones(1)
+    if values > 1:
+        ways = np.concatenate([ways, directions.reshape(values, values)])
+        shares = np.r_[1 - APART, np.full(values, APART / values)]
+    pairs = list(product(every, range(len(ways))))
+    whole = np.stack([stacked(covariances, node, ways[i], scatter=True) for node, i in pairs])
     return Prior(
-        nodes=nodes,
-        log_weight=np.log([node.weight for node in nodes]),
+        nodes=tuple(node for node, _ in pairs),
+        ways=np.array([ways[i] for _, i in pairs]),
+        log_weight=np.log([node.weight * shares[i] for node, i in pairs]),
         whole=whole,
-        root=np.asarray(np.linalg.cholesky(whole + TINY * np.eye(len(s))), float),
+        root=np.asarray(np.linalg.cholesky(whole + TINY * np.eye(whole.shape[-1])), float),
     )

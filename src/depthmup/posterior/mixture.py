@@ -30,6 +30,12 @@ class NormalMixture:
         """Its mean, (...,)."""
         return np.asarray((self.weight * self.mean).sum(-1))
 
+    @property
+    def variance(self) -> Array:
+        """(...,)."""
+        apart = self.mean - self.value[..., None]
+        return np.asarray((self.weight * (self.deviation**2 + apart**2)).sum(-1))
+
     def below(self, at: Array) -> tuple[Array, Array]:
         """Probability of less and its density, (...,)."""
         deviation = np.maximum(self.deviation, 1e-300)

@@ -122,6 +122,12 @@ SCATTERS = ((0.0, 0.3), (0.06, 0.17), (0.12, 0.2), (0.22, 0.15), (0.5, 0.12), (1
 *Source:* 178 laws of four public tables and of networks trained here.
 """
 
+OWN_SLOPE, APART = 0.3, 0.5
+"""Octaves per doubling that one principal direction of several tuned values may have of its own,
+beside the law of all, and the share of tables in which one does: that the steep direction stays
+says little of the gentle one.
+"""
+
 ALIKE = 0.6
 """Correlation of two sizes' scatter a doubling apart."""
 

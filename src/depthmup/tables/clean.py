@@ -60,12 +60,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     # What no option mends is said before what one does.
     _answerable(rows, *rows.sizes(), rows.rate, rows.loss, rows.points())
     names = settings_of(rows, rows.sizes()[1])
-    defects.repeats(rows)
-    defects.near_repeats(rows)
-    defects.strays(rows)
-    defects.tokens(rows)
-    defects.steps(rows)
-    defects.unsaid(rows)
+    defects.unsound(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
     _answerable(rows, sizes, size, rows.rate, loss, rows.points())

@@ -249,6 +249,16 @@ def listed(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) and value else tuple(value)
 
 
+def one_column(lr: Any) -> str:
+    """The column of the tuned value; ``depthmup.fit`` alone reads several."""
+    if not isinstance(lr, str):
+        raise ValueError(
+            f"Expected one column of the tuned value; got {printable(repr(lr))}. Name one: fit "
+            "alone takes several that were tuned together."
+        )
+    return lr
+
+
 def texts(named: Mapping[Any, Any]) -> dict[str, str]:
     """Names of axes with their columns, all of them texts."""
     for name, column in named.items():

@@ -41,6 +41,7 @@ def numbers(rows: GroupRows) -> None:
     cells, question, loss = rows.table.numbers, rows.question, rows.loss
     named = {axis: cells[column] for axis, column in question.axes.items()}
     named[rows.tuned] = rows.rate
+    named |= {printable(column): cells[column] for column in question.beside}
     if question.steps:
         named["steps"] = cells[question.steps]
     lacking = np.isnan(loss) & ~rows.table.unsaid[question.loss]
@@ -50,7 +51,7 @@ def numbers(rows: GroupRows) -> None:
         reasons |= {int(i): f"no {what}" for i in np.flatnonzero(empty & ~lacking)}
         lacking |= empty
     # Logarithms are fitted: what is missing or not positive cannot be kept, whatever was asked for.
-    columns = (*question.axes.values(), question.lr, question.steps)
+    columns = (*question.axes.values(), question.lr, *question.beside, question.steps)
     wholly = [printable(repr(c)) for c in columns if c and np.isnan(cells[c]).all()]
     told = f"have no number in {' and '.join(wholly)}" if wholly else "lack a number"
     if "no loss" in reasons.values():
@@ -83,6 +84,12 @@ def losses_of_no_logarithm(rows: GroupRows) -> None:
     sentence = "are of sizes whose losses go below zero in several runs: add their lower bound"
     crossing = np.isin(size, sizes[values > 1]) & ~out
     rows.drop(out | rows.tell(Defect.IMPOSSIBLE, crossing, sentence, out=True))
+
+
+def unsound(rows: GroupRows) -> None:
+    """Every test of rows with numbers, in its order."""
+    for test in (repeats, near_repeats, strays, tokens, steps, unsaid):
+        test(rows)
 
 
 def repeats(rows: GroupRows) -> None:

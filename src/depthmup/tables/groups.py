@@ -25,15 +25,13 @@ from depthmup.tables.where import equalities, is_number
 def cleaned(question: Question) -> tuple[RunTable, list[Cleaned]]:
     """The rows of a table that satisfy the filter, and the groups of these."""
     rows = question.read()
-    groups = [_group(question, *group) for group in _groups(rows, question)]
+    groups = [_group(question, *group) for group in parts(rows, question)]
     return rows, groups
 
 
 def _group(question: Question, part: RunTable, values: Mapping[str, str]) -> Cleaned:
     """One group, or why it cannot be fitted."""
-    name = ", ".join(f"{column} {value or '(none)'}" for column, value in values.items())
-    name = values[question.by[0]] if question.own else printable(name)
-    title = part.first(TITLE) if question.own else _title(values)
+    name, title = named(question, part, values)
     where = equalities(list(values.items())) if values else ""
     try:
         group = (own_runs if question.own else clean)(part, question, name=name, title=title)
@@ -42,6 +40,14 @@ def _group(question: Question, part: RunTable, values: Mapping[str, str]) -> Cle
         return Cleaned(runs=runs, notes=(), where=where, remedy=getattr(error, "remedy", ""))
     asked = {axis: question_of(group, axis, question.tuned) for axis in group.runs.varied()}
     return replace(group, where=where, runs=replace(group.runs, question=asked))
+
+
+def named(question: Question, part: RunTable, values: Mapping[str, str]) -> tuple[str, str]:
+    """A group's name, and its title in sentences."""
+    if question.own:
+        return values[question.by[0]], part.first(TITLE)
+    name = ", ".join(f"{column} {value or '(none)'}" for column, value in values.items())
+    return printable(name), _title(values)
 
 
 def _title(values: Mapping[str, str]) -> str:
@@ -55,7 +61,7 @@ def _title(values: Mapping[str, str]) -> str:
     return title if words else begin(title) or "All runs"
 
 
-def _groups(table: RunTable, question: Question) -> list[tuple[RunTable, dict[str, str]]]:
+def parts(table: RunTable, question: Question) -> list[tuple[RunTable, dict[str, str]]]:
     """The rows of each group, and what they have in its columns."""
     by = list(question.by)
     if not by:

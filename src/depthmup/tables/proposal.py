@@ -16,7 +16,7 @@ from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
-from depthmup.tables.columns import texts
+from depthmup.tables.columns import one_column, texts
 from depthmup.tables.ends import ended
 from depthmup.tables.formats import Source
 from depthmup.tables.question import Question, Reading
@@ -117,7 +117,7 @@ def next_runs(
     question = Question(
         source=Source(table, loss),
         axes=named,
-        lr=lr,
+        lr=one_column(lr),
         loss=loss,
         seed=seed,
         reading=Reading(tuned=tuned, ignore=ignore),

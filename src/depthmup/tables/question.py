@@ -74,6 +74,8 @@ class Question:
     """Columns by the names of their axes."""
     lr: str
     loss: str
+    beside: tuple[str, ...] = ()
+    """Columns of values that were tuned together with the first."""
     seed: str = ""
     steps: str = ""
     by: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ class Question:
 
     def __post_init__(self) -> None:
         named = {"lr": self.lr, "loss": self.loss, "seed": self.seed, "steps": self.steps}
+        named |= {f"lr {n}": column for n, column in enumerate(self.beside, 2)}
         try:
             check_columns(self.names, self.axes, self.by, named)
         except ValueError as error:
@@ -138,7 +141,8 @@ class Question:
                     f"Expected the column {printable(repr(column))} of a filter in the table; it "
                     f"has {printable(', '.join(map(str, self.names[:20])))}."
                 )
-        numbers = [*self.axes.values(), self.lr, self.loss, self.steps, *self.base.values()]
+        numbers = [*self.axes.values(), self.lr, *self.beside, self.loss, self.steps]
+        numbers += self.base.values()
         labels = [self.seed, *self.by]
         if self.own:
             numbers, labels = [*numbers, CHANCE], [*labels, RATES, TITLE]

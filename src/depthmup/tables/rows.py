@@ -122,9 +122,11 @@ class GroupRows:
         return sizes, size
 
     def points(self) -> tuple[Index, int]:
-        """Every row's size and rate as one number, and how many of these there are."""
+        """Every row's size and tuned values as one number, and how many of these there are."""
         if self._points is None or self._points[0] is not self.table:
-            self._points = (self.table, *distinct(self.rate, self.sizes()[1], ordered=False))
+            beside = (self.table.numbers[column] for column in self.question.beside)
+            key = distinct(self.rate, *beside, self.sizes()[1], ordered=False)
+            self._points = (self.table, *key)
         return self._points[1:]
 
     def scattered(self, size: Index) -> bool:

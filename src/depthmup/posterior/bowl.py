@@ -1,0 +1,142 @@
+"""A valley in several coordinates: log loss above its minimum, and its derivatives.
+
+    h(x) = sum_r h_r(v_r),    v = R_i (x - k_i),
+
+x the log2 of the tuned values, k_i the minimum of size i, h_r the two-sided rise of one coordinate
+(``posterior.valley``, without its wall) along the principal direction r, a row of the rotation R_i.
+All sizes share the rises, with their trends, and the rotation up to a slow one: its angles are
+linear in doublings. Angles are those of Givens' rotations from a first guess of R.
+
+*Source:* Golub and Van Loan, Matrix Computations (2013), Section 5.1.8, for Givens' rotations.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from depthmup.posterior.intervals import Array, Index
+from depthmup.posterior.valley import PER_AXIS, SHARED, WALL, parameters, rise
+
+NO_WALL = -30.0
+"""Of b: a wall of this slope is none."""
+
+
+def free(axes: int) -> Index:
+    """The entries of a shape's vector that are no wall's."""
+    return np.asarray(np.r_[0:WALL, SHARED : SHARED + (PER_AXIS - 1) * axes], np.int64)
+
+
+def planes(values: int) -> list[tuple[int, int]]:
+    """Pairs of coordinates between which a rotation turns."""
+    return list(combinations(range(values), 2))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bowl:
+    """Minima and shape.
+
+    Attributes:
+        k: minima, (sizes, values).
+        shape: of every principal direction, (values, free parameters).
+        angles: of every plane, at the base and per doubling, (planes, 1 + axes).
+        first: the rotation from which angles count, rows are directions, (values, values).
+    """
+
+    k: Array
+    shape: Array
+    angles: Array
+    first: Array
+
+    @property
+    def vector(self) -> Array:
+        """Everything that is fitted, minima first."""
+        return np.concatenate([self.k.ravel(), self.shape.ravel(), self.angles.ravel()])
+
+    def moved(self, step: Array) -> "Bowl":
+        """With a step of its vector."""
+        ends = np.cumsum([self.k.size, self.shape.size])
+        k, shape, angles = np.split(step, ends)
+        return replace(
+            self,
+            k=self.k + k.reshape(self.k.shape),
+            shape=self.shape + shape.reshape(self.shape.shape),
+            angles=self.angles + angles.reshape(self.angles.shape),
+        )
+
+    def rotations(self, s: Array) -> tuple[Array, Array]:
+        """R at places (places, axes), and its derivatives by every plane's angle."""
+        values, count = len(self.first), len(s)
+        angles = np.column_stack([np.ones(count), s]) @ self.angles.T
+        whole = np.broadcast_to(self.first, (count, values, values))
+        slopes = np.zeros((len(self.angles), count, values, values))
+        for number, (a, b) in enumerate(planes(values)):
+            cos, sin = np.cos(angles[:, number]), np.sin(angles[:, number])
+            one = np.tile(np.eye(values), (count, 1, 1))
+            one[:, a, a] = one[:, b, b] = cos
+            one[:, a, b], one[:, b, a] = sin, -sin
+            turned = np.zeros_like(one)
+            turned[:, a, a] = turned[:, b, b] = -sin
+            turned[:, a, b], turned[:, b, a] = cos, -cos
+            slopes = one @ slopes
+            slopes[number] = turned @ whole
+            whole = one @ whole
+        return whole, slopes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Heights:
+    """Heights above minima, (points,), and derivatives by place and by the shape and angles."""
+
+    height: Array
+    slope: Array
+    by_shape: Array
+
+
+def full(shape: Array, axes: int) -> Array:
+    """Vectors of ``posterior.valley`` for (values, free parameters)."""
+    whole = np.zeros((len(shape), parameters(axes)))
+    whole[:, free(axes)] = shape
+    whole[:, WALL] = NO_WALL
+    return whole
+
+
+def heights(bowl: Bowl, away: Array, s: Array) -> Heights:
+    """At points (points, values) from their minimum, at places (points, axes)."""
+    axes = s.shape[1]
+    rotation, turned = bowl.rotations(s)
+    along = np.einsum("nrj,nj->rn", rotation, away)
+    found = rise(along[..., None], full(bowl.shape, axes), s)
+    slope = found.slope[..., 0]
+    by_shape = np.moveaxis(found.by_shape[:, :, 0][..., free(axes)], 0, 1)
+    by_angle = np.einsum("rn,mnrj,nj->nm", slope, turned, away)
+    trends = by_angle[..., None] * np.column_stack([np.ones(len(s)), s])[:, None]
+    return Heights(
+        height=found.height[..., 0].sum(0),
+        slope=np.einsum("rn,nrj->nj", slope, rotation),
+        by_shape=np.concatenate([by_shape.reshape(len(s), -1), trends.reshape(len(s), -1)], axis=1),
+    )
+
+
+def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
+    """The least heights where one value lies so far from its minimum, (points,), others being free.
+
+    Each rise is a parabola of its secant's curvature; the least of these is exact, and repeated.
+    """
+    rotation, _ = bowl.rotations(s)
+    shape = full(bowl.shape, s.shape[1])
+    along = rotation[:, :, value] * away[:, None]
+    for _ in range(SECANTS):
+        apart = np.where(np.abs(along) < NEAREST, NEAREST, along)
+        found = rise(apart.T[..., None], shape, s)
+        secant = np.maximum(found.slope[..., 0].T / apart, FLATTEST)
+        metric = np.einsum("nra,nr,nrb->nab", rotation, secant, rotation)
+        column = np.linalg.inv(metric)[:, :, value]
+        place = away[:, None] * column / column[:, [value]]
+        along = np.einsum("nrj,nj->nr", rotation, place)
+    return np.asarray(rise(along.T[..., None], shape, s).height[..., 0].sum(0))
+
+
+SECANTS = 8
+NEAREST, FLATTEST = 1e-3, 1e-12
+"""Octaves, and nats per octave squared."""

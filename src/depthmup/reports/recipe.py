@@ -1,0 +1,442 @@
+"""Several tuned values at once: in words, as rows, and as a page with the plane of two values."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from depthmup.records import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records.finding import change, change_span, ranged, rate
+from depthmup.records.recipe import Recipe, RecipeOptimum
+from depthmup.records.sizes import size_text
+from depthmup.records.text import aligned, begin
+from depthmup.reports.axes import plain
+from depthmup.reports.chart import Chart, Layer, draw
+from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.study_rows import Row
+from depthmup.reports.theme import INK, ramp
+
+WIDTH = 100
+"""Columns of sentences on a console."""
+
+AIR = 0.5
+"""Octaves around what a plane shows."""
+
+SYMBOLS = {Verdict.TRANSFERS: "✓", Verdict.DRIFTS: "✗", Verdict.UNDECIDED: "?"}
+
+
+def handed_on(recipe: Recipe) -> RecipeOptimum:
+    """The optimum that a person uses next: the target's, else the largest size's."""
+    return recipe.target or max(recipe.optima, key=lambda one: math.prod(one.size.values()))
+
+
+def headline(recipe: Recipe) -> str:
+    """The verdict, and the values to use."""
+    axes = " and ".join(along.axis for along in recipe.along)
+    verdicts = {
+        Verdict.TRANSFERS: f"The recipe transfers along {axes}.",
+        Verdict.DRIFTS: f"The recipe drifts along {axes}.",
+        Verdict.UNDECIDED: "Whether the recipe transfers is undecided.",
+    }
+    best = handed_on(recipe)
+    values = ", ".join(
+        f"{one.name} {rate(log2.exp2().value)}"
+        for one, log2 in zip(recipe.tuned, best.log2, strict=True)
+    )
+    return f"{verdicts[recipe.verdict]} At {size_text(best.size)} use {values}."
+
+
+def combination_sentence(recipe: Recipe) -> str:
+    """The best-known combination, and how free its parts are; empty where there is none."""
+    if not recipe.exponents:
+        return ""
+    best = handed_on(recipe)
+    parts = [
+        (one, log2)
+        for one, log2, exponent in zip(recipe.tuned, best.log2, recipe.exponents, strict=True)
+        if exponent
+    ]
+    loose = [
+        f"the {one.name} by a factor of {rate(2.0 ** ((log2.high - log2.low) / 2))}"
+        for one, log2 in parts
+    ]
+    known = best.combination
+    span = change_span(known.low - known.value, known.high - known.value)
+    if len(parts) == 1:
+        return ""
+    return (
+        f"{begin(recipe.combination)} = {rate(known.exp2().value)} ({span}) at "
+        f"{size_text(best.size)}. Apart they are free: {' and '.join(loose)}."
+    )
+
+
+def sentences(recipe: Recipe) -> list[str]:
+    """Everything that is said beside the tables."""
+    costs = ", ".join(
+        f"of the {one.name} {_percent(cost)}"
+        for one, cost in zip(recipe.tuned, recipe.factor_two, strict=True)
+    )
+    found = [along.why for along in recipe.along]
+    found += [combination_sentence(recipe)]
+    found += [
+        "At the largest size twice or half the best value costs, with the others tuned again: "
+        f"{costs} of the loss."
+    ]
+    for one, places, frees in zip(
+        recipe.tuned,
+        zip(*(o.places for o in recipe.optima), strict=True),
+        zip(*(o.free for o in recipe.optima), strict=True),
+        strict=True,
+    ):
+        edges = [o for o, place in zip(recipe.optima, places, strict=True) if place.at_edge]
+        if all(frees) and not edges:
+            found.append(
+                f"The runs do not bound the {one.name}: any value that was tried may be the best."
+            )
+        elif edges:
+            ways = {p for p in places if p.at_edge}
+            way = "lower" if ways == {Place.LOW_EDGE} else "higher"
+            way = "lower and higher" if len(ways) > 1 else way
+            at = "; ".join(size_text(o.size) for o in edges)
+            found.append(f"At {at} the best {one.name} lies beyond the runs: try {way} values.")
+    return [sentence for sentence in (*found, *recipe.notes) if sentence]
+
+
+def _percent(cost: Estimate) -> str:
+    return f"{cost.value:.2%} ({cost.low:.2%} to {cost.high:.2%})"
+
+
+def _best(one: Estimate, free: bool) -> str:
+    return (
+        f"free ({rate(one.exp2().low)} to {rate(one.exp2().high)})" if free else ranged(one.exp2())
+    )
+
+
+def optimum_cells(recipe: Recipe) -> list[dict[str, str]]:
+    """Every size's best values, in words."""
+    rows = []
+    for at in (*recipe.optima, *([recipe.target] if recipe.target else ())):
+        predicted = " (predicted, 90%)" if at is recipe.target else ""
+        row = {"size": f"{size_text(at.size)}{predicted}"}
+        row |= {
+            one.name: _best(log2, free)
+            for one, log2, free in zip(recipe.tuned, at.log2, at.free, strict=True)
+        }
+        if recipe.exponents:
+            row[recipe.combination] = ranged(at.combination.exp2())
+        rows.append(row)
+    return rows
+
+
+def drift_cells(recipe: Recipe) -> list[dict[str, str]]:
+    """Every value's drift along every axis and what it costs, in words; the recipe's last."""
+    rows = []
+    for along in recipe.along:
+        names = [one.name for one in recipe.tuned]
+        parts = list(
+            zip(names, along.drifts, [v.value for v in along.verdicts], along.alone, strict=True)
+        )
+        rows += [
+            {
+                "along": along.axis,
+                "value": name,
+                "per doubling": change(drift.value),
+                "95%": change_span(drift.low, drift.high),
+                "carried over costs": _percent(cost),
+                "verdict": verdict,
+            }
+            for name, drift, verdict, cost in parts
+        ]
+        moved = along.combination
+        if recipe.exponents:
+            rows.append(
+                {
+                    "along": along.axis,
+                    "value": recipe.combination,
+                    "per doubling": change(moved.value),
+                    "95%": change_span(moved.low, moved.high),
+                    "carried over costs": "",
+                    "verdict": "",
+                }
+            )
+        rows.append(
+            {
+                "along": along.axis,
+                "value": "the whole recipe",
+                "per doubling": "",
+                "95%": "",
+                "carried over costs": _percent(along.carried),
+                "verdict": along.verdict.value,
+            }
+        )
+    return rows
+
+
+def _lines(rows: Sequence[dict[str, str]]) -> list[str]:
+    left = tuple(range(len(rows[0]))) if rows else ()
+    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=left)
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def recipe_text(recipes: Sequence[Recipe]) -> str:
+    """All recipes of a table, for a console."""
+    blocks = []
+    for recipe in recipes:
+        title = [f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)]
+        said = [line for text in sentences(recipe) for line in textwrap.wrap(text, WIDTH)]
+        moved = drift_cells(recipe)
+        blocks.append(
+            "\n".join(
+                [
+                    *(line for text in title for line in textwrap.wrap(text, WIDTH)),
+                    "",
+                    *_lines(optimum_cells(recipe)),
+                    *(["", *_lines(moved)] if moved else []),
+                    "",
+                    *said,
+                ]
+            )
+        )
+    return "\n\n\n".join(blocks)
+
+
+def optimum_rows(recipe: Recipe) -> list[Row]:
+    """Best values as numbers, one row for each size and value; the target's too."""
+    rows: list[Row] = []
+    for at in (*recipe.optima, *([recipe.target] if recipe.target else ())):
+        parts = zip(recipe.tuned, at.log2, at.places, at.free, strict=True)
+        for one, log2, place, free in parts:
+            rows.append(
+                {
+                    "group": recipe.name,
+                    **at.size,
+                    "value": one.key,
+                    **_numbers("best", log2.exp2()),
+                    **_numbers("log2", log2),
+                    "place": "predicted" if at is recipe.target else place.value,
+                    "free": free,
+                }
+            )
+        if recipe.exponents:
+            rows.append(
+                {
+                    "group": recipe.name,
+                    **at.size,
+                    "value": recipe.combination,
+                    **_numbers("best", at.combination.exp2()),
+                    **_numbers("log2", at.combination),
+                    "place": "predicted" if at is recipe.target else "",
+                    "free": False,
+                }
+            )
+    return rows
+
+
+def drift_rows(recipe: Recipe) -> list[Row]:
+    """Drifts and costs as numbers, one row for each axis and value; "recipe" is all of them."""
+    rows: list[Row] = []
+    for along in recipe.along:
+        parts = zip(recipe.tuned, along.drifts, along.alone, along.verdicts, strict=True)
+        rows += [
+            {
+                "group": recipe.name,
+                "axis": along.axis,
+                "value": one.key,
+                **_numbers("drift", drift),
+                **_numbers("cost", cost),
+                "verdict": verdict.value,
+            }
+            for one, drift, cost, verdict in parts
+        ]
+        rows.append(
+            {
+                "group": recipe.name,
+                "axis": along.axis,
+                "value": "recipe",
+                **_numbers("drift", UNKNOWN),
+                **_numbers("cost", along.carried),
+                "verdict": along.verdict.value,
+            }
+        )
+    return rows
+
+
+def run_rows(recipe: Recipe) -> list[Row]:
+    """Every run that was used."""
+    return [
+        {
+            "group": recipe.name,
+            **run.size,
+            **{one.key: 2.0**x for one, x in zip(recipe.tuned, run.log2, strict=True)},
+            "loss": run.loss,
+        }
+        for run in recipe.runs
+    ]
+
+
+def _numbers(name: str, estimate: Estimate) -> dict[str, float]:
+    ends = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
+    return {f"{name}{end}": value for end, value in ends.items()}
+
+
+def recipe_dict(recipe: Recipe) -> dict[str, Any]:
+    """A recipe for other programs."""
+    return {
+        "name": recipe.name,
+        "verdict": recipe.verdict.value,
+        "tuned": [one.key for one in recipe.tuned],
+        "combination": {
+            one.key: exponent
+            for one, exponent in zip(recipe.tuned, recipe.exponents, strict=bool(recipe.exponents))
+        },
+        "optima": optimum_rows(recipe),
+        "drifts": drift_rows(recipe),
+        "why": {along.axis: along.why for along in recipe.along},
+        "factor_two": {
+            one.key: _numbers("cost", cost)
+            for one, cost in zip(recipe.tuned, recipe.factor_two, strict=True)
+        },
+        "noise": recipe.noise,
+        "runs": len(recipe.runs),
+        "tolerance": recipe.tolerance,
+        "notes": list(recipe.notes),
+    }
+
+
+def plane(recipe: Recipe) -> Chart | None:
+    """Two tuned values: every run, the contour of every size, and the path of the optimum."""
+    if len(recipe.tuned) != 2:
+        return None
+    sizes = [size_text(one.size) for one in recipe.optima]
+    points = [
+        {
+            "x": 2.0 ** run.log2[0],
+            "y": 2.0 ** run.log2[1],
+            "size": size_text(run.size),
+            "loss": run.loss if math.isfinite(run.loss) else None,
+        }
+        for run in recipe.runs
+    ]
+    low = [min(run.log2[i] for run in recipe.runs) - AIR for i in (0, 1)]
+    high = [max(run.log2[i] for run in recipe.runs) + AIR for i in (0, 1)]
+
+    def within(log2: Sequence[float]) -> tuple[float, float]:
+        x, y = (2.0 ** min(max(v, low[i]), high[i]) for i, v in enumerate(log2))
+        return x, y
+
+    corners = [
+        {"x": within(corner)[0], "y": within(corner)[1], "size": size_text(line.size), "at": number}
+        for line in recipe.contours
+        for number, corner in enumerate(line.points)
+    ]
+    path = []
+    for number, (one, words) in enumerate(zip(recipe.optima, sizes, strict=True)):
+        x, y = within([log2.value for log2 in one.log2])
+        left, down = within([log2.low for log2 in one.log2])
+        right, up = within([log2.high for log2 in one.log2])
+        path.append(
+            {"x": x, "y": y, "left": left, "right": right, "down": down, "up": up,
+             "size": words, "at": number}
+        )  # fmt: skip
+    first, second = recipe.tuned
+    tips = [("size", "size", ""), ("x", first.name, ".3~g"), ("y", second.name, ".3~g")]
+    return Chart(
+        layers=[
+            Layer(mark="point", rows=points, x="x", y="y", by="size", filled=True,
+                  tips=[*tips, ("loss", "loss", ".4g")],
+                  look={"size": 14, "opacity": 0.35, "strokeWidth": 0}),
+            Layer(mark="line", rows=corners, x="x", y="y", by="size", order="at",
+                  look={"strokeWidth": 1.6}),
+            Layer(mark="line", rows=path, x="x", y="y", order="at",
+                  look={"color": INK, "strokeWidth": 1.6}),
+            Layer(mark="rule", rows=path, x="left", x2="right", y="y", by="size",
+                  look={"strokeWidth": 1.2}),
+            Layer(mark="rule", rows=path, x="x", y="down", y2="up", by="size",
+                  look={"strokeWidth": 1.2}),
+            Layer(mark="point", rows=path, x="x", y="y", by="size", tips=tips,
+                  look={"size": 70, "filled": True}),
+        ],
+        x=plain(low[0], high[0], first.name),
+        y=plain(low[1], high[1], second.name),
+        colours=dict(zip(sizes, ramp(len(sizes)), strict=True)),
+        legend="size",
+        description=f"The plane of {first.name} and {second.name} with the optimum of every size",
+        height=420,
+    )  # fmt: skip
+
+
+def _section(recipe: Recipe, *, named: bool) -> list[Section]:
+    """Everything about one recipe."""
+    cards = [
+        Card(
+            title=f"The recipe along {along.axis}",
+            verdict=along.verdict.value,
+            symbol=SYMBOLS[along.verdict],
+            text=[along.why],
+            notes=[f"The base's recipe costs {_percent(along.carried)} at the largest size."],
+        )
+        for along in recipe.along
+    ]
+    drawn, plots = plane(recipe), []
+    if drawn is not None:
+        sizes = zip(drawn.colours, drawn.colours.values(), strict=True)
+        legend = [(words, "━", colour) for words, colour in sizes]
+        plots = [Plot(chart=drawn, legend=[*legend, ("path of the optimum", "━", INK)])]
+    best, moved = optimum_cells(recipe), drift_cells(recipe)
+    tuned = [one.name for one in recipe.tuned]
+    return [
+        Section(title=recipe.title if named else "", part=named, cards=cards),
+        *(
+            [
+                Section(
+                    title=f"The plane of {tuned[0]} and {tuned[1]}",
+                    lead=f"Contours: the loss is {recipe.raised:.1%} above the best of its size. "
+                    "Crosses: best values with 95% intervals. Faint: every run.",
+                    plots=plots,
+                )
+            ]
+            if plots
+            else []
+        ),
+        Section(
+            title="The recipe of every size",
+            lead="Best values with 95% intervals, all others being at their best.",
+            table=Table(rows=best, name="Best values"),
+        ),
+        Section(
+            title="What moves, and what it costs",
+            lead="Carried over: the excess loss at the largest size with the smallest's value, "
+            "the others tuned again there.",
+            table=Table(rows=moved, name="Drifts", group="along", verdict="verdict"),
+            text=sentences(recipe),
+        ),
+    ]
+
+
+def recipe_page(
+    recipes: Sequence[Recipe], *, title: str = "A recipe", command: Sequence[str] = ()
+) -> str:
+    """All recipes of a table as one page, HTML that opens offline."""
+    several = len(recipes) > 1
+    return Page(
+        title=title,
+        tab=f"{recipes[0].verdict.value}: {title}",
+        headline=headline(recipes[0]),
+        sections=[s for recipe in recipes for s in _section(recipe, named=several)],
+        command=command,
+    ).html()
+
+
+RECIPE_ROWS = {"optima": optimum_rows, "drifts": drift_rows, "runs": run_rows}
+"""Tidy tables by their names."""
+
+
+def plane_of(recipe: Recipe) -> Any:
+    """The plane as a picture of its own."""
+    chart = plane(recipe)
+    if chart is None:
+        raise ValueError(
+            f"Expected two tuned values for the plane; got {len(recipe.tuned)}. The page has their "
+            "tables: report.save(folder)."
+        )
+    return draw(chart)

@@ -1,0 +1,399 @@
+"""From runs with several tuned values to a recipe: joint optima, drifts, costs and verdicts."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from depthmup.posterior.bowl import heights
+from depthmup.posterior.intervals import CONFIDENCE, Array, Index
+from depthmup.posterior.law import Size
+from depthmup.posterior.mixture import NormalMixture
+from depthmup.posterior.recipe import RecipePosterior, recipe_posterior
+from depthmup.posterior.trials import Trials
+from depthmup.records import UNKNOWN, Estimate, Place, Tuned, Verdict
+from depthmup.records.finding import change, change_span, verdict_of
+from depthmup.records.recipe import Contour, Recipe, RecipeAlong, RecipeOptimum, RecipeRun, combined
+from depthmup.statistics.drift import drift_unit
+
+MARGIN = 0.02
+"""Excess loss, as a fraction, below which a whole recipe costs nothing to carry over."""
+
+PREDICTION = 0.9
+"""Of intervals at a target."""
+
+DRAWS = 1200
+"""Of minima and shapes, for costs."""
+
+SIMPLE = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Exponents of combinations that a person can use."""
+
+NEARLY = 1.25
+"""Times the least deviation of any combination that a simple one may have."""
+
+FAR_BETTER = 0.5
+"""Of the deviation of the best-known single value: a combination is only told if it has less."""
+
+RAISED = 0.01
+"""Nats above the best loss at which contours are drawn."""
+
+CORNERS = 240
+
+
+def recipe(
+    trials: Trials,
+    sizes: Sequence[Size],
+    tuned: Sequence[Tuned],
+    *,
+    name: str,
+    title: str,
+    tolerance: float,
+    target: Size | None = None,
+    notes: Sequence[str] = (),
+) -> Recipe:
+    """The recipe of one variant; ``trials`` are its runs, of these sizes."""
+    found = recipe_posterior(trials)
+    exponents = _combination(found)
+    optima = _optima(found, sizes, exponents)
+    largest = int(np.argmax(trials.s.sum(-1)))
+    axes = [a for a in sizes[0] if len({size[a] for size in sizes}) > 1]
+    several = ((axis, _slices(sizes, axis)) for axis in axes)
+    along = tuple(
+        _along(found, sizes, tuned, optima, exponents, axis, slices, tolerance)
+        for axis, slices in several
+        if slices
+    )
+    return Recipe(
+        name=name,
+        title=title,
+        tuned=tuple(tuned),
+        exponents=exponents,
+        optima=optima,
+        along=along,
+        factor_two=_factor_two(found, largest),
+        target=None if target is None else _at(found, sizes, target, exponents),
+        noise=found.noise,
+        tolerance=tolerance,
+        runs=tuple(
+            RecipeRun(size=dict(sizes[i]), log2=tuple(map(float, x)), loss=float(np.exp(y)))
+            for i, x, y in zip(trials.size, trials.x, trials.y, strict=True)
+        ),
+        contours=_contours(found, sizes) if trials.values == 2 else (),
+        raised=math.expm1(RAISED),
+        notes=(*notes, *_unmoved(sizes, axes, along)),
+    )
+
+
+def doublings(sizes: Sequence[Size]) -> Array:
+    """Of sizes from the smallest along every axis that varies, (sizes, axes)."""
+    values = _log2(sizes)
+    return np.asarray((values - values.min(0))[:, np.ptp(values, axis=0) > 0])
+
+
+def _log2(sizes: Sequence[Size]) -> Array:
+    return np.asarray(np.log2([[float(size[a]) for a in sizes[0]] for size in sizes]), float)
+
+
+def _combination(found: RecipePosterior) -> tuple[float, ...]:
+    """Exponents of the combination that is known best, where it is known far better than values.
+
+    Simple ones where these are as good; the largest is 1.
+    """
+    covariance = found.covariance.mean(0)
+    values = len(covariance)
+    lengths, vectors = np.linalg.eigh(covariance)
+    single = float(np.sqrt(np.diag(covariance).min()))
+
+    def deviation(weights: Array) -> float:
+        return float(np.sqrt(weights @ covariance @ weights / (weights @ weights)))
+
+    if deviation(vectors[:, 0]) > FAR_BETTER * single:
+        return ()
+    simple = [
+        np.array(row)
+        for row in product(SIMPLE, repeat=values)
+        if max(map(abs, row)) == 1 and next(w for w in row if w) > 0
+    ]
+    best = min(simple, key=lambda row: (round(deviation(row), 9), -np.abs(row).sum()))
+    if deviation(best) <= NEARLY * np.sqrt(max(lengths[0], 0.0)):
+        return tuple(map(float, best))
+    exact = vectors[:, 0] / vectors[np.abs(vectors[:, 0]).argmax(), 0]
+    return tuple(float(round(w, 2)) for w in exact)
+
+
+def _estimates(
+    mixture: NormalMixture, unit: str = "", confidence: float = CONFIDENCE
+) -> list[Estimate]:
+    ends = zip(*mixture.interval(confidence), strict=True)
+    return [Estimate(value=float(m), low=float(a), high=float(b), unit=unit) for a, m, b in ends]
+
+
+def _rows(values: int, exponents: Sequence[float]) -> Array:
+    """Weights of every value, and of the combination."""
+    return np.concatenate(
+        [np.eye(values), np.array(exponents or np.zeros((0, values))).reshape(-1, values)]
+    )
+
+
+def _optima(
+    found: RecipePosterior, sizes: Sequence[Size], exponents: Sequence[float]
+) -> tuple[RecipeOptimum, ...]:
+    trials, values = found.trials, found.trials.values
+    rows = _rows(values, exponents)
+    every = np.concatenate([np.kron(np.eye(len(sizes))[i], rows) for i in range(len(sizes))])
+    told = _estimates(found.minima.of_sizes(every))
+    result = []
+    for i, size in enumerate(sizes):
+        own = told[i * len(rows) : (i + 1) * len(rows)]
+        x = trials.x[trials.size == i]
+        places, free = [], []
+        for estimate, low, high in zip(own[:values], x.min(0), x.max(0), strict=True):
+            beyond = Place.LOW_EDGE if estimate.value < low else Place.HIGH_EDGE
+            places.append(Place.INTERIOR if low <= estimate.value <= high else beyond)
+            free.append(bool(estimate.high - estimate.low >= high - low))
+        result.append(
+            RecipeOptimum(
+                size=dict(size),
+                log2=tuple(own[:values]),
+                combination=own[values] if exponents else UNKNOWN,
+                places=tuple(places),
+                free=tuple(free),
+            )
+        )
+    return tuple(result)
+
+
+def _at(
+    found: RecipePosterior, sizes: Sequence[Size], target: Size, exponents: Sequence[float]
+) -> RecipeOptimum:
+    """The joint optimum at a size that was not trained: of the law, with its scatter."""
+    trained = _log2(sizes)
+    place = _log2([sizes[0], target])[1:] - trained.min(0)
+    place = place[:, np.ptp(trained, axis=0) > 0]
+    values = found.trials.values
+    rows = _rows(values, exponents)
+    told = _estimates(found.minima.of_law(rows, place, scatter=True), confidence=PREDICTION)
+    return RecipeOptimum(
+        size=dict(target),
+        log2=tuple(told[:values]),
+        combination=told[values] if exponents else UNKNOWN,
+        places=(Place.INTERIOR,) * values,
+        free=(False,) * values,
+    )
+
+
+def _slices(sizes: Sequence[Size], axis: str) -> list[Index]:
+    """Sizes that differ along one axis alone, increasing; all where others grow in step with it."""
+    others: dict[tuple[float, ...], list[int]] = {}
+    for i, size in enumerate(sizes):
+        others.setdefault(tuple(n for a, n in size.items() if a != axis), []).append(i)
+    ordered = (np.array(sorted(m, key=lambda i: sizes[i][axis]), np.int64) for m in others.values())
+    found = [members for members in ordered if len(members) > 1]
+    if found:
+        return found
+    s = doublings(sizes)
+    if np.linalg.matrix_rank(s - s.mean(0), tol=1e-6) == 1:
+        return [np.array(sorted(range(len(sizes)), key=lambda i: sizes[i][axis]), np.int64)]
+    return []
+
+
+def _slope(sizes: Sequence[Size], axis: str, slices: Sequence[Index]) -> Array:
+    """Weights of all sizes in the least-squares slope that slices share."""
+    row = np.zeros(len(sizes))
+    for members in slices:
+        x = np.log2([sizes[i][axis] for i in members])
+        row[members] += x - x.mean()
+    total = sum(float(((x := np.log2([sizes[i][axis] for i in m])) - x.mean()) @ x) for m in slices)
+    return np.asarray(row / total)
+
+
+def _spread(slope: Array, rows: Array) -> Array:
+    """Weights of values, (answers, values), at every size, (answers, sizes * values)."""
+    return np.asarray(np.kron(slope, rows), float)
+
+
+def _along(
+    found: RecipePosterior,
+    sizes: Sequence[Size],
+    tuned: Sequence[Tuned],
+    optima: Sequence[RecipeOptimum],
+    exponents: Sequence[float],
+    axis: str,
+    slices: Sequence[Index],
+    tolerance: float,
+) -> RecipeAlong:
+    values = found.trials.values
+    slope = _slope(sizes, axis, slices)
+    mixture = found.minima.of_sizes(_spread(slope, _rows(values, exponents)))
+    told = _estimates(mixture)
+    units = [drift_unit(axis, one) for one in tuned]
+    drifts = tuple(
+        Estimate(value=e.value, low=e.low, high=e.high, unit=unit)
+        for e, unit in zip(told, units, strict=False)
+    )
+    used = sorted({int(i) for members in slices for i in members})
+    free = [sum(optima[i].free[v] for i in used) * 2 > len(used) for v in range(values)]
+    verdicts = tuple(
+        Verdict.UNDECIDED if loose else verdict_of(drift, -tolerance, tolerance)
+        for drift, loose in zip(drifts, free, strict=True)
+    )
+    longest = max(slices, key=lambda m: sizes[m[-1]][axis] / sizes[m[0]][axis])
+    base, largest = int(longest[0]), int(longest[-1])
+    carried, alone = _carried(found, base, largest)
+    verdict, why = _judged(found, tuned, drifts, verdicts, free, carried, slope, axis, tolerance)
+    return RecipeAlong(
+        axis=axis,
+        base=dict(sizes[base]),
+        largest=dict(sizes[largest]),
+        drifts=drifts,
+        verdicts=verdicts,
+        combination=told[values] if exponents else UNKNOWN,
+        carried=carried,
+        alone=alone,
+        verdict=verdict,
+        why=why,
+    )
+
+
+def _cost(nats: Array) -> Estimate:
+    """The median of excess losses as fractions, with its interval."""
+    tail = (1 - CONFIDENCE) / 2
+    low, value, high = np.expm1(np.quantile(nats, [tail, 0.5, 1 - tail]))
+    return Estimate(value=float(value), low=float(low), high=float(high), unit="fraction of loss")
+
+
+def _carried(
+    found: RecipePosterior, base: int, largest: int
+) -> tuple[Estimate, tuple[Estimate, ...]]:
+    """Excess loss at one size with another's recipe, and with each value of it."""
+    values, rng = found.trials.values, np.random.default_rng(0)
+    rows = np.zeros((values, found.trials.sizes, values))
+    for value in range(values):
+        rows[value, base, value], rows[value, largest, value] = 1.0, -1.0
+    away = found.minima.draws(rows.reshape(values, -1), DRAWS, rng)
+    whole, *alone = found.drawn(found.trials.s[[largest]], away, rng)
+    return _cost(whole), tuple(map(_cost, alone))
+
+
+def _factor_two(found: RecipePosterior, size: int) -> tuple[Estimate, ...]:
+    values, rng = found.trials.values, np.random.default_rng(0)
+    sides = np.repeat([-1.0, 1.0], DRAWS // 2)[:, None] * np.ones(values)
+    # Neighbours share a shape: sides alternate, so that each shape has both.
+    sides = sides.reshape(2, -1, values).swapaxes(0, 1).reshape(-1, values)
+    _, *alone = found.drawn(found.trials.s[[size]], sides, rng)
+    return tuple(_cost(nats.reshape(-1, 2).mean(-1)) for nats in map(np.asarray, alone))
+
+
+def _judged(
+    found: RecipePosterior,
+    tuned: Sequence[Tuned],
+    drifts: Sequence[Estimate],
+    verdicts: Sequence[Verdict],
+    free: Sequence[bool],
+    carried: Estimate,
+    slope: Array,
+    axis: str,
+    tolerance: float,
+) -> tuple[Verdict, str]:
+    """The recipe's verdict along an axis.
+
+    One value that drifts is enough, or one combination that the runs bound. Values that are
+    undecided alone hold nothing up where every bounded combination stays and carrying the whole
+    recipe over costs nothing.
+    """
+    inside = change_span(-tolerance, tolerance)
+    named = list(zip(tuned, drifts, verdicts, strict=True))
+    known = _known(found)
+    # Their drifts count in octaves of the plane: of combinations of unit length.
+    moves = _estimates(found.minima.of_sizes(_spread(slope, known))) if len(known) else []
+    judged = [verdict_of(move, -tolerance, tolerance) for move in moves]
+    if drifting := [(one.name, d) for one, d, v in named if v is Verdict.DRIFTS]:
+        return Verdict.DRIFTS, f"Per doubling of {axis} the best {_moving(drifting)}."
+    words = [combined(tuple(tuned), _scaled(way)) for way in known]
+    lengths = [float(np.abs(way).max()) for way in known]
+    if drifting := [
+        (what, _times(move, 1 / length))
+        for what, move, length, v in zip(words, moves, lengths, judged, strict=True)
+        if v is Verdict.DRIFTS
+    ]:
+        return Verdict.DRIFTS, f"Per doubling of {axis} the best {_moving(drifting)}."
+    if all(v is Verdict.TRANSFERS for v in verdicts):
+        return Verdict.TRANSFERS, f"Every best value stays within {inside} per doubling of {axis}."
+    open_ = [one.name for one, _, v in named if v is Verdict.UNDECIDED]
+    apart = f"The runs do not decide the {' and the '.join(open_)} alone."
+    if len(known) and all(v is Verdict.TRANSFERS for v in judged) and carried.high < MARGIN:
+        return Verdict.TRANSFERS, (
+            f"{apart} The best {' and '.join(words)} stays, and the base's recipe costs at most "
+            f"{carried.high:.1%} of the loss at the largest size."
+        )
+    loose = [one.name for one, is_free in zip(tuned, free, strict=True) if is_free]
+    if open_ := [name for name in open_ if name not in loose]:
+        return Verdict.UNDECIDED, (
+            f"The interval of the best {' and '.join(open_)} per doubling of {axis} is neither "
+            f"inside nor outside {inside}."
+        )
+    unbounded = f"The runs do not bound the {' and the '.join(loose)} alone."
+    if not len(known):
+        return Verdict.UNDECIDED, f"{unbounded} No combination is known either."
+    return Verdict.UNDECIDED, (
+        f"{unbounded} What the base's recipe costs is not known well enough: "
+        f"{carried.low:.1%} to {carried.high:.1%}."
+    )
+
+
+def _known(found: RecipePosterior) -> Array:
+    """Combinations of unit length that the runs bound, (combinations, values), the best first."""
+    lengths, vectors = np.linalg.eigh(found.covariance.mean(0))
+    most = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
+    vectors = vectors * np.sign(most)
+    reach = np.linalg.norm(np.ptp(found.trials.x, axis=0)) / math.sqrt(len(lengths))
+    return np.asarray(vectors.T[2 * 1.96 * np.sqrt(np.maximum(lengths, 0.0)) < reach / 2], float)
+
+
+def _scaled(way: Array) -> tuple[float, ...]:
+    """Exponents of which the largest is 1; small ones are none."""
+    exponents = way / way[np.abs(way).argmax()]
+    return tuple(float(round(w, 1)) for w in exponents)
+
+
+def _times(estimate: Estimate, scale: float) -> Estimate:
+    ends = (scale * end for end in (estimate.low, estimate.value, estimate.high))
+    low, value, high = ends
+    return Estimate(value=value, low=low, high=high)
+
+
+def _moving(moves: Sequence[tuple[str, Estimate]]) -> str:
+    return " and ".join(
+        f"{what} moves by {change(move.value)} ({change_span(move.low, move.high)})"
+        for what, move in moves
+    )
+
+
+def _contours(found: RecipePosterior, sizes: Sequence[Size]) -> tuple[Contour, ...]:
+    """Where the loss is ``RAISED`` above its best, as far as the runs reach."""
+    angles = np.linspace(0, 2 * math.pi, CORNERS + 1)
+    ways = np.column_stack([np.cos(angles), np.sin(angles)])
+    reach = float(np.ptp(found.trials.x, axis=0).max())
+    result = []
+    for i, size in enumerate(sizes):
+        place = np.broadcast_to(found.trials.s[i], (len(ways), found.trials.s.shape[1]))
+        low, high = np.zeros(len(ways)), np.full(len(ways), reach)
+        for _ in range(30):
+            middle = (low + high) / 2
+            below = heights(found.bowl, ways * middle[:, None], place).height < RAISED
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        corners = found.middle[i] + ways * low[:, None]
+        result.append(
+            Contour(size=dict(size), points=tuple((float(a), float(b)) for a, b in corners))
+        )
+    return tuple(result)
+
+
+def _unmoved(sizes: Sequence[Size], axes: Sequence[str], along: Sequence[RecipeAlong]) -> list[str]:
+    """A sentence on axes along which no drift can be told."""
+    told = {each.axis for each in along}
+    lacking = [axis for axis in axes if axis not in told]
+    if not lacking:
+        return []
+    return [f"No two sizes differ in {' or '.join(lacking)} alone, so their drift is not told."]

@@ -1,0 +1,300 @@
+"""Do intervals of several values that were tuned together hold what they promise?
+
+    python -m studies.recipes                 # 100 tables of each kind; half an hour
+    python -m studies.recipes --tables 20 --kinds round ridge --values 2
+    python -m studies.recipes --digits        # networks trained here; minutes
+
+Each table is a random search of 40 runs (two values) or 70 (three) at each of five sizes, six
+octaves of every value wide, read by ``depthmup.fit(..., lr=[...])``. Losses are valleys about a
+joint optimum that drifts along each value by 0.2 octaves per doubling in the deviation, or not at
+all, and scatters by 0.03 octaves; they rise as powers of 1.6 to 2.1 along random directions,
+lopsided by up to 35%, and the lopsidedness grows with size. The noise of a run is 0.3%, 1% or 2%;
+tables have one seed, or three whose levels differ by 1% and whose optima lie 0.03 octaves aside.
+
+Kinds: *round*, curvatures within a factor of 4; *ridge*, one direction 10 to 100 times steeper than
+the others, at any angle; *no effect*, the last value changes nothing; *edge*, the first value's
+best lies at the lower edge of the runs, or beyond; *walls*, every run beyond a line in the first
+two values diverges, 0.8 to 1.5 octaves from the optimum; *grid*, round, on a full grid of six
+values each (two), or four (three), at any phase.
+
+*optimum*, *combination*, *drift*: shares of 95% intervals that hold the truth, of every size's
+values, of the steepest direction, and of every value's drift; *target*: of the 90% intervals two
+doublings on. *false*: values that drift by more than the tolerance and were said to transfer.
+*recipe false*: of recipes, where what is carried over costs more than 2%.
+
+``--digits`` trains networks of two hidden layers on the digits, 150 steps of AdamW, 30 random pairs
+of rate and decay at each of five widths, by standard practice and by a plan of muP. The widest is
+predicted from the others.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+import depthmup
+from depthmup.posterior import slope_row
+from depthmup.records import Estimate, Verdict
+from depthmup.statistics import TOLERANCE
+from depthmup.statistics.recipe import MARGIN
+
+KINDS = ("round", "ridge", "no effect", "edge", "walls", "grid")
+RUNS = {2: 40, 3: 70}
+GRID = {2: 6, 3: 4}
+NAMES = ("lr", "weight_decay", "clip")
+WIDTHS = (32, 64, 128, 256, 512)
+REACH = 3.0
+FURTHER = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The truth of one table.
+
+    Attributes:
+        optimum: log2 values at every size, (sizes, values); beyond them the law is ``on``.
+        directions: principal ones as rows.
+        curvature, power, turn, trend: of the rise along each.
+        live: values that have an effect.
+    """
+
+    optimum: np.ndarray
+    on: np.ndarray
+    directions: np.ndarray
+    curvature: np.ndarray
+    power: np.ndarray
+    turn: np.ndarray
+    trend: np.ndarray
+    live: np.ndarray
+
+    def rise(self, size: int, away: np.ndarray) -> np.ndarray:
+        """Log loss above the best, (points,)."""
+        v = away @ self.directions.T
+        lopsided = np.exp((self.turn + self.trend * size) * np.tanh(v))
+        return (self.curvature / 2 * np.abs(v) ** self.power * lopsided).sum(1)
+
+
+def world(rng: np.random.Generator, kind: str, values: int) -> World:
+    """One truth of a kind."""
+    s = np.arange(len(WIDTHS))
+    drift = rng.choice([0.0, 1.0], size=values) * rng.normal(0, 0.2, values)
+    start = rng.uniform(-1, 1, values)
+    directions, _ = np.linalg.qr(rng.normal(size=(values, values)))
+    curvature = 0.05 * 2 ** rng.uniform(0, 2, values)
+    live = np.ones(values, bool)
+    if kind == "ridge":
+        curvature[1:] = curvature[0] / rng.choice([10.0, 30.0, 100.0])
+    if kind == "no effect":
+        directions, curvature[-1], live[-1] = np.eye(values), 0.0, False
+    scatter = rng.normal(0, 0.03, (len(s), values))
+    return World(
+        optimum=start + s[:, None] * drift + scatter,
+        on=start + drift * (s[-1] + FURTHER),
+        directions=directions,
+        curvature=curvature,
+        power=rng.uniform(1.6, 2.1, values),
+        turn=rng.uniform(-0.3, 0.3, values),
+        trend=rng.normal(0, 0.02, values),
+        live=live,
+    )
+
+
+def table(rng: np.random.Generator, kind: str, truth: World) -> pd.DataFrame:
+    """Runs of a random search."""
+    values = truth.optimum.shape[1]
+    noise, seeds = rng.choice([0.003, 0.01, 0.02]), int(rng.choice([1, 3]))
+    own = rng.normal(0, 0.03, (seeds, values)) * (seeds > 1)
+    middle = np.zeros(values)
+    if kind == "edge":
+        middle[0] = REACH + 0.2
+    wall, phase = rng.uniform(0.8, 1.5), rng.uniform(-0.5, 0.5, values)
+    frames = []
+    for i, width in enumerate(WIDTHS):
+        x = middle + rng.uniform(-REACH, REACH, (RUNS[values], values))
+        if kind == "grid":
+            steps = (np.arange(GRID[values]) + 0.5) / GRID[values] * 2 * REACH - REACH
+            axes = np.meshgrid(*(phase[:, None] * (steps[1] - steps[0]) + steps))
+            x = np.column_stack([axis.ravel() for axis in axes])
+        seed = rng.integers(0, seeds, len(x))
+        away = x - truth.optimum[i]
+        level = 1 - 0.1 * i + rng.normal(0, 0.01, seeds)[seed] * (seeds > 1)
+        y = level + truth.rise(i, away - own[seed]) + noise * rng.standard_normal(len(x))
+        if kind == "walls":
+            y = np.where(away[:, 0] + 0.2 * away[:, 1] > wall, np.inf, y)
+        runs = {"width": width, "seed": seed, "loss": np.exp(y)}
+        columns = {name: 2.0**column for name, column in zip(NAMES, x.T, strict=False)}
+        frames.append(pd.DataFrame({**runs, **columns}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def holds(estimates: Sequence[Estimate], truth: Sequence[float]) -> Iterator[bool]:
+    for estimate, value in zip(estimates, truth, strict=True):
+        yield bool(estimate.low <= value <= estimate.high)
+
+
+@dataclass
+class Score:
+    """What tables of one kind show."""
+
+    optimum: list[bool]
+    combination: list[bool]
+    drift: list[bool]
+    target: list[bool]
+    false: list[bool]
+    recipe_false: list[bool]
+    decided: list[bool]
+    seconds: float = 0.0
+
+    @staticmethod
+    def none() -> "Score":
+        return Score([], [], [], [], [], [], [])
+
+    def add(self, kind: str, values: int, number: int) -> None:
+        """One more table."""
+        rng = np.random.default_rng([number, values, KINDS.index(kind)])
+        truth = world(rng, kind, values)
+        runs = table(rng, kind, truth)
+        begun = time.perf_counter()
+        report = depthmup.fit(
+            runs,
+            axes=["width"],
+            lr=list(NAMES[:values]),
+            loss="loss",
+            seed="seed",
+            target={"width": WIDTHS[-1] * 2**FURTHER},
+        )
+        self.seconds += time.perf_counter() - begun
+        recipe = report.recipe()
+        live, (along,) = truth.live, recipe.along
+        row = slope_row(np.arange(float(len(WIDTHS))))
+        drifts = row @ truth.optimum
+        for i, best in enumerate(recipe.optima):
+            told = [e for e, on in zip(best.log2, live, strict=True) if on]
+            self.optimum += holds(told, truth.optimum[i][live])
+            if recipe.exponents and live.all():
+                known = float(np.dot(recipe.exponents, truth.optimum[i]))
+                self.combination += holds([best.combination], [known])
+        self.drift += holds(
+            [d for d, on in zip(along.drifts, live, strict=True) if on], drifts[live]
+        )
+        self.target += holds(
+            [e for e, on in zip(recipe.target.log2, live, strict=True) if on], truth.on[live]
+        )
+        for verdict, drift, on in zip(along.verdicts, drifts, live, strict=True):
+            if on:
+                self.decided.append(verdict is not Verdict.UNDECIDED)
+            if on and abs(drift) > TOLERANCE:
+                self.false.append(verdict is Verdict.TRANSFERS)
+        last = len(WIDTHS) - 1
+        cost = np.expm1(truth.rise(last, (truth.optimum[0] - truth.optimum[last])[None]))[0]
+        if cost > MARGIN:
+            self.recipe_false.append(report.verdict is Verdict.TRANSFERS)
+
+
+def share(flags: Sequence[bool]) -> str:
+    return f"{np.mean(flags):.1%}" if flags else "–"
+
+
+def count(flags: Sequence[bool]) -> str:
+    return f"{sum(flags)} of {len(flags)}"
+
+
+def train(width: int, scheme: str, lr: float, decay: float, seed: int) -> float:
+    """The test loss of one network."""
+    import torch
+    from torch import nn
+
+    from depthmup.data import digits
+
+    def make(width: int) -> nn.Module:
+        layers = nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        return nn.Sequential(*layers, nn.Linear(width, 10))
+
+    data = digits(label_noise=0.0)
+    inputs, labels = data.inputs.float(), data.labels
+    torch.manual_seed(seed)
+    model = make(width)
+    groups = model.parameters()
+    if scheme == "mup":
+        plan = depthmup.plan(model, base=make(WIDTHS[0]), scheme="mup", example_inputs=inputs[:4])
+        plan.initialize(model)
+        groups = plan.param_groups(model, lr=lr, weight_decay=decay)
+    optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=decay)
+    generator = torch.Generator().manual_seed(seed)
+    for batch in torch.randint(TRAINED, (STEPS, 64), generator=generator):
+        loss = nn.functional.cross_entropy(model(inputs[batch]), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(model(inputs[TRAINED:]), labels[TRAINED:]))
+
+
+TRAINED, STEPS, PAIRS = 300, 150, 30
+"""Examples, steps, and pairs of rate and decay at each width."""
+
+
+def on_digits(scheme: str) -> None:
+    """Prints the recipe of all widths, and the forecast for the widest from the others."""
+    rng, rows = np.random.default_rng(0), []
+    for width in WIDTHS:
+        for _ in range(PAIRS):
+            lr, decay = 2 ** rng.uniform(-11, -3), 2 ** rng.uniform(-5, 3)
+            seed = int(rng.integers(3))
+            loss = train(width, scheme, lr, decay, seed)
+            rows.append(
+                {"width": width, "lr": lr, "weight_decay": decay, "seed": seed, "loss": loss}
+            )
+    runs = pd.DataFrame(rows)
+    columns = {"axes": ["width"], "lr": list(NAMES[:2]), "loss": "loss", "seed": "seed"}
+    print(scheme, depthmup.fit(runs, **columns), sep="\n\n", end="\n\n", flush=True)
+    smaller = runs[runs.width < WIDTHS[-1]]
+    forecast = depthmup.fit(smaller, **columns, target={"width": WIDTHS[-1]})
+    rows = forecast.to_pandas("optima").query("place == 'predicted'")
+    print(rows[["value", "best", "best_low", "best_high"]].to_string(index=False), flush=True)
+
+
+HEADS = (
+    "values", "kind", "optimum", "combination", "drift", "target", "decided", "false",
+    "recipe false", "seconds",
+)  # fmt: skip
+
+
+def line(values: int | str, kind: str, score: Score, tables: int) -> str:
+    cells = [
+        str(values), kind, share(score.optimum), share(score.combination), share(score.drift),
+        share(score.target), share(score.decided), count(score.false), count(score.recipe_false),
+        f"{score.seconds / tables:.2f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
+    parser.add_argument("--values", nargs="+", type=int, default=(2, 3), choices=tuple(RUNS))
+    parser.add_argument("--digits", action="store_true")
+    asked = parser.parse_args()
+    if asked.digits:
+        for scheme in ("sp", "mup"):
+            on_digits(scheme)
+        return
+    print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}", flush=True)
+    every = Score.none()
+    for values in asked.values:
+        for kind in asked.kinds:
+            score = Score.none()
+            for number in range(asked.tables):
+                score.add(kind, values, number)
+            print(line(values, kind, score, asked.tables), flush=True)
+            for name, flags in vars(score).items():
+                setattr(every, name, getattr(every, name) + flags)
+    print(line("all", "", every, asked.tables * len(asked.kinds) * len(asked.values)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Several tuned values of a table: answers, refusals, and all that is written of them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import depthmup
+from depthmup.records import Verdict
+from depthmup.statistics.recipe import MARGIN
+
+COLUMNS = {"axes": ["width"], "loss": "loss", "seed": "seed"}
+TWO = {**COLUMNS, "lr": ["lr", "weight_decay"]}
+ROUND = np.array([[0.1, 0.0], [0.0, 0.06]])
+RIDGE = 0.08 * np.ones((2, 2))
+
+
+def runs(curvature=ROUND, drift=(0.0, 0.0), *, noise=0.003, count=30, seed=0, widths=4):
+    """A random search over two values at widths from 32 on; best at 2^-8 and 2^-3."""
+    rng = np.random.default_rng(seed)
+    frames = []
+    for i in range(widths):
+        x = rng.uniform(-2.5, 2.5, (count, 2))
+        away = x - i * np.array(drift)
+        y = 1 - 0.1 * i + 0.5 * np.einsum("rj,jk,rk->r", away, curvature, away)
+        columns = {"lr": 2.0 ** (x[:, 0] - 8), "weight_decay": 2.0 ** (x[:, 1] - 3)}
+        loss = np.exp(y + noise * rng.standard_normal(count))
+        frames.append(pd.DataFrame({"width": 32 * 2**i, "seed": 0, **columns, "loss": loss}))
+    return pd.concat(frames, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return depthmup.fit(runs(), **TWO, target={"width": 1024})
+
+
+class TestAnswers:
+    def test_joint_optima_drifts_and_verdicts(self, report):
+        recipe = report.recipe()
+        assert [one.key for one in recipe.tuned] == ["lr", "weight_decay"]
+        for optimum in (*recipe.optima, recipe.target):
+            for estimate, truth in zip(optimum.log2, (-8, -3), strict=True):
+                assert estimate.low <= truth <= estimate.high
+                assert estimate.value == pytest.approx(truth, abs=0.15)
+        assert report.verdict is Verdict.TRANSFERS
+        assert set(recipe.along[0].verdicts) == {Verdict.TRANSFERS}
+        assert recipe.exponents == ()
+
+    def test_one_value_that_drifts_is_enough(self):
+        found = depthmup.fit(runs(drift=(0.0, -0.5)), **TWO).recipe()
+        (along,) = found.along
+        assert along.verdicts == (Verdict.TRANSFERS, Verdict.DRIFTS)
+        assert found.verdict is Verdict.DRIFTS
+        assert along.drifts[1].value == pytest.approx(-0.5, abs=0.05)
+        assert "weight decay moves by" in along.why
+
+    def test_costs_are_those_of_the_valley(self):
+        drift = np.array([0.3, -0.5])
+        (along,) = depthmup.fit(runs(drift=drift), **TWO).recipe().along
+        away = 3 * drift
+        whole = np.expm1(0.5 * away @ ROUND @ away)
+        assert along.carried.low <= whole <= along.carried.high
+        assert along.carried.value == pytest.approx(whole, rel=0.2)
+        for cost, each, steep in zip(along.alone, away, np.diag(ROUND), strict=True):
+            assert cost.value == pytest.approx(np.expm1(0.5 * steep * each**2), rel=0.25)
+
+    def test_twice_the_best_costs_what_the_curvature_says(self, report):
+        recipe = report.recipe()
+        for cost, steep in zip(recipe.factor_two, np.diag(ROUND), strict=True):
+            assert cost.value == pytest.approx(np.expm1(steep / 2), rel=0.15)
+
+    def test_a_ridge_is_one_combination_and_its_parts_are_free(self):
+        found = depthmup.fit(runs(RIDGE), **TWO).recipe()
+        assert found.exponents == (1.0, 1.0)
+        assert found.combination == "learning rate × weight decay"
+        for optimum in found.optima:
+            assert optimum.combination.low <= -11 <= optimum.combination.high
+            assert optimum.combination.high - optimum.combination.low < 0.6
+            assert all(optimum.free)
+        (along,) = found.along
+        assert set(along.verdicts) == {Verdict.UNDECIDED}
+        assert "do not decide the learning rate and the weight decay alone" in along.why
+
+    def test_a_ridge_that_moves_drifts(self):
+        found = depthmup.fit(runs(RIDGE, drift=(0.4, 0.4)), **TWO).recipe()
+        assert found.verdict is Verdict.DRIFTS
+        moved = found.along[0].combination
+        assert moved.low <= 0.8 <= moved.high
+        assert moved.low > 0.6
+
+    def test_a_value_without_effect_holds_the_other_not_up(self):
+        flat = np.diag([0.1, 0.0])
+        found = depthmup.fit(runs(flat), **TWO).recipe()
+        (along,) = found.along
+        assert along.verdicts == (Verdict.TRANSFERS, Verdict.UNDECIDED)
+        assert along.carried.high < MARGIN
+        assert found.verdict is Verdict.TRANSFERS
+        assert "do not decide the weight decay alone. The best learning rate stays" in along.why
+
+    def test_an_edge_is_told(self):
+        table = runs()
+        found = depthmup.fit(table[table.lr < 2.0**-8.6], **TWO)
+        assert all(o.places[0].value == "high edge" for o in found.recipe().optima)
+        assert "the best learning rate lies beyond the runs: try higher values" in " ".join(
+            str(found).split()
+        )
+
+    def test_the_order_of_columns_and_rows_changes_nothing(self, report):
+        table = runs().sample(frac=1, random_state=3)
+        turned = depthmup.fit(
+            table, **{**COLUMNS, "lr": ["weight_decay", "lr"]}, target={"width": 1024}
+        )
+        for one, other in zip(report.recipe().optima, turned.recipe().optima, strict=True):
+            for a, b in zip(one.log2, other.log2[::-1], strict=True):
+                assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high), abs=2e-3)
+
+    def test_one_column_in_a_list_is_that_column(self):
+        table = runs().groupby(["width", "lr"], as_index=False).first()
+        table = table[["width", "lr", "loss"]]
+        one = {"axes": ["width"], "loss": "loss"}
+        alone = depthmup.fit(table, lr="lr", **one).to_dict()
+        assert depthmup.fit(table, lr=["lr"], **one).to_dict() == alone
+
+    def test_two_axes_have_a_drift_each(self):
+        wide, deep = runs(drift=(0.4, 0.0)), runs(drift=(0.0, 0.0), seed=1)
+        deep = deep.assign(depth=deep.width // 4, width=32)
+        table = pd.concat([wide.assign(depth=8), deep[deep.depth > 8]])
+        found = depthmup.fit(table, **{**TWO, "axes": ["width", "depth"]}).recipe()
+        by_axis = {along.axis: along for along in found.along}
+        assert by_axis["width"].verdict is Verdict.DRIFTS
+        assert by_axis["depth"].verdict is Verdict.TRANSFERS
+
+    def test_groups_have_a_recipe_each(self):
+        table = pd.concat([runs().assign(arch="old"), runs(drift=(0.5, 0)).assign(arch="new")])
+        found = depthmup.fit(table, **TWO, by="arch")
+        verdicts = {one.title: one.verdict for one in found.recipes}
+        assert verdicts == {"new": Verdict.DRIFTS, "old": Verdict.TRANSFERS}
+
+
+class TestRefusals:
+    def refused(self, table, match, **more):
+        with pytest.raises(ValueError, match=match):
+            depthmup.fit(table, **{**TWO, **more})
+
+    def test_a_value_that_never_varies(self):
+        self.refused(runs().assign(weight_decay=0.1), "weight decay to vary.*0.1 alone. Vary it")
+
+    def test_a_value_that_differs_between_sizes_alone(self):
+        table = runs()
+        self.refused(table.assign(weight_decay=1 / table.width), "differs between sizes alone")
+
+    def test_values_that_vary_only_together(self):
+        table = runs()
+        self.refused(
+            table.assign(weight_decay=3 * table.lr**2), "'lr' and 'weight_decay' vary only together"
+        )
+
+    def test_more_values_than_runs_can_tell(self):
+        self.refused(runs(count=3), "at least 19 runs that end.*got 12")
+
+    def test_more_than_four_values(self):
+        table = runs().assign(a=1, b=2, c=3)
+        self.refused(table, "at most 4 values", lr=["lr", "weight_decay", "a", "b", "c"])
+
+    def test_a_column_that_is_not_there(self):
+        self.refused(runs(), "momentum", lr=["lr", "momentum"])
+
+    def test_a_column_twice(self):
+        self.refused(runs(), "different columns", lr=["lr", "lr"])
+
+    def test_names_that_are_not_as_many(self):
+        reading = depthmup.tables.Reading(tuned="rate, decay, clip")
+        self.refused(runs(), "a name for each of lr, weight_decay", reading=reading)
+
+    def test_a_value_that_is_not_positive_is_left_out_with_its_reason(self):
+        table = runs()
+        table.loc[3, "weight_decay"] = 0.0
+        found = depthmup.fit(table, **TWO)
+        reasons = found.to_pandas("excluded").reason.tolist()
+        assert reasons == ["weight_decay is not positive"]
+
+    def test_runs_that_differ_in_a_second_value_are_no_repeats(self):
+        table = runs()
+        table["lr"] = 2.0 ** np.round(np.log2(table.lr))
+        assert len(depthmup.fit(table, **TWO).recipe().runs) == len(table)
+
+    def test_other_questions_about_one_value(self):
+        self.refused(runs(), "without a scheme", scheme="mup")
+
+    def test_a_certificate_is_scored_for_one_value(self):
+        forecast = depthmup.fit(
+            runs().drop(columns="weight_decay"), lr="lr", **COLUMNS, target={"width": 2048}
+        ).certificates[0]
+        both = {"lr": ["lr", "weight_decay"], "loss": "loss"}
+        with pytest.raises(ValueError, match="one column of the tuned value"):
+            depthmup.score(forecast, runs(), **both)
+        with pytest.raises(ValueError, match="one column of the tuned value"):
+            depthmup.next_runs(runs(), axes={"width": "width"}, sizes={"width": (32, 64)}, **both)
+
+
+class TestWritten:
+    def test_text_json_frames_and_page(self, report, tmp_path):
+        text = str(report)
+        assert text.startswith("The recipe transfers along width. At width 1024 use learning rate")
+        assert "width 1024 (predicted, 90%)" in text
+        report.save(tmp_path)
+        saved = json.loads((tmp_path / "summary.json").read_text())
+        assert saved["verdict"] == "transfers"
+        assert saved["recipes"][0]["tuned"] == ["lr", "weight_decay"]
+        assert len(report.to_pandas("optima")) == 2 * 5
+        assert report.to_pandas("drifts").value.tolist() == ["lr", "weight_decay", "recipe"]
+        assert len(report.to_pandas("runs")) == 120
+        page = (tmp_path / "report.html").read_text()
+        assert "The plane of learning rate and weight decay" in page
+        with pytest.raises(ValueError, match="optima, drifts, runs, excluded"):
+            report.to_pandas("points")
+
+    def test_the_plane_shows_every_run_and_every_size(self, report):
+        spec = report.plot().to_dict()
+        rows = [len(values) for values in spec["datasets"].values()]
+        assert max(rows) > 120
+        assert 120 in rows
+        assert 4 in rows
+
+    def test_contours_have_one_height(self, report):
+        recipe = report.recipe()
+        for contour, optimum in zip(recipe.contours, recipe.optima, strict=True):
+            best = [log2.value for log2 in optimum.log2]
+            away = np.array(contour.points) - best
+            height = 0.5 * np.einsum("rj,jk,rk->r", away, ROUND, away)
+            assert np.expm1(height) == pytest.approx(recipe.raised, rel=0.3)
+
+    def test_the_command(self, tmp_path):
+        runs().to_csv(tmp_path / "runs.csv", index=False)
+        command = [sys.executable, "-m", "depthmup", "fit", "runs.csv", "--axes", "width"]
+        command += ["--lr", "lr,weight_decay", "--loss", "loss", "--seed", "seed", "--out", "out"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("The recipe transfers along width.")
+        assert (tmp_path / "out" / "report.html").is_file()
+        done = subprocess.run(
+            [*command[:-2], "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert json.loads(done.stdout)["recipes"][0]["name"] == ""
+
+    def test_three_values_have_tables_and_no_plane(self):
+        table = runs(count=60)
+        rng = np.random.default_rng(5)
+        clip = rng.uniform(-2, 2, len(table))
+        table["loss"] *= np.exp(0.03 * (clip - 0.5) ** 2)
+        table["clip"] = 2.0**clip
+        found = depthmup.fit(table, **{**TWO, "lr": ["lr", "weight_decay", "clip"]})
+        assert found.recipe().optima[0].log2[2].value == pytest.approx(0.5, abs=0.2)
+        assert "values of the clip" not in found.page
+        with pytest.raises(ValueError, match="two tuned values"):
+            found.plot()
