@@ -12,16 +12,9 @@ moves along width, 32 to 128, and depth, 4 to 32. Finished entries are not train
 import argparse
 from pathlib import Path
 
-from studies.practice.entries import ENTRIES, Entry
+from studies.practice.entries import ENTRIES
 from studies.practice.sweeps import swept
-from studies.practice.table import row_of, written
-
-
-def folder(out: Path, entry: Entry, optimizer: str, first_seed: int, task: str) -> Path:
-    """Where the runs of an entry lie."""
-    plain = "".join(letter if letter.isalnum() else "-" for letter in entry.name)
-    seeds = f"-seeds-{first_seed}" if first_seed else ""
-    return out / f"{task}-{optimizer}{seeds}" / plain
+from studies.practice.table import counts, folder, found_in, line_of, table
 
 
 def main() -> None:
@@ -35,8 +28,11 @@ def main() -> None:
     parser.add_argument("--share", default="0/1", help="i/n: every n-th entry, from the i-th")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
+    asked = {"first_seed": options.first_seed, "task": options.task}
     if options.table:
-        print(written(options.out))
+        found = [f for o in options.optimizers for f in found_in(options.out, o, **asked)]
+        print(table(found, options.optimizers))
+        print(counts(found))
         return
     this, of = map(int, options.share.split("/"))
     chosen = [e for e in ENTRIES if not options.only or any(o in e.name for o in options.only)]
@@ -44,14 +40,10 @@ def main() -> None:
         for optimizer in options.optimizers:
             if number % of != this or (entry.only and optimizer not in entry.only):
                 continue
-            out = folder(options.out, entry, optimizer, options.first_seed, options.task)
-            report = swept(
-                entry.recipe.with_task(options.task),
-                optimizer,
-                out=out,
-                first_seed=options.first_seed,
-            )
-            print(row_of(entry, optimizer, report), flush=True)
+            out = folder(options.out, entry, optimizer, **asked)
+            recipe = entry.recipe.with_task(options.task)
+            report = swept(recipe, optimizer, out=out, first_seed=options.first_seed)
+            print(line_of(entry, optimizer, report), flush=True)
 
 
 if __name__ == "__main__":

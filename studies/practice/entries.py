@@ -282,6 +282,13 @@ ENTRIES = (
         sgd=(0.0, 0.0),
     ),
     Entry(
+        name="decay in the gradient, 1e-3, the plan's",
+        part="optimizer",
+        recipe=Recipe(coupled=1e-3, planned_coupled=True),
+        why="it falls as gradients do",
+        cures="decay in the gradient, 1e-3",
+    ),
+    Entry(
         name="decay of 0.3% a step, whatever the rate",
         part="optimizer",
         recipe=Recipe(independent=0.003),
@@ -328,6 +335,20 @@ ENTRIES = (
         why="for SGD entries fall with size: small networks are clipped, large ones are not",
     ),
     Entry(
+        name="clipping of entries at 0.001 of the plan's size",
+        part="optimizer",
+        recipe=Recipe(clip_value=0.001, planned_entries=True),
+        why="the threshold falls as gradients do",
+        cures="clipping of entries at 0.001",
+    ),
+    Entry(
+        name="clipping by the weight's norm, 1%, in the plan's sizes",
+        part="optimizer",
+        recipe=Recipe(clip_update=0.01, planned_entries=True),
+        why="the threshold falls as gradients do against weights",
+        cures="clipping by the weight's norm, 1%",
+    ),
+    Entry(
         name="clipping by the weight's norm, 1%",
         part="optimizer",
         recipe=Recipe(clip_update=0.01),
@@ -348,6 +369,13 @@ ENTRIES = (
         recipe=Recipe(planned_sam=0.02),
         depth=-0.1,
         why="a share of each matrix's norm adds up over blocks",
+    ),
+    Entry(
+        name="SAM, 2% of every weight, less by size",
+        part="optimizer",
+        recipe=Recipe(planned_sam=0.02, sam_by_size=True),
+        why="one direction of a hidden matrix moves the stream by its whole norm, and L of them add",
+        cures="SAM, 2% of every weight",
     ),
     Entry(
         name="averaged weights, 0.95",

@@ -24,7 +24,8 @@ class Recipe:
         steps, batch: as multiples of the whole plan's.
         betas, eps, momentum, nesterov: of the optimizer.
         decay: decoupled, times the rate; ``coupled``: added to the gradient; ``independent`` of
-            the rate and its factors: shrinks weights by itself in every step.
+            the rate and its factors: shrinks weights by itself in every step; ``planned_coupled``:
+            by the plan's factors for decay in the gradient.
         decayed: which parameters ``decay`` concerns: "all" or "matrices".
         planned_rates: whether the rates' factors are the plan's; else one rate for all.
         floor: least rate of a group, in units of the base's rate; ``least_rate``: that no
@@ -37,9 +38,11 @@ class Recipe:
         frozen: what is not trained: "input" or "readout".
         clip_norm: of the whole gradient; ``planned_clip``: of it in units of the plan, in which the
             norm of every size is the base's; ``clip_value``: of every entry;
-            ``clip_update``: of a matrix's gradient, as a share of the matrix's norm.
-        sam: radius of sharpness-aware minimization; ``planned_sam``: as a share of
-            each matrix's norm.
+            ``clip_update``: of a matrix's gradient, as a share of the matrix's norm;
+            ``planned_entries``: both thresholds follow the plan's size of each gradient.
+        sam: radius of sharpness-aware minimization; ``planned_sam``: as a share of each parameter's
+            norm; ``sam_by_size``: less by the root of width and depth, as one direction moves what
+            a matrix gives out by its norm, not by a share of the norm's root mean square.
         average: decay of averaged weights, whose loss is reported; ``lookahead``: steps between
             returns half the way.
         noise: of gradients, as a share of their own root mean square.
@@ -71,6 +74,7 @@ class Recipe:
     nesterov: bool = False
     decay: float = 0.0
     coupled: float = 0.0
+    planned_coupled: bool = False
     independent: float = 0.0
     decayed: str = "all"
     planned_rates: bool = True
@@ -87,8 +91,10 @@ class Recipe:
     planned_clip: float = 0.0
     clip_value: float = 0.0
     clip_update: float = 0.0
+    planned_entries: bool = False
     sam: float = 0.0
     planned_sam: float = 0.0
+    sam_by_size: bool = False
     average: float = 0.0
     lookahead: int = 0
     noise: float = 0.0

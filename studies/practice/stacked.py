@@ -21,8 +21,12 @@ class Place:
     """What the plan and the recipe give the layers of one tensor.
 
     Attributes:
-        rate: shares of the base's rate, (1, layers, 1, ...), as are ``eps``, ``decay`` and
-            ``unit``, the multiplier that a parameter carries.
+        rate: shares of the base's rate, (1, layers, 1, ...), as are all but the last:
+        eps, decay: numbers.
+        unit: the multiplier that a parameter carries.
+        gradient, weight: by the plan, sizes of entries in units of the base's.
+        radius: of one direction that moves the stream as much as at the base, as a share of the
+            parameter's norm.
         orthogonal: whether Muon trains it.
     """
 
@@ -30,6 +34,9 @@ class Place:
     eps: Tensor
     decay: Tensor
     unit: Tensor
+    gradient: Tensor
+    weight: Tensor
+    radius: Tensor
     orthogonal: bool
 
 

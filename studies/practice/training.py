@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import depthmup
+from depthmup.rules import Kind
 from studies.practice.network import Network, outputs, place_in_stack, stacked
 from studies.practice.recipe import Recipe
 from studies.practice.stacked import OPTIMIZERS, Place, Values, matrix, norms
@@ -50,7 +51,7 @@ def trained(
         )
         loss, gradients = gradients_of(values, inputs, targets, recipe)
         if recipe.sam or recipe.planned_sam:
-            moved = ascended(values, gradients, recipe)
+            moved = ascended(values, gradients, places, recipe)
             _, gradients = gradients_of(moved, inputs, targets, recipe)
         with torch.no_grad():
             gradients = changed(gradients, values, places, recipe)
@@ -119,7 +120,9 @@ def gradients_of(
 def places_of(network: Network, plan: Any, recipe: Recipe, optimizer: str) -> dict[str, Place]:
     """What the plan gives each parameter, as the recipe changes it."""
     names = {parameter: name for name, parameter in network.named_parameters()}
-    given = {"lr": 1.0, "weight_decay": recipe.decay + recipe.coupled}
+    given: dict[str, Any] = {"lr": 1.0, "weight_decay": recipe.decay + recipe.coupled}
+    if recipe.planned_coupled:
+        given["decoupled"] = False
     muon: set[Tensor] = set()
     if optimizer == "sgd":
         groups = plan.param_groups(network, **given)
@@ -128,7 +131,10 @@ def places_of(network: Network, plan: Any, recipe: Recipe, optimizer: str) -> di
         groups, muon = [*both.muon, *both.adamw], {p for g in both.muon for p in g["params"]}
     else:
         groups = plan.param_groups(network, eps=recipe.eps, **given)
-    folded = {p.name: p.folded for p in plan.prescriptions}
+    planned = {p.name: p for p in plan.prescriptions}
+    # Adam's epsilon is compared with gradients: its factor is their size.
+    size = {"width": network.readout.in_features, "depth": len(network.blocks)}
+    gradients = {p.name: p.epsilon for p in plan_of(recipe, size, "adam").prescriptions}
     numbers: dict[str, dict[int, tuple[float, ...]]] = {}
     orthogonal: dict[str, bool] = {}
     depth = len(network.blocks)
@@ -142,18 +148,32 @@ def places_of(network: Network, plan: Any, recipe: Recipe, optimizer: str) -> di
                 share,
                 group.get("eps", recipe.eps) if recipe.planned_eps else recipe.eps,
                 (group if recipe.planned_decay else given)["weight_decay"] if decays else 0.0,
-                folded[names[parameter]],
+                planned[names[parameter]].folded,
+                gradients[names[parameter]],
+                planned[names[parameter]].init,
+                radius_of(planned[names[parameter]]),
             )
             orthogonal[name] = parameter in muon
     places = {}
     for name, of_layers in numbers.items():
         dims = network.get_parameter(name.replace("blocks.", "blocks.0.")).ndim
         each = torch.tensor([of_layers[layer] for layer in sorted(of_layers)]).unbind(1)
-        rate, eps, decay, unit = (one.view(1, -1, *(1 for _ in range(dims))) for one in each)
-        places[name] = Place(
-            rate=rate, eps=eps, decay=decay, unit=unit, orthogonal=orthogonal[name]
-        )
+        shaped = (one.view(1, -1, *(1 for _ in range(dims))) for one in each)
+        keys = ("rate", "eps", "decay", "unit", "gradient", "weight", "radius")
+        shares = dict(zip(keys, shaped, strict=True))
+        places[name] = Place(**shares, orthogonal=orthogonal[name])
     return places
+
+
+def radius_of(planned: Any) -> float:
+    """By how much less of its norm a parameter may move along one direction than at the base.
+
+    A step of rank one has its whole norm in one direction, where a hidden matrix of n rows has one
+    part in root n. What L branches change adds up, and their multipliers are of 1 / root L.
+    """
+    within = planned.ratios.depth**-0.5 if planned.role.in_branch else 1.0
+    hidden = planned.role.kind is Kind.HIDDEN
+    return float(within * (planned.ratios.fan_in**-0.5 if hidden else 1.0))
 
 
 def rate_of(name: str, above: int, depth: int, recipe: Recipe) -> float:
@@ -184,7 +204,9 @@ def scale_at(recipe: Recipe, at: float, steps: int) -> float:
     }[recipe.schedule]
 
 
-def ascended(values: Values, gradients: Values, recipe: Recipe) -> Values:
+def ascended(
+    values: Values, gradients: Values, places: Mapping[str, Place], recipe: Recipe
+) -> Values:
     """The weights moved along the gradient, by a radius or by a share of each one's own norm."""
     each = torch.cat([norms(g).flatten(1) for g in gradients.values()], 1)
     whole = each.norm(dim=1).clamp_min(1e-12)
@@ -192,7 +214,8 @@ def ascended(values: Values, gradients: Values, recipe: Recipe) -> Values:
     for name, value in values.items():
         at, gradient = value.detach(), gradients[name]
         if recipe.planned_sam:
-            far = recipe.planned_sam * norms(at) / norms(gradient).clamp_min(1e-12)
+            radius = places[name].radius if recipe.sam_by_size else 1.0
+            far = recipe.planned_sam * radius * norms(at) / norms(gradient).clamp_min(1e-12)
         else:
             far = recipe.sam / whole.view(-1, *(1 for _ in at.shape[1:]))
         moved[name] = (at + far * gradient).requires_grad_()
@@ -212,9 +235,14 @@ def changed(
             gradient = gradient - gradient.mean(-1, keepdim=True)
         if recipe.clip_update and matrix(gradient):
             most = recipe.clip_update * norms(values[name])
+            if recipe.planned_entries:
+                most = most * places[name].gradient / places[name].weight
             gradient = gradient * (most / norms(gradient).clamp_min(1e-12)).clamp_max(1.0)
         if recipe.clip_value:
-            gradient = gradient.clamp(-recipe.clip_value, recipe.clip_value)
+            most = torch.tensor(recipe.clip_value)
+            if recipe.planned_entries:
+                most = most * places[name].gradient
+            gradient = gradient.clamp(-most, most)
         result[name] = gradient
     if recipe.clip_norm or recipe.planned_clip:
         units = {name: place.unit if recipe.planned_clip else 1.0 for name, place in places.items()}
