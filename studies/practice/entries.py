@@ -286,6 +286,7 @@ ENTRIES = (
         part="optimizer",
         recipe=Recipe(coupled=1e-3, planned_coupled=True),
         why="it falls as gradients do",
+        only=("adam",),
         cures="decay in the gradient, 1e-3",
     ),
     Entry(
@@ -374,7 +375,7 @@ ENTRIES = (
         name="SAM, 2% of every weight, less by size",
         part="optimizer",
         recipe=Recipe(planned_sam=0.02, sam_by_size=True),
-        why="one direction of a hidden matrix moves the stream by its whole norm, and L of them add",
+        why="one direction of a hidden matrix moves the stream by its norm, and L of them add up",
         cures="SAM, 2% of every weight",
     ),
     Entry(
