@@ -5,6 +5,7 @@ Trainer's own optimizers, with a base rate per group, with keys of their own, of
 """
 
 import itertools
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.groups import check_decay
 from depthmup.planning.initialize import PlanMismatch, check
 from depthmup.planning.joined import JoinedOptimizer
+from depthmup.planning.layer_decay import warnings_of_decays
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.settings import (
     LR_FACTOR,
@@ -60,6 +62,7 @@ def rescale(
         _refuse_another_law(plan, new, names, optimizer, independent_decay)
     origins = itertools.count(1 + max((group.get(LR_ORIGIN, -1) for group in given), default=-1))
     groups: Groups = []
+    rates: dict[str, float] = {}
     matched = 0
     for whole in given:
         if not any(whole is group for group in new):
@@ -69,6 +72,8 @@ def rescale(
         group["params"] = _tensors(group)
         origin = next(origins)
         parts = _parts(group, names, prescribed)
+        known = (names.get(id(p)) for p in map(_parameter, group["params"]))
+        rates |= {name: float(group["lr"]) for name in known if name and "lr" in group}
         _refuse_two_rates(plan, [p for p, _ in parts if p is not None])
         matched += sum(len(part["params"]) for p, part in parts if p is not None)
         for p, part in parts:
@@ -83,6 +88,8 @@ def rescale(
             "None of the groups' parameters is one of the model's that the plan prescribes for. "
             "Pass the model that the optimizer was built for, after wrapping or sharding."
         )
+    for sentence in warnings_of_decays(rates, prescribed):
+        warnings.warn(sentence, stacklevel=3)
     if built:
         optimizer.param_groups[:] = groups  # type: ignore[union-attr]
     return groups
@@ -154,6 +161,11 @@ def _tensors(group: Mapping[str, Any]) -> list[Any]:
     return [params] if isinstance(params, torch.Tensor) else list(params)
 
 
+def _parameter(entry: Any) -> Any:
+    """Groups may be made of (name, parameter) pairs, as named_parameters gives them."""
+    return entry[1] if isinstance(entry, tuple) else entry
+
+
 def _parts(
     group: dict[str, Any], names: Mapping[int, str], prescribed: Mapping[str, Prescription]
 ) -> list[tuple[Prescription | None, dict[str, Any]]]:
@@ -161,9 +173,7 @@ def _parts(
     parts: dict[object, tuple[Prescription | None, dict[str, Any]]] = {}
     labels = group.get("param_names")
     for i, tensor in enumerate(group["params"]):
-        # Groups may be made of (name, parameter) pairs, as named_parameters gives them.
-        parameter = tensor[1] if isinstance(tensor, tuple) else tensor
-        name = names.get(id(parameter))
+        name = names.get(id(_parameter(tensor)))
         p = None if name is None else prescribed[name]
         key = None if p is None else alike(p)
         if key not in parts:
