@@ -3,6 +3,7 @@
     python -m studies.practice --out runs/practice                 # all entries; hours
     python -m studies.practice --out runs/practice --optimizers adam --only "clipping by norm 1"
     python -m studies.practice --out runs/practice --table         # of what is there
+    python -m studies.practice --out runs/practice --page practice.html
 
 Every entry (``entries.py``) changes one thing of the recipe of a residual network on the digits:
 150 steps under Depth-muP with a linear schedule. ``depthmup.transfer`` finds how its best rate
@@ -13,6 +14,7 @@ import argparse
 from pathlib import Path
 
 from studies.practice.entries import ENTRIES
+from studies.practice.page import page_of
 from studies.practice.sweeps import swept
 from studies.practice.table import counts, folder, found_in, line_of, table
 
@@ -26,13 +28,17 @@ def main() -> None:
     parser.add_argument("--task", default="digits")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--share", default="0/1", help="i/n: every n-th entry, from the i-th")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print what was found")
+    parser.add_argument("--page", type=Path, help="write what was found as a page")
     options = parser.parse_args()
     asked = {"first_seed": options.first_seed, "task": options.task}
-    if options.table:
+    if options.table or options.page:
         found = [f for o in options.optimizers for f in found_in(options.out, o, **asked)]
-        print(table(found, options.optimizers))
-        print(counts(found))
+        if options.page:
+            page = page_of(found, options.optimizers, counts(found))
+            options.page.write_text(page.html(), encoding="utf-8")
+        else:
+            print(table(found, options.optimizers), counts(found), sep="\n")
         return
     this, of = map(int, options.share.split("/"))
     chosen = [e for e in ENTRIES if not options.only or any(o in e.name for o in options.only)]

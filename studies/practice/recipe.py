@@ -25,7 +25,7 @@ class Recipe:
         betas, eps, momentum, nesterov: of the optimizer.
         decay: decoupled, times the rate; ``coupled``: added to the gradient; ``independent`` of
             the rate and its factors: shrinks weights by itself in every step; ``planned_coupled``:
-            by the plan's factors for decay in the gradient.
+            by the plan's sizes of gradients over those of weights.
         decayed: which parameters ``decay`` concerns: "all" or "matrices".
         planned_rates: whether the rates' factors are the plan's; else one rate for all.
         floor: least rate of a group, in units of the base's rate; ``least_rate``: that no

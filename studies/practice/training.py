@@ -121,8 +121,6 @@ def places_of(network: Network, plan: Any, recipe: Recipe, optimizer: str) -> di
     """What the plan gives each parameter, as the recipe changes it."""
     names = {parameter: name for name, parameter in network.named_parameters()}
     given: dict[str, Any] = {"lr": 1.0, "weight_decay": recipe.decay + recipe.coupled}
-    if recipe.planned_coupled:
-        given["decoupled"] = False
     muon: set[Tensor] = set()
     if optimizer == "sgd":
         groups = plan.param_groups(network, **given)
@@ -144,14 +142,18 @@ def places_of(network: Network, plan: Any, recipe: Recipe, optimizer: str) -> di
             share = group["lr"] if recipe.planned_rates else 1.0
             share = max(share, recipe.floor) * rate_of(name, depth - 1 - layer, depth, recipe)
             decays = parameter.ndim > 1 or recipe.decayed == "all"
+            of_plan = planned[names[parameter]]
+            decay = (group if recipe.planned_decay else given)["weight_decay"] if decays else 0.0
+            if recipe.planned_coupled:  # as large a share of the gradient at every size
+                decay = recipe.coupled * gradients[of_plan.name] / of_plan.init
             numbers.setdefault(name, {})[layer] = (
                 share,
                 group.get("eps", recipe.eps) if recipe.planned_eps else recipe.eps,
-                (group if recipe.planned_decay else given)["weight_decay"] if decays else 0.0,
-                planned[names[parameter]].folded,
-                gradients[names[parameter]],
-                planned[names[parameter]].init,
-                radius_of(planned[names[parameter]]),
+                decay,
+                of_plan.folded,
+                gradients[of_plan.name],
+                of_plan.init,
+                radius_of(of_plan),
             )
             orthogonal[name] = parameter in muon
     places = {}
