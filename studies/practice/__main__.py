@@ -35,7 +35,7 @@ def main() -> None:
     if options.table or options.page:
         found = [f for o in options.optimizers for f in found_in(options.out, o, **asked)]
         if options.page:
-            page = page_of(found, options.optimizers, counts(found))
+            page = page_of(found, options.optimizers)
             options.page.write_text(page.html(), encoding="utf-8")
         else:
             print(table(found, options.optimizers), counts(found), sep="\n")

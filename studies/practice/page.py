@@ -12,7 +12,7 @@ from depthmup.reports.drift_chart import DRIFT_TIPS, forest
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.study_rows import interval_columns
 from depthmup.statistics import TOLERANCE
-from studies.practice.table import AXES, Found
+from studies.practice.table import AXES, Found, counts, headline
 
 _TONES = {"breaks": BAD, "harmless": GOOD, "better": GOOD}
 
@@ -45,7 +45,7 @@ def _columns(drift: Estimate) -> dict[str, object]:
     return dict(interval_columns("drift", drift))
 
 
-def page_of(found: Sequence[Found], optimizers: Sequence[str], headline: str) -> Page:
+def page_of(found: Sequence[Found], optimizers: Sequence[str]) -> Page:
     """Charts of every optimizer and axis, and a table to search."""
     rows = [
         {
@@ -65,10 +65,11 @@ def page_of(found: Sequence[Found], optimizers: Sequence[str], headline: str) ->
     ]
     return Page(
         title="Ordinary practice",
-        headline=headline,
+        headline=headline(found),
         lead=[
             "How the best learning rate moves per doubling of width or depth when one thing of the "
-            "recipe is changed, with 95% intervals. In the grey band it stays."
+            "recipe is changed, with 95% intervals. In the grey band it stays.",
+            counts(found),
         ],
         sections=[
             *(

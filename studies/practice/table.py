@@ -136,7 +136,17 @@ def counts(found: Sequence[Found]) -> str:
     held = sum(abs(f.change - f.expected) <= f.error for f in found)
     errors = sorted((f.drift.high - f.drift.low) / 2 for f in found)
     return (
-        ", ".join(f"{kind} {verdicts.count(kind)}" for kind in kinds)
-        + f"; {held} of {len(found)} as expected; half-width of a drift: median "
-        f"{errors[len(errors) // 2]:.2f}, ninth tenth {errors[int(0.9 * len(errors))]:.2f}"
+        f"Of {len(found)} drifts: {', '.join(f'{verdicts.count(k)} {k}' for k in kinds)}. {held} "
+        f"are as expected. Half of a drift's interval: {errors[len(errors) // 2]:.2f} in the "
+        f"median, {errors[int(0.9 * len(errors))]:.2f} for nine in ten."
     )
+
+
+def headline(found: Sequence[Found]) -> str:
+    """What breaks transfer, the largest change first."""
+    broken = sorted(
+        (f for f in found if f.verdict == "breaks" and not f.entry.cures),
+        key=lambda f: -abs(f.change),
+    )
+    names = ", ".join(dict.fromkeys(f.entry.name for f in broken))
+    return f"Breaks transfer: {names}."
