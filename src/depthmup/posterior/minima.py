@@ -173,7 +173,10 @@ def _by_matrices(root: Array, linear: Array, precision: Array) -> Array:
     bordered[:, diagonal, diagonal] += 1
     bordered[:, sizes, :sizes] = right
     bordered[:, sizes, sizes] = 1 + (right**2).sum(-1)  # more than b' M^-1 b, as M is at least 1
-    factor = np.linalg.cholesky(bordered)
+    try:
+        factor = np.linalg.cholesky(bordered)
+    except np.linalg.LinAlgError:  # a node that rounding left without a positive matrix: NaN there
+        return _by_entries(root, linear, precision)
     solved = factor[:, sizes, :sizes]
     logs = np.log(factor[:, diagonal, diagonal])
     return np.asarray(0.5 * (solved**2).sum(-1) - logs.sum(-1))[None]
