@@ -21,7 +21,7 @@ R = 3**-0.5
 INPUT, HIDDEN, READOUT, VECTOR = (1, 1), (1 / 2, 1 / 4), (1 / 4, 1 / 4), (1, 1)
 INPUT_IN, HIDDEN_IN, LAST = (1, R), (1 / 2, R / 4), (R / 2, R * R / 4)
 NARROW, NARROW_IN, NARROW_LAST = (1 / 4, 1 / 4), (1 / 4, R / 4), (R / 4, R * R / 4)
-VECTOR_IN, LAST_VECTOR = (1, R), (R, R * R)
+VECTOR_IN, LAST_VECTOR, ON_STREAM = (1, R), (R, R * R), (1, R * R)
 # Queries of heads that grow carry 1/4 / (1/2): what is added to the root that the model divides by.
 QUERY_IN = (1 / 4, R / 8)
 
@@ -112,7 +112,7 @@ EXPECTED = {
     },
     "stream scaled and shifted": {
         "b.*.down.weight": HIDDEN_IN, "e.*.gain": LAST_VECTOR, "e.*.shift": VECTOR_IN,
-        "e.*.keep": VECTOR, "e.*.moved": VECTOR,
+        "e.*.keep": ON_STREAM, "e.*.moved": ON_STREAM,
     },
     "stream counted twice": {"b.*.up.weight": HIDDEN_IN, "b.*.down.weight": LAST},
     "hidden fixed stream": {"a.*.weight": INPUT_IN, "b.*.weight": NARROW_LAST, "o.weight": (1, 1)},

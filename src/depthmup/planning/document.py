@@ -17,9 +17,10 @@ from depthmup.rules import Power
 
 VERSION = 1
 
-_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows", "proof", "times"})
+_LATER = frozenset({"converted", "tuned_with", "ratios", "narrows", "on_stream", "proof", "times"})
 """Fields that plans of older releases lack: nothing was converted; ratios of multipliers; whether a
-matrix narrows, whose factors stand beside it; what was measured of the plan."""
+matrix narrows or a vector acts on the stream, whose factors stand beside it; what was measured of
+the plan."""
 
 LARGEST = 64 * 2**20
 """Characters of a file: plans of models with 10,000 tensors have 10 million."""
