@@ -269,8 +269,9 @@ def test_what_is_put_in_is_no_stream(how, depth, base):
     assert values == {f"blocks.{i}": approx((depth / base) ** -0.5) for i in range(depth)}
     assert plan["inp.weight"].role.in_branch is False
     assert plan[f"blocks.{depth - 1}.up.weight"].ratios.depth == depth / base
-    names = "keep, start act" if how == "lambdas" else "start act"
-    assert any(f"{names} on the stream itself once per layer" in n for n in plan.notes)
+    for name in ("keep", "start") if how == "lambdas" else ("start",):
+        assert (plan[name].role.on_stream, plan[name].ratios.depth) == (True, depth / base)
+        assert plan[name].lr == approx(base / depth)
 
 
 def test_a_shift_inside_of_a_branch_is_no_residual_addition():
