@@ -1,5 +1,7 @@
 """studies.practice: stacks train as PyTorch's own modules and optimizers do, for every recipe."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -78,6 +80,11 @@ def test_a_copy_of_a_stack_trains_as_it_would_alone(optimizer, recipe):
             torch.testing.assert_close(stack[i, j], own, rtol=close, atol=close)
 
 
+@cache
+def of_the_whole_plan(optimizer):
+    return trained(ENTRIES[0].recipe, SIZE, optimizer, RATES[optimizer][:1], range(1))
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_every_entry_trains_otherwise_than_the_whole_plan(entry):
     for optimizer in ("adam", "sgd"):
@@ -85,7 +92,7 @@ def test_every_entry_trains_otherwise_than_the_whole_plan(entry):
             continue
         losses = trained(entry.recipe, SIZE, optimizer, RATES[optimizer][:1], range(1))
         assert losses.isfinite().all()
-        whole = trained(ENTRIES[0].recipe, SIZE, optimizer, RATES[optimizer][:1], range(1))
+        whole = of_the_whole_plan(optimizer)
         if entry is not ENTRIES[0] and losses.shape == whole.shape:
             assert entry.recipe.changes
             idle = {("epsilon 1e-3, the plan's", "sgd"), ("clipping by norm 1", "adam")}
