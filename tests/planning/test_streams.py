@@ -259,6 +259,8 @@ class EachLayer(nn.Module):
                 x = x + self.gains[i]
             elif self.how == "list":
                 x = x * self.lambdas[i]
+            elif self.how == "shared":
+                x = x + self.gains[0]
             x = block(x)
         return self.out(x)
 
@@ -268,6 +270,8 @@ def each_layer(how):
 
     def make(width, depth):
         model = EachLayer(width, depth, how)
+        if how == "shared":  # one vector, which every layer adds
+            model.gains = model.gains[:1]
         if how == "list":
             del model.gains
         else:
@@ -297,8 +301,28 @@ def test_what_acts_on_the_stream_in_every_layer_learns_at_one_over_depth(how):
     assert not any(p.role.on_stream for p in same.places)
 
 
+@pytest.mark.parametrize("base", [2, 3])
+def test_what_all_layers_share_sums_their_gradients(base):
+    """Adam's rate is r^-1, SGD's r^-2, and epsilon r, as the gradient."""
+    make, ratio = each_layer("shared"), 12 / base
+    for optimizer, lr in (("adam", 1 / ratio), ("sgd", 1 / ratio**2)):
+        made = plan(
+            make(32, 12),
+            make(32, base),
+            scheme="depth-mup",
+            optimizer=optimizer,
+            example_inputs=vectors(),
+            proof="off",
+        )
+        own = made["gains.0"]
+        assert (own.role.on_stream, own.role.shared, own.ratios.depth) == (True, True, ratio)
+        assert own.lr == approx(lr)
+        if optimizer == "adam":
+            assert own.epsilon == approx(ratio)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("how", ["gain", "bias", "list"])
+@pytest.mark.parametrize("how", ["gain", "bias", "list", "shared"])
 def test_what_acts_on_the_stream_adds_up_to_the_same_at_all_depths(how, optimizer):
     """Its own training alone, all else still: the outputs change by as much at depth 64 as at 4.
 

@@ -61,7 +61,7 @@ def parameter_places(
             notes.append(_dropped(dropped, seen))
         rest = [name for name in outside if name not in dropped]
         notes += [_no_depth_rule(rest)] if rest else []
-    on_stream: dict[str, float] = {}
+    on_stream: dict[str, tuple[float, bool]] = {}
     if reading.branching is not None:
         on_stream = _on_the_stream(pair, reading, reading.branching, membership)
     idle = _without_influence(pair, reading)
@@ -86,7 +86,7 @@ def _place(
     reading: ForwardPasses,
     membership: Membership,
     mixture: MixturePart | None,
-    on_stream: float | None,
+    on_stream: tuple[float, bool] | None,
 ) -> ParameterPlace:
     growth, uses = pair.growth[name], reading.uses.get(name, ())
     declared = pair.roles.get(name)
@@ -103,7 +103,7 @@ def _place(
         return place
     if any(use.viewed for use in uses) and declared in (None, DeclaredRole(kind=Kind.HIDDEN)):
         growth = _as_matrix(growth, uses, _base_uses(name, pair, reading))
-    labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
+    labels, depth, shared = membership.inside.get(name, ((), *(on_stream or (1.0, False))))
     stacked = name in membership.stacked
     kind, fans, tied = kind_and_ratios(
         growth,
@@ -126,8 +126,7 @@ def _place(
         part=mixture.part if mixture is not None and declared is None else None,
         narrows=narrows(growth, kind, fans, uses, stacked=stacked, mixture=mixture),
     )
-    ratios = replace(fans, depth=depth if on_stream is None else on_stream)
-    return replace(place, role=role, ratios=ratios, branches=labels)
+    return replace(place, role=role, ratios=replace(fans, depth=depth), branches=labels)
 
 
 def _base_uses(name: str, pair: Pair, reading: ForwardPasses) -> tuple[Use, ...]:
@@ -225,38 +224,39 @@ def _dropped(names: list[str], facts: Facts) -> str:
 
 def _on_the_stream(
     pair: Pair, reading: ForwardPasses, comparison: Comparison, membership: Membership
-) -> dict[str, float]:
-    """The depth ratio of what acts on the stream itself once per layer: that of the branches which
-    lie nearest, or else how many more there are than in the base.
+) -> dict[str, tuple[float, bool]]:
+    """What acts on the stream itself in every layer: its depth ratio, and whether layers share it.
+
+    The ratio is that of the branches which lie nearest, of all streams, or else how many more uses
+    there are than in the base.
     """
-    exempt = {*pair.roles, *membership.inside}
     facts, base = comparison.facts, comparison.base
+    exempt = {*pair.roles, *membership.inside, *membership.beside}
     outside = [name for name in pair.names if name not in exempt]
-    grows = (name for name in outside if _grows_with_depth(name, pair.base_of, facts, base))
-    # The first layer's, which reads what no branch was added to yet, is one of its kind.
-    kinds = {pattern_of(name) for name in grows}
-    acting = [name for name in outside if pattern_of(name) in kinds]
+    copies = Counter(pair.base_of.values())
+    kinds: set[str] = set()
+    shared: set[str] = set()
+    for name in outside:
+        uses, base_uses = facts.uses[name], base.uses[pair.base_of[name]]
+        if any(use.how is How.MATRIX for use in uses):
+            continue
+        reads = any(use.reads_stream for use in uses)
+        more = len(uses) > len(base_uses)
+        sliced = more and any(use.slices for use in uses)
+        if more and reads and not sliced and not facts.users.get(name):
+            shared.add(name)
+        if sliced or (reads and copies[pair.base_of[name]] > 1):
+            # The first layer's, which reads what no branch was added to yet, is one of its kind.
+            kinds.add(pattern_of(name))
+    acting = [name for name in outside if name in shared or pattern_of(name) in kinds]
     beside = _beside(acting, pair, reading, membership)
     found = {}
     for name in acting:
-        ratios = {standing[1] for standing in beside[name] if standing is not None}
-        alike = [other for other in acting if pattern_of(other) == pattern_of(name)]
-        of_base = {pair.base_of[other] for other in alike}
-        uses = len(facts.uses[name]) / len(base.uses[pair.base_of[name]])
-        counted = len(alike) / len(of_base) if len(alike) > len(of_base) else uses
-        found[name] = ratios.pop() if len(ratios) == 1 else counted
+        nearest = {standing[1] for standing in beside[name] if standing is not None}
+        ratios = nearest or {depth.ratio for depth in membership.depths}
+        counted = len(facts.uses[name]) / len(base.uses[pair.base_of[name]])
+        found[name] = (ratios.pop() if len(ratios) == 1 else counted, name in shared)
     return found
-
-
-def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base: Facts) -> bool:
-    """Whether something that is no matrix acts once per layer, in parameters or in slices."""
-    uses, base_uses = facts.uses[name], base.uses[base_of[name]]
-    if any(use.how is How.MATRIX for use in uses):
-        return False
-    copies = Counter(base_of.values())
-    repeated = copies[base_of[name]] > 1 and any(use.reads_stream for use in uses)
-    sliced = len(uses) > len(base_uses) and any(use.slices for use in uses)
-    return repeated or sliced
 
 
 def _without_influence(pair: Pair, reading: ForwardPasses) -> dict[str, tuple[Use, ...]]:

@@ -40,7 +40,7 @@ class Role:
     ``last``: it is in the last matrix or bias of its branch, where a multiplier may be folded.
     ``tied``: a readout that is also the embedding.
     ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
-    of relative positions for all layers), so its gradient is a sum over them.
+    of relative positions for all layers), or acts on it in every layer, so its gradient is a sum.
     ``on_stream``: outside of branches, one in each layer acts on the stream itself (the gains of
     post-norm), so that the effects of all layers add up.
     ``part``: the part of a mixture of experts that it is.
@@ -65,9 +65,9 @@ class Role:
             raise ValueError(
                 "A role that is last of its branch must be in a branch; got last=True."
             )
-        if self.shared and not self.in_branch:
+        if self.shared and not (self.in_branch or self.on_stream):
             raise ValueError(
-                "A role that is shared by all branches must be in a branch; got shared=True."
+                "A role that layers share must be in a branch or on the stream; got shared=True."
             )
         if self.on_stream and self.in_branch:
             raise ValueError(
@@ -94,10 +94,10 @@ class Role:
             words.append("last of branch" if self.last else "in branch")
         if self.narrows and self.part is not Part.ROUTER:
             words.append("to a fixed size")
-        if self.shared:
-            words.append("shared by all branches")
         if self.on_stream:
             words.append("on the stream")
+        if self.shared:
+            words.append(f"shared by all {'branches' if self.in_branch else 'layers'}")
         return ", ".join(words)
 
 

@@ -144,9 +144,10 @@ class Scheme:
     Parameters outside branches take no depth factor, but for those of which each layer has one that
     acts on the stream itself: their updates add up without a multiplier, and have size
     r^-(alpha + gamma). A parameter shared by all branches sums their gradients, which then scale as
-    r^(1 - alpha). ``departures`` then replace single laws, and
-    the laws of the run (batch size, duration) multiply every parameter's. Routers and experts take
-    the scales of ``experts`` in place of the width rule's; without one they are dense layers.
+    r^(1 - alpha); one that acts on the stream in all layers, as r. ``departures`` then replace
+    single laws, and the laws of the run (batch size, duration) multiply every parameter's. Routers
+    and experts take the scales of ``experts`` in place of the width rule's; without one they are
+    dense layers.
 
     Attributes:
         name, title, source: short, in words, and the paper.
@@ -317,11 +318,10 @@ class Scheme:
 
     def gradient(self, role: Role) -> Power:
         """The size of one entry of a parameter's gradient."""
-        gradient = self.scales(role).gradient
-        if not role.in_branch:
-            return gradient
-        summed = role.shared and self.follows_depth
-        return gradient * Power(depth=int(summed) - self.alpha)
+        depth = Fraction(role.shared and self.follows_depth)
+        if role.in_branch:
+            depth -= self.alpha
+        return self.scales(role).gradient * Power(depth=depth)
 
     def update_in_depth(self, role: Role) -> Power:
         """How the size of a parameter's update follows depth."""
