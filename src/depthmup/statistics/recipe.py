@@ -16,6 +16,8 @@ from depthmup.records import UNKNOWN, Estimate, Place, Tuned, Verdict
 from depthmup.records.finding import change, change_span, verdict_of
 from depthmup.records.recipe import Contour, Recipe, RecipeAlong, RecipeOptimum, RecipeRun, combined
 from depthmup.statistics.drift import drift_unit
+from depthmup.statistics.minimum import doublings_of
+from depthmup.statistics.table import slices
 
 MARGIN = 0.02
 """Excess loss, as a fraction, below which a whole recipe costs nothing to carry over."""
@@ -58,11 +60,11 @@ def recipe(
     optima = _optima(found, sizes, exponents)
     largest = int(np.argmax(trials.s.sum(-1)))
     axes = [a for a in sizes[0] if len({size[a] for size in sizes}) > 1]
-    several = ((axis, _slices(sizes, axis)) for axis in axes)
+    arms = ((axis, _arms(sizes, axis)) for axis in axes)
     along = tuple(
-        _along(found, sizes, tuned, optima, exponents, axis, slices, tolerance)
-        for axis, slices in several
-        if slices
+        _along(found, sizes, tuned, optima, exponents, axis, members, tolerance)
+        for axis, members in arms
+        if members
     )
     return Recipe(
         name=name,
@@ -83,12 +85,6 @@ def recipe(
         raised=math.expm1(RAISED),
         notes=(*notes, *_unmoved(sizes, axes, along)),
     )
-
-
-def doublings(sizes: Sequence[Size]) -> Array:
-    """Of sizes from the smallest along every axis that varies, (sizes, axes)."""
-    values = _log2(sizes)
-    return np.asarray((values - values.min(0))[:, np.ptp(values, axis=0) > 0])
 
 
 def _log2(sizes: Sequence[Size]) -> Array:
@@ -183,29 +179,24 @@ def _at(
     )
 
 
-def _slices(sizes: Sequence[Size], axis: str) -> list[Index]:
+def _arms(sizes: Sequence[Size], axis: str) -> list[Index]:
     """Sizes that differ along one axis alone, increasing; all where others grow in step with it."""
-    others: dict[tuple[float, ...], list[int]] = {}
-    for i, size in enumerate(sizes):
-        others.setdefault(tuple(n for a, n in size.items() if a != axis), []).append(i)
-    ordered = (np.array(sorted(m, key=lambda i: sizes[i][axis]), np.int64) for m in others.values())
-    found = [members for members in ordered if len(members) > 1]
-    if found:
+    values = np.array([[size[a] for a in sizes[0]] for size in sizes], float)
+    if found := slices(values, list(sizes[0]).index(axis)):
         return found
-    s = doublings(sizes)
+    s = doublings_of(sizes)
     if np.linalg.matrix_rank(s - s.mean(0), tol=1e-6) == 1:
         return [np.array(sorted(range(len(sizes)), key=lambda i: sizes[i][axis]), np.int64)]
     return []
 
 
-def _slope(sizes: Sequence[Size], axis: str, slices: Sequence[Index]) -> Array:
+def _slope(sizes: Sequence[Size], axis: str, arms: Sequence[Index]) -> Array:
     """Weights of all sizes in the least-squares slope that slices share."""
     row = np.zeros(len(sizes))
-    for members in slices:
+    for members in arms:
         x = np.log2([sizes[i][axis] for i in members])
         row[members] += x - x.mean()
-    total = sum(float(((x := np.log2([sizes[i][axis] for i in m])) - x.mean()) @ x) for m in slices)
-    return np.asarray(row / total)
+    return np.asarray(row / (row @ row))
 
 
 def _spread(slope: Array, rows: Array) -> Array:
@@ -220,11 +211,11 @@ def _along(
     optima: Sequence[RecipeOptimum],
     exponents: Sequence[float],
     axis: str,
-    slices: Sequence[Index],
+    arms: Sequence[Index],
     tolerance: float,
 ) -> RecipeAlong:
     values = found.trials.values
-    slope = _slope(sizes, axis, slices)
+    slope = _slope(sizes, axis, arms)
     mixture = found.minima.of_sizes(_spread(slope, _rows(values, exponents)))
     told = _estimates(mixture)
     units = [drift_unit(axis, one) for one in tuned]
@@ -232,13 +223,13 @@ def _along(
         Estimate(value=e.value, low=e.low, high=e.high, unit=unit)
         for e, unit in zip(told, units, strict=False)
     )
-    used = sorted({int(i) for members in slices for i in members})
+    used = sorted({int(i) for members in arms for i in members})
     free = [sum(optima[i].free[v] for i in used) * 2 > len(used) for v in range(values)]
     verdicts = tuple(
         Verdict.UNDECIDED if loose else verdict_of(drift, -tolerance, tolerance)
         for drift, loose in zip(drifts, free, strict=True)
     )
-    longest = max(slices, key=lambda m: sizes[m[-1]][axis] / sizes[m[0]][axis])
+    longest = max(arms, key=lambda m: sizes[m[-1]][axis] / sizes[m[0]][axis])
     base, largest = int(longest[0]), int(longest[-1])
     carried, alone = _carried(found, base, largest)
     verdict, why = _judged(found, tuned, drifts, verdicts, free, carried, slope, axis, tolerance)

@@ -10,7 +10,8 @@ from depthmup.records import LEARNING_RATE, Tuned, worded
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.text import counted
-from depthmup.statistics.recipe import doublings, recipe
+from depthmup.statistics.minimum import doublings_of
+from depthmup.statistics.recipe import recipe
 from depthmup.statistics.scattered import is_scattered
 from depthmup.tables import defects, ends
 from depthmup.tables.clean import number
@@ -127,7 +128,7 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
             y=np.log(loss[order]),
             size=np.asarray(size[order], np.int64),
             seed=np.asarray(seed[order], np.int64),
-            s=doublings(named_sizes),
+            s=doublings_of(named_sizes),
         ),
         named_sizes,
         tuned,
