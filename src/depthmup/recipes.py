@@ -82,14 +82,17 @@ class RecipeReport(Meant):
         """The first group's: transfers if its recipe does along every axis, drifts if along any."""
         return self.recipes[0].verdict
 
-    def summary(self) -> str:
+    def summary(self, width: int | None = None) -> str:
         """The result as text.
+
+        Args:
+            width: of a terminal, in columns, into which tables are to fit.
 
         Returns:
             What to use, best values, drifts and costs, and what to know of the runs.
         """
         without = [f"{name}: {reason}" for name, reason in self.problems]
-        return printable("\n\n".join([recipe_text(self.recipes), *without]))
+        return printable("\n\n".join([recipe_text(self.recipes, width), *without]))
 
     @property
     def page(self) -> str:

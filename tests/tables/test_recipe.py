@@ -202,6 +202,21 @@ class TestRefusals:
 
 
 class TestWritten:
+    @pytest.mark.parametrize("width", [60, 80, 100])
+    def test_it_fits_a_terminal(self, report, width):
+        lines = report.summary(width).splitlines()
+        assert max(map(len, lines)) <= max(width, 80)
+        assert max(len(line) for line in lines if " " in line and "  " not in line) <= width
+        for said in ("width 1024 (predicted, 90%)", "learning rate", "weight decay", "transfers"):
+            assert said in " ".join(" ".join(lines).split())
+
+    def test_sizes_have_a_legend_where_the_screen_is_wide_too(self, report):
+        _, _, after = report.page.partition("Faint: every run.")
+        first = after.partition("<figure")[0]
+        assert "sizes" in first
+        assert "width 1024" not in first  # of which there are no runs
+        assert "width 64" in first
+
     def test_text_json_frames_and_page(self, report, tmp_path):
         text = str(report)
         assert text.startswith("The recipe transfers along width. At width 1024 use learning rate")

@@ -10,7 +10,7 @@ import tyro
 
 from depthmup.cli.columns import EXAMPLE_COLUMNS, RunColumns, table_named
 from depthmup.cli.folders import prepare_file, prepare_folder
-from depthmup.cli.output import print_json, show
+from depthmup.cli.output import print_json, show, terminal_width
 from depthmup.cli.sizes import parse_pairs
 from depthmup.cli.spelling import arguments
 from depthmup.records.printable import printable
@@ -72,6 +72,7 @@ class Options:
 def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
     from depthmup.from_table import fit
+    from depthmup.recipes import RecipeReport
     from depthmup.report import FILES
     from depthmup.reports.files import CHART_FORMATS
     from depthmup.tables import Reading
@@ -99,7 +100,8 @@ def run(options: Options) -> int:
     if options.json:
         print_json(report.to_dict())
     else:
-        show(report.summary())
+        several = isinstance(report, RecipeReport)
+        show(report.summary(terminal_width()) if several else report.summary())
     written: list[Path] = []
     if options.out is not None:
         written += report.save(options.out)

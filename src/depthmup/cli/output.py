@@ -89,6 +89,14 @@ def styled(text: str, style: str, stream: IO[str]) -> str:
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal, at most 100; none where there is no terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return min(100, console.width) if console.is_terminal else None
+
+
 def show(text: str) -> None:
     """Print a result, with its verdicts in their colours on a terminal."""
     print(_VERDICT.sub(lambda m: styled(m[0], _STYLES[m[0]], sys.stdout), text))

@@ -11,7 +11,7 @@ import tyro
 from depthmup._drafts import together
 from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import prepare_file, prepare_folder
-from depthmup.cli.output import print_json, say_page, show
+from depthmup.cli.output import print_json, say_page, show, terminal_width
 
 if TYPE_CHECKING:
     from depthmup.report import Report
@@ -164,9 +164,9 @@ def _show(report: "Report") -> None:
     from depthmup.reports.tables import parts
 
     console = Console()
-    terminal = console.is_terminal
-    width = min(100, console.width) if terminal else 100
-    shown = parts(report.studies, report.certificates, width=width, coloured=terminal)
+    width = terminal_width()
+    coloured = width is not None
+    shown = parts(report.studies, report.certificates, width=width or 100, coloured=coloured)
     for i, part in enumerate(shown):
         if i:
             print()

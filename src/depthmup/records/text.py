@@ -1,8 +1,9 @@
 """Records as text for terminals, and as cards for notebooks."""
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
 MUTED = "#5b6472"
 GOOD, BAD, OPEN, FAINT = "#00734f", "#a83f00", MUTED, "#b9bfc9"
@@ -55,6 +56,32 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     console = Console(file=file, width=100_000, color_system=None, force_jupyter=False)
     console.print(table)
     return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def table_lines(
+    rows: Sequence[Mapping[str, str]],
+    *,
+    width: int = WIDE,
+    spared: Sequence[str] = (),
+    left: Collection[int] = (0,),
+    headings: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Rows under their keys, with a rule below; what is ``spared`` goes, in this order, until they
+    fit.
+
+    Example:
+        >>> rows = [{"size": "8", "loss": "0.48", "why": "at an edge"}]
+        >>> table_lines(rows, width=12, spared=["why"])
+        ['size  loss', '----------', '8     0.48']
+    """
+    lines: list[str] = []
+    for gone in range(len(spared) + 1):
+        kept = [name for name in rows[0] if name not in spared[:gone]]
+        heads = [headings.get(name, name) for name in kept]
+        lines = aligned([heads, *([row[name] for name in kept] for row in rows)], left=left)
+        if max(map(len, lines)) <= width:
+            break
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
 def html_card(title: str, verdict: str, lines: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from depthmup.records import Estimate, Study
 from depthmup.records.ablation import Ablation, AlongAxis, Need
 from depthmup.records.finding import change, change_span
 from depthmup.records.sizes import size_number
-from depthmup.records.text import MUTED, aligned
+from depthmup.records.text import MUTED, table_lines
 from depthmup.reports.chart import Chart, known
 from depthmup.reports.drift_chart import DRIFT_TIPS, band_words, forest
 from depthmup.reports.page import Plot, Section, Table
@@ -130,24 +130,12 @@ def ablation_lines(study: Study, width: int) -> list[str]:
     found = study.ablations
     if not found:
         return []
-    rows = _rows(study)
-    lines = _aligned(rows)
-    for spared in _SPARED:
-        if max(map(len, lines)) > width:
-            rows = [{name: row[name] for name in row if name != spared} for row in rows]
-            lines = _aligned(rows)
+    heads = {"drift, 95%": "95%"}
     return [
-        lines[0],
-        "-" * max(map(len, lines)),
-        *lines[1:],
+        *table_lines(_rows(study), width=width, spared=_SPARED, left=(0, 1), headings=heads),
         "",
         *textwrap.wrap(_lead(study), width),
     ]
-
-
-def _aligned(rows: list[dict[str, str]]) -> list[str]:
-    heads = [name.replace("drift, 95%", "95%") for name in rows[0]]
-    return aligned([heads, *(list(row.values()) for row in rows)], left=(0, 1))
 
 
 def _lead(study: Study) -> str:

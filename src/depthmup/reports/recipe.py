@@ -1,6 +1,7 @@
 """Several tuned values at once: in words, as rows, and as a page with the plane of two values."""
 
 import math
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.finding import change, change_span, ranged, rate
 from depthmup.records.recipe import Recipe, RecipeOptimum
 from depthmup.records.sizes import size_text
-from depthmup.records.text import aligned, begin
+from depthmup.records.text import begin, table_lines
 from depthmup.reports.axes import plain
 from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.page import Card, Page, Plot, Section, Table
@@ -172,26 +173,39 @@ def drift_cells(recipe: Recipe) -> list[dict[str, str]]:
     return rows
 
 
-def _lines(rows: Sequence[dict[str, str]]) -> list[str]:
-    left = tuple(range(len(rows[0]))) if rows else ()
-    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=left)
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+def _lines(rows: Sequence[dict[str, str]], width: int, spared: Sequence[str] = ()) -> list[str]:
+    return table_lines(rows, width=width, spared=spared, left=range(len(rows[0])))
 
 
-def recipe_text(recipes: Sequence[Recipe]) -> str:
-    """All recipes of a table, for a console."""
-    blocks = []
+def _optimum_lines(recipe: Recipe, width: int) -> list[str]:
+    """Every size's best values, in a column each; below each other where they do not fit."""
+    rows = optimum_cells(recipe)
+    lines = _lines(rows, width)
+    if len(lines[1]) <= width:
+        return lines
+    each = [
+        {"value": name, "size": row["size"], "best": row[name]}
+        for name in list(rows[0])[1:]
+        for row in rows
+    ]
+    return _lines(each, width)
+
+
+def recipe_text(recipes: Sequence[Recipe], width: int | None = None) -> str:
+    """All recipes of a table, for a console of some width; for files tables are as wide as ever."""
+    blocks, wrapped = [], width or WIDTH
+    width = width or sys.maxsize
     for recipe in recipes:
         title = [f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)]
-        said = [line for text in sentences(recipe) for line in textwrap.wrap(text, WIDTH)]
+        said = [line for text in sentences(recipe) for line in textwrap.wrap(text, wrapped)]
         moved = drift_cells(recipe)
         blocks.append(
             "\n".join(
                 [
-                    *(line for text in title for line in textwrap.wrap(text, WIDTH)),
+                    *(line for text in title for line in textwrap.wrap(text, wrapped)),
                     "",
-                    *_lines(optimum_cells(recipe)),
-                    *(["", *_lines(moved)] if moved else []),
+                    *_optimum_lines(recipe, width),
+                    *(["", *_lines(moved, width, ["carried over costs"])] if moved else []),
                     "",
                     *said,
                 ]
@@ -377,11 +391,12 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
         )
         for along in recipe.along
     ]
-    drawn, plots = plane(recipe), []
+    drawn, plots, legend = plane(recipe), [], []
     if drawn is not None:
         sizes = zip(drawn.colours, drawn.colours.values(), strict=True)
         legend = [(words, "━", colour) for words, colour in sizes]
-        plots = [Plot(chart=drawn, legend=[*legend, ("path of the optimum", "━", INK)])]
+        legend.append(("path of the optimum", "━", INK))
+        plots = [Plot(chart=drawn)]
     best, moved = optimum_cells(recipe), drift_cells(recipe)
     tuned = [one.name for one in recipe.tuned]
     return [
@@ -392,6 +407,8 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
                     title=f"The plane of {tuned[0]} and {tuned[1]}",
                     lead=f"Contours: the loss is {recipe.raised:.1%} above the best of its size. "
                     "Crosses: best values with 95% intervals. Faint: every run.",
+                    legend=legend,
+                    legend_of="sizes",
                     plots=plots,
                 )
             ]
