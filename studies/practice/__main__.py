@@ -11,6 +11,7 @@ moves along width, 32 to 128, and depth, 4 to 32. Finished entries are not train
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from studies.practice.entries import ENTRIES
@@ -47,7 +48,7 @@ def main() -> None:
             if number % of != this or (entry.only and optimizer not in entry.only):
                 continue
             out = folder(options.out, entry, optimizer, **asked)
-            recipe = entry.recipe.with_task(options.task)
+            recipe = replace(entry.recipe, task=options.task)
             report = swept(recipe, optimizer, out=out, first_seed=options.first_seed)
             print(line_of(entry, optimizer, report), flush=True)
 

@@ -1,6 +1,6 @@
 """A recipe: all that an ordinary training does beside its plan, as data."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +101,6 @@ class Recipe:
     centered: bool = False
     amsgrad: bool = False
     start: float = 1.0
-
-    def with_task(self, task: str) -> "Recipe":
-        """The same on other data."""
-        return replace(self, task=task)
 
     @property
     def changes(self) -> str:

@@ -1,6 +1,6 @@
 """Optimizers of a stack: PyTorch's own steps, with a rate for every copy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,9 +11,6 @@ from studies.practice.recipe import Recipe
 
 Values: TypeAlias = dict[str, Tensor]
 """The parameters by their names, (copies, layers, ...) each."""
-
-Step: TypeAlias = Callable[[Values, Values, float], None]
-"""Change values by gradients, at a factor of the schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
