@@ -225,16 +225,69 @@ def _stack(out: Path, scheme: str, decay: str, width: int, low: int) -> pd.DataF
     return pd.read_csv(path)
 
 
-def runs(out: Path, decay: str, *, only_there: bool) -> pd.DataFrame:
-    """Of all variants under one decay, at the base those of muP, as all are one network there."""
+def runs(out: Path, decay: str, variant: str) -> pd.DataFrame:
+    """What the folder has of a variant; at the base of muP, as all are one network there."""
     frames = []
-    for variant, scheme in VARIANTS.items():
-        for width in WIDTHS:
-            at = scheme if width != WIDTHS[0] else VARIANTS["muP"]
-            if only_there and not list(out.glob(f"{at}-{decay}-{width}-*.csv")):
-                continue
-            frames.append(measured(out, at, decay, width).assign(variant=variant))
-    return pd.concat(frames) if frames else pd.DataFrame()
+    for width in WIDTHS:
+        scheme = VARIANTS["muP" if width == WIDTHS[0] else variant]
+        paths = sorted(out.glob(f"{scheme}-{decay}-{width}-*.csv"))
+        frames += [pd.read_csv(path) for path in paths]
+    whole = frames and frames[-1]["width"].iloc[0] == WIDTHS[-1]
+    return pd.concat(frames).assign(variant=variant) if whole else pd.DataFrame()
+
+
+def drift(frame: pd.DataFrame) -> str:
+    """Of the best rate along width, in octaves per doubling."""
+    found = depthmup.fit(frame, axes=["width"], lr="lr", loss="loss", seed="seed").drift
+    return f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+
+
+def gain(frame: pd.DataFrame, over: pd.DataFrame) -> str:
+    """Of the largest network's loss, each at its own best rate, in percent of ``over``'s."""
+    both = pd.concat([frame, over])
+    report = depthmup.fit(
+        both,
+        axes=["width"],
+        lr="lr",
+        loss="loss",
+        seed="seed",
+        by="variant",
+        over=over["variant"].iloc[0],
+    )
+    last = report.to_pandas("gains").iloc[-1]
+    # The gain is the better one's over the other.
+    sign = 1 if frame["variant"].iloc[0] in last["of"] else -1
+    ends = sorted(sign * last[name] for name in ("tuned_low", "tuned_high"))
+    return f"{sign * last['tuned']:+.1%} ({ends[0]:+.1%} to {ends[1]:+.1%})"
+
+
+def table(out: Path) -> str:
+    """Drifts, and gains over standard practice at the largest width."""
+    names = list(VARIANTS)
+    lines = [
+        "| decay | steps | "
+        + " | ".join(f"{name}: drift" for name in names)
+        + " | "
+        + " | ".join(f"{name}: gain" for name in names[:-1])
+        + " |",
+        "| --- | ---: |" + " ---: |" * (2 * len(names) - 1),
+    ]
+    for decay in DECAYS:
+        frames = {name: runs(out, decay, name) for name in names}
+        for length in LENGTHS:
+            of = {
+                n: f[f["steps"] == length].drop(columns="steps")
+                for n, f in frames.items()
+                if len(f)
+            }
+            plain = of.get(names[-1])
+            cells = [drift(of[name]) if name in of else "" for name in names]
+            cells += [
+                gain(of[name], plain) if name in of and plain is not None else ""
+                for name in names[:-1]
+            ]
+            lines.append(f"| {decay} | {length} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -245,7 +298,10 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--table", action="store_true", help="print what was found")
     options = parser.parse_args()
-    for decay in () if options.table else options.decays:
+    if options.table:
+        print(table(options.out))
+        return
+    for decay in options.decays:
         for variant in options.variants:
             for width in WIDTHS:
                 at = VARIANTS["muP" if width == WIDTHS[0] else variant]

@@ -11,7 +11,6 @@ moves along width, 32 to 128, and depth, 4 to 32. Finished entries are not train
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from studies.practice.entries import ENTRIES
@@ -48,7 +47,7 @@ def main() -> None:
             if number % of != this or (entry.only and optimizer not in entry.only):
                 continue
             out = folder(options.out, entry, optimizer, **asked)
-            recipe = replace(entry.recipe, task=options.task)
+            recipe = entry.under(optimizer, options.task)
             report = swept(recipe, optimizer, out=out, first_seed=options.first_seed)
             print(line_of(entry, optimizer, report), flush=True)
 

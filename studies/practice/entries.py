@@ -4,7 +4,7 @@ Expected are changes of drifts against those of the whole plan, in octaves per d
 and under SGD. 0 is no change; an entry that was expected to break says by how much.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from studies.practice.recipe import Recipe
 
@@ -38,6 +38,12 @@ class Entry:
         """Along width and depth."""
         given = self.sgd if optimizer == "sgd" else None
         return given or (self.width, self.depth)
+
+    def under(self, optimizer: str, task: str) -> Recipe:
+        """The recipe for another task; AdamW decays where the entry says nothing of decay."""
+        said = self.recipe.decay or self.recipe.coupled or self.recipe.independent
+        decay = 1.0 if optimizer == "adamw" and not said else self.recipe.decay
+        return replace(self.recipe, task=task, decay=decay)
 
 
 ADAM, SGD = ("adam", "adamw", "muon"), ("sgd",)

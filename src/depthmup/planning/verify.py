@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from depthmup.planning import hooks
+from depthmup.planning.clipped import seen_by
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import PlanMismatch, initialized
 from depthmup.planning.layout import TOLERANCE, of_parameters, of_ratios, places, settings
@@ -85,6 +86,7 @@ def watch(
         at=None if at is None else frozenset(at),
         independent_decay=independent_decay,
         strict=strict,
+        gradients=seen_by(plan),
     )
     return [handle for one in optimizers for handle in hooked(one, watched.look)]
 

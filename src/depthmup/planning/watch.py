@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from depthmup.planning.clipped import SeenGradients
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import PlanMismatch
 from depthmup.planning.layout import TOLERANCE, Setting, of_parameters, of_ratios, places, settings
@@ -29,6 +30,7 @@ class WatchedGroups:
     at: Collection[int] | None
     independent_decay: bool
     strict: bool
+    gradients: SeenGradients
     as_planned: int = 0  # the last step before which all was as planned
     found: list[Setting] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
@@ -42,6 +44,7 @@ class WatchedGroups:
         """Raise if the groups contradict the plan, at the price of a few comparisons per group."""
         if self.at is not None and step not in self.at:
             return
+        self.gradients.look(step, self.optimizers)
         groups = [group for one in self.optimizers for group in one.param_groups]
         sizes = [len(group["params"]) for group in groups]
         changed = sizes != self.sizes or any(
