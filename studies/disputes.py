@@ -23,11 +23,13 @@ import argparse
 import math
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -35,10 +37,8 @@ from torch.func import functional_call, stack_module_state
 from torch.nn import functional as F
 
 import depthmup
-from studies.practice.recipe import Recipe
-from studies.practice.stacked import Adam, Place, Values
 
-WIDTHS, BLOCKS, HEAD = (16, 32, 64, 128), 2, 16
+WIDTHS, BLOCKS, HEAD = (16, 32, 128), 2, 16
 WINDOWS, CONTEXT, HELD_OUT = 8, 16, 256
 LENGTHS, WARMUP = (100, 300, 1000, 3000), 50
 OCTAVES, SEEDS, LOWEST, MOST = 6, 2, -9, 3
@@ -54,10 +54,20 @@ VARIANTS = {
     "standard practice": "sp",
 }
 ONE_RATE = (VARIANTS["muP's start, one rate"], VARIANTS["standard practice"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay:
+    """A share of the rate, or of the weight, that every step takes off."""
+
+    coupled: float = 0.0
+    independent: float = 0.0
+
+
 DECAYS = {
-    "none": Recipe(betas=(0.9, 0.95)),
-    "coupled": Recipe(betas=(0.9, 0.95), decay=0.1),
-    "independent": Recipe(betas=(0.9, 0.95), independent=1e-3),
+    "none": Decay(),
+    "coupled": Decay(coupled=0.1),
+    "independent": Decay(independent=1e-3),
 }
 
 
@@ -79,7 +89,8 @@ class Block(nn.Module):
         later = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1)
         scores = (_normed(q) @ _normed(k).mT * HEAD**-0.5).masked_fill(later, -math.inf)
         x = x + self.out((scores.softmax(-1) @ v).transpose(-2, -3).flatten(-2))
-        return x + self.down(self.up(_normed(x)).relu())
+        result: Tensor = x + self.down(self.up(_normed(x)).relu())
+        return result
 
 
 def _normed(x: Tensor) -> Tensor:
@@ -122,14 +133,10 @@ def trained(scheme: str, decay: str, width: int, rates: Sequence[float]) -> Tens
     networks, plans = zip(*(initialized(scheme, width, seed) for seed in seeds), strict=True)
     of_seeds, _ = stack_module_state(list(networks))
     values = {name: _copies(each, len(rates)).requires_grad_() for name, each in of_seeds.items()}
-    recipe = DECAYS[decay]
-    adam = Adam(
-        recipe,
-        {name: _place(plans[0], name, recipe) for name in values},
-        torch.tensor(rates).repeat_interleave(SEEDS),
-    )
+    given = DECAYS[decay]
+    optimizer = optimizer_of(values, plans[0], given, rates)
 
-    def cost(copy: Values, drawn: Tensor) -> Tensor:
+    def cost(copy: dict[str, Tensor], drawn: Tensor) -> Tensor:
         logits = functional_call(networks[0], copy, (drawn[:, :-1],))
         return F.cross_entropy(logits.flatten(0, 1), drawn[:, 1:].flatten())
 
@@ -143,10 +150,10 @@ def trained(scheme: str, decay: str, width: int, rates: Sequence[float]) -> Tens
         gradients = torch.autograd.grad(losses.sum(), list(values.values()))
         factor = min(1.0, (step + 1) / WARMUP)
         with torch.no_grad():
-            if recipe.independent:
+            if given.independent:
                 for value in values.values():
-                    value.mul_(1 - recipe.independent * factor)
-            adam(values, dict(zip(values, gradients, strict=True)), factor)
+                    value.mul_(1 - given.independent * factor)
+            step_of(optimizer, gradients, factor)
             if step + 1 in LENGTHS:
                 copies = (len(rates) * SEEDS, -1, -1)
                 each = [costs(values, part.expand(copies)) for part in held_out.split(16)]
@@ -174,19 +181,31 @@ def _copies(of_seeds: Tensor, rates: int) -> Tensor:
     return of_seeds.detach().repeat(rates, *(1 for _ in of_seeds.shape[1:]))
 
 
-def _place(plan: Any, name: str, recipe: Recipe) -> Place:
-    (planned,) = (p for p in plan.prescriptions if p.name == name)
-    one = torch.ones(())
-    return Place(
-        rate=one * planned.lr,
-        eps=one * 1e-10 * planned.epsilon,
-        decay=one * recipe.decay,
-        unit=one,
-        gradient=one,
-        weight=one,
-        radius=one,
-        orthogonal=False,
-    )
+def optimizer_of(
+    values: Mapping[str, Tensor], plan: Any, given: Decay, rates: Sequence[float]
+) -> torch.optim.AdamW:
+    """AdamW with a group for each parameter of each copy, whose rate is the plan's."""
+    planned = {p.name: p for p in plan.prescriptions}
+    groups = [
+        {
+            "params": [copy],
+            "lr": rate * planned[name].lr,
+            "eps": 1e-10 * planned[name].epsilon,
+            "weight_decay": given.coupled,
+        }
+        for name, value in values.items()
+        for copy, rate in zip(value.detach(), np.repeat(rates, SEEDS).tolist(), strict=True)
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
+
+
+def step_of(optimizer: torch.optim.AdamW, gradients: Sequence[Tensor], factor: float) -> None:
+    """One step of all copies, at a factor on every rate."""
+    of_copies = [copy for gradient in gradients for copy in gradient]
+    for group, gradient in zip(optimizer.param_groups, of_copies, strict=True):
+        group["params"][0].grad = gradient.contiguous()  # fused steps read memory in order
+        group["lr"] = factor * group.setdefault("planned_lr", group["lr"])
+    optimizer.step()
 
 
 def measured(out: Path, scheme: str, decay: str, width: int) -> pd.DataFrame:
