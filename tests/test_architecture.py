@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,25 @@ def test_no_circle_of_imports_inside_a_room(room):
         tuple(graphlib.TopologicalSorter(neighbours(room)).static_order())
     except graphlib.CycleError as circle:
         pytest.fail(" -> ".join(circle.args[1]))
+
+
+MAP = (PACKAGE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def test_the_map_lists_every_room_above_those_that_it_imports():
+    rooms = re.findall(r"^\| `(\w+)/` \|", MAP, re.MULTILINE)
+    assert set(rooms) == set(ARROWS)
+    for room in EVERYTHING:
+        assert all(rooms.index(room) < rooms.index(other) for other in ARROWS[room]), room
+
+
+def test_the_map_names_files_that_exist():
+    root = PACKAGE.parents[1]
+    files = {file.relative_to(root).as_posix() for file in root.glob("[st]*/**/*.py")}
+    named = set(re.findall(r"`([\w/]*\w+\.py)", MAP))
+    missing = {name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)}
+    assert len(named) > 40
+    assert not missing
 
 
 HOMONYMS = {

@@ -34,7 +34,7 @@ nothing else moves either, it is one batch at rates near zero.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class GradientSizes:
     """Of all gradients before a step: their norm, their largest entry, how many are as large."""
 
     norm: float
@@ -49,7 +49,7 @@ class SeenGradients:
     by_norm: bool
     by_entry: bool
     step: int = 0
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[GradientSizes] = field(default_factory=list)
 
     def look(self, step: int, optimizers: Sequence[Any]) -> None:
         """Warn, once, where the last looks show a threshold. Optimizers of one model share it."""
@@ -60,7 +60,7 @@ class SeenGradients:
         gradients = [g.detach() for g in each if g is not None and g.numel()]
         if not gradients or any(g.is_sparse or is_sharded(g) for g in gradients):
             return
-        self.seen = [*self.seen, seen_in(gradients)][-ENOUGH:]
+        self.seen = [*self.seen, sizes_of(gradients)][-ENOUGH:]
         norms, largest = ([getattr(s, name) for s in self.seen] for name in ("norm", "largest"))
         if self.by_norm and _kept(norms, largest):
             self._warn(of_norm(norms[-1]))
@@ -109,9 +109,9 @@ def _kept(values: Sequence[float], beside: Sequence[float]) -> bool:
     return stays and all(abs(b - a) > OTHER * a for a, b in pairwise(beside))
 
 
-def seen_in(gradients: Sequence[Tensor]) -> Seen:
+def sizes_of(gradients: Sequence[Tensor]) -> GradientSizes:
     """The sizes of gradients, wherever they lie."""
     norms = torch.stack([norm.double().cpu() for norm in torch._foreach_norm(list(gradients))])
     largest = max(float(gradient.abs().max()) for gradient in gradients)
     count = sum(int((gradient.abs() >= largest * (1 - ALIKE)).sum()) for gradient in gradients)
-    return Seen(norm=float(norms.norm()), largest=largest, count=count)
+    return GradientSizes(norm=float(norms.norm()), largest=largest, count=count)
