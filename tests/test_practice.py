@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from studies.practice.entries import ENTRIES
 from studies.practice.network import Network
 from studies.practice.recipe import Recipe
-from studies.practice.table import Found, counts, table
+from studies.practice.table import Found, counts, repeats, table
 from studies.practice.tasks import TASKS
 from studies.practice.training import BATCH, plan_of, scale_at, trained
 
@@ -126,3 +126,25 @@ def test_verdicts_follow_changes_and_their_errors():
     assert {kind: found(*case).verdict for kind, case in cases.items()} == {k: k for k in cases}
     assert "**+0.40**" in table([found(*cases["breaks"])], ["adam"])
     assert "1 breaks" in counts([found(*cases["breaks"])])
+
+
+def test_repeats_agree_within_the_errors_of_both():
+    from depthmup.records import Estimate
+
+    def found(value, axis):
+        drift = Estimate(value=value, low=value - 0.1, high=value + 0.1)
+        return Found(entry=ENTRIES[1], optimizer="adam", axis=axis, drift=drift, whole=drift)
+
+    first = [found(0.0, "width"), found(0.0, "depth")]
+    again = [found(0.14, "width"), found(0.15, "depth")]  # root 2 times 0.1 is 0.141
+    assert repeats(first, again) == (
+        "Of 2 drifts that were measured again with other seeds 1 agree."
+    )
+
+
+def test_adamw_decays_where_an_entry_says_nothing_of_decay():
+    of = {entry.name: entry.under("adamw", "text") for entry in ENTRIES}
+    assert all(recipe.task == "text" for recipe in of.values())
+    assert of["the whole plan"].decay == 1.0 and of["decay 1, one for all"].decay == 1.0
+    assert of["decay in the gradient, 1e-3"].decay == 0.0
+    assert ENTRIES[0].under("adam", "digits") == ENTRIES[0].recipe

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from studies.practice.entries import ENTRIES
 from studies.practice.page import page_of
-from studies.practice.sweeps import swept
-from studies.practice.table import counts, folder, found_in, line_of, table
+from studies.practice.sweeps import SEEDS, swept
+from studies.practice.table import counts, folder, found_in, line_of, repeats, table
 
 
 def main() -> None:
@@ -38,7 +38,9 @@ def main() -> None:
             page = page_of(found, options.optimizers)
             options.page.write_text(page.html(), encoding="utf-8")
         else:
-            print(table(found, options.optimizers), counts(found), sep="\n")
+            other = {**asked, "first_seed": SEEDS}
+            again = [f for o in options.optimizers for f in found_in(options.out, o, **other)]
+            print(table(found, options.optimizers), counts(found), repeats(found, again), sep="\n")
         return
     this, of = map(int, options.share.split("/"))
     chosen = [e for e in ENTRIES if not options.only or any(o in e.name for o in options.only)]

@@ -105,7 +105,7 @@ def _cell(found: Found | None) -> str:
     mark = {"breaks": "**", "open": "?"}.get(found.verdict, "")
     bold = mark if mark == "**" else ""
     number = f"{bold}{found.change:+.2f}{bold} ± {found.error:.2f}"
-    return f"{number}{'?' if mark == '?' else ''} ({found.expected:+g})"
+    return f"{number}{'?' if mark == '?' else ''} ({found.expected:+g})".replace("(+0)", "(0)")
 
 
 def table(found: Sequence[Found], optimizers: Sequence[str]) -> str:
@@ -140,6 +140,18 @@ def counts(found: Sequence[Found]) -> str:
         f"are as expected. Half of a drift's interval: {errors[len(errors) // 2]:.2f} in the "
         f"median, {errors[int(0.9 * len(errors))]:.2f} for nine in ten."
     )
+
+
+def repeats(found: Sequence[Found], again: Sequence[Found]) -> str:
+    """How many drifts, measured with other seeds, agree within the errors of both."""
+    of = {(f.entry.name, f.optimizer, f.axis): f.drift for f in again}
+    pairs = [
+        (f.drift, of[key]) for f in found if (key := (f.entry.name, f.optimizer, f.axis)) in of
+    ]
+    agree = sum(
+        abs(a.value - b.value) <= math.hypot(a.high - a.low, b.high - b.low) / 2 for a, b in pairs
+    )
+    return f"Of {len(pairs)} drifts that were measured again with other seeds {agree} agree."
 
 
 def headline(found: Sequence[Found]) -> str:
