@@ -145,6 +145,6 @@ def test_repeats_agree_within_the_errors_of_both():
 def test_adamw_decays_where_an_entry_says_nothing_of_decay():
     of = {entry.name: entry.under("adamw", "text") for entry in ENTRIES}
     assert all(recipe.task == "text" for recipe in of.values())
-    assert of["the whole plan"].decay == 1.0 and of["decay 1, one for all"].decay == 1.0
+    assert of["the whole plan"].decay == of["decay 1, one for all"].decay == 1.0
     assert of["decay in the gradient, 1e-3"].decay == 0.0
     assert ENTRIES[0].under("adam", "digits") == ENTRIES[0].recipe
