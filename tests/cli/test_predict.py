@@ -70,6 +70,14 @@ def test_json_and_a_chart(call, tmp_path, capsys):
     assert "vega" in page.lower()
 
 
+@pytest.mark.parametrize("given", ["new/folder", "there.d"])
+def test_out_may_be_a_folder_as_in_every_command(given, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("there.d").mkdir()
+    assert main([*call, "--out", given]) == 0
+    assert (tmp_path / given / "prediction.html").is_file()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

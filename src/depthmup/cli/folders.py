@@ -51,6 +51,13 @@ def prepare_file(path: Path, *, option: str, ends: Sequence[str] = ()) -> None:
         )
 
 
+def page_file(out: Path, name: str, ends: Sequence[str] = (".html",)) -> Path:
+    """The one file of a result, ready to be written: ``name.html`` where ``out`` is a folder."""
+    file = out if out.suffix and not out.is_dir() else out / f"{name}.html"
+    prepare_file(file, option="--out", ends=ends)
+    return file
+
+
 def page_and_data(out: Path, name: str) -> tuple[Path, Path]:
     """The HTML page and the JSON file of a result, both ready to be written.
 

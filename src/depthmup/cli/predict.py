@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from depthmup.cli.folders import prepare_file
+from depthmup.cli.folders import page_file
 from depthmup.cli.output import answer, say_page
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
@@ -47,7 +47,7 @@ class Options:
     loss: str = ""
 
     out: Path | None = None
-    """File for a page, .html, or a chart, .svg, .pdf or .png."""
+    """Folder for prediction.html; or a file: a page, .html, or a chart, .svg, .pdf or .png."""
 
     json: bool = False
 
@@ -62,8 +62,7 @@ def run(options: Options) -> int:
     from depthmup.reports import prediction_chart, prediction_page, save_chart, write_text
     from depthmup.reports.files import CHART_FORMATS
 
-    if options.out is not None:
-        prepare_file(options.out, option="--out", ends=CHART_FORMATS)
+    file = None if options.out is None else page_file(options.out, "prediction", CHART_FORMATS)
     along = parse_along(options.along, predict)
     torch.set_num_threads(1)  # networks this small lose by more
     asked = arguments(
@@ -78,14 +77,14 @@ def run(options: Options) -> int:
     prediction = predict(**asked)
     # Printed first: it stays where the disk is full.
     answer(prediction, _text(prediction), json=options.json)
-    if options.out is None:
+    if file is None:
         return 0
-    if options.out.suffix.lower() == ".html":
-        write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
-        say_page(options.out)
+    if file.suffix.lower() == ".html":
+        write_text(file, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
+        say_page(file)
     else:
-        save_chart(prediction_chart(prediction), options.out)
-        say_page(options.out, "chart")
+        save_chart(prediction_chart(prediction), file)
+        say_page(file, "chart")
     return 0
 
 

@@ -10,7 +10,7 @@ import tyro
 
 from depthmup._drafts import together
 from depthmup.cli.clone import reproduction
-from depthmup.cli.folders import prepare_file, prepare_folder
+from depthmup.cli.folders import page_file, prepare_folder
 from depthmup.cli.output import print_json, say_page, show, terminal_width
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Options:
     to compare."""
 
     out: Path = Path("compared.html")
-    """With several folders: the page, a file that ends in .html."""
+    """With several folders: the page, a file that ends in .html, or a folder for compared.html."""
 
     over: Path | None = None
     """Of several folders: the one that gains are over; the first unless given."""
@@ -113,7 +113,7 @@ def _compared(options: Options) -> int:
     from depthmup.reports.gain import gain_lines
     from depthmup.several import gains_between
 
-    prepare_file(options.out, option="--out", ends=(".html",))
+    file = page_file(options.out, "compared")
     names = [path.name for path in options.folders]
     if len({*names}) < len(names):
         names = [str(path) for path in options.folders]
@@ -125,8 +125,8 @@ def _compared(options: Options) -> int:
     first = next(iter(loaded.values())).studies[0]
     for line in gain_lines(replace(first, gains=tuple(gains))):
         show(line)
-    write_text(options.out, page)
-    say_page(options.out)
+    write_text(file, page)
+    say_page(file)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import tyro
 
 from depthmup.cli.columns import RunColumns, table_named
-from depthmup.cli.folders import prepare_file
+from depthmup.cli.folders import page_file
 from depthmup.cli.output import answer, say_page
 from depthmup.cli.spelling import arguments
 
@@ -39,7 +39,7 @@ class Options:
     where: tuple[str, ...] = ()
 
     out: Path | None = None
-    """File for a page, .html."""
+    """Folder for score.html; or the page's file, .html."""
 
     json: bool = False
 
@@ -48,12 +48,11 @@ def run(options: Options) -> int:
     from depthmup.from_table import score
     from depthmup.reports import score_page, write_text
 
-    if options.out is not None:
-        prepare_file(options.out, option="--out", ends=(".html",))
+    file = None if options.out is None else page_file(options.out, "score")
     table, columns = table_named(options.table, options.columns)
     result = score(**arguments(score, options, **columns.named(), table=table))
     answer(result.to_dict(), result.summary(), json=options.json)
-    if options.out is not None:
-        write_text(options.out, score_page(result, command=["depthmup", *sys.argv[1:]]))
-        say_page(options.out)
+    if file is not None:
+        write_text(file, score_page(result, command=["depthmup", *sys.argv[1:]]))
+        say_page(file)
     return 0
