@@ -161,6 +161,8 @@ def test_the_good_table_is_fitted(tmp_path, capsys):
     assert printed["schemes"][0]["axis"] == "depth"
     written = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert written == ["excluded.csv", "report.html", "summary.json"]
+    assert main(["fit", *words]) == 0
+    assert "Rows left out" not in capsys.readouterr().out
 
 
 def refused(message, table, **asked):

@@ -73,7 +73,7 @@ def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
     from depthmup.from_table import fit
     from depthmup.recipes import RecipeReport
-    from depthmup.report import FILES
+    from depthmup.report import EXCLUDED, FILES
     from depthmup.reports.files import CHART_FORMATS
     from depthmup.tables import Reading
 
@@ -113,6 +113,8 @@ def run(options: Options) -> int:
     if written:
         print()
     for path in written:
+        if path.name == EXCLUDED and not report.excluded:
+            continue  # a header alone
         print(printable(f"{_NAMES.get(path.name, 'The plot')}: {path.resolve()}"))
     if options.out is None and report.excluded:
         print(
