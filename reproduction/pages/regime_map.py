@@ -126,7 +126,6 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         _line(points),
         *squares,
         crosses,
-        *_labels(points, page=page),
         *_schemes(points, page=page),
     ]
     return alt.layer(*layers).properties(
@@ -169,49 +168,36 @@ def _line(points: Sequence[MapPoint]) -> Any:
     )
 
 
-def _labels(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
-    """Each region's name within it, at the point nearest to its middle."""
-    import altair as alt
-
-    rows = []
-    for region in REGIONS:
-        inside = [(float(p.alpha), float(p.gamma)) for p in points if p.region == region]
-        if len(inside) < _LABELLED:
-            continue
-        middle = [sum(axis) / len(inside) for axis in zip(*inside, strict=True)]
-        alpha, gamma = min(inside, key=lambda at: math.dist(at, middle))
-        words = region.replace(" at ", " at\n").replace(" in ", " in\n")
-        rows.append({"alpha": alpha, "gamma": gamma, "region": words})
-    text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
-    font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
-    font["opacity"] = _shown(page=page)
-    # A halo in the colour of the paper keeps the words legible on squares of any colour.
-    halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
-    return [halo, text.mark_text(color=INK, **font)]
-
-
 def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     """The published schemes where they lie on the map."""
     import altair as alt
 
-    rows = []
-    for i, ((alpha, gamma), names) in enumerate(sorted(_named(points).items())):
-        rows.append(
-            {
-                "alpha": float(alpha),
-                "gamma": float(gamma),
-                "schemes": ", ".join(names),
-                # By turns above and below their points, where neighbours' words would meet.
-                "beside": float(gamma) + (0.055 if i % 2 else -0.055),
-            }
-        )
+    middle = sum(float(end([p.alpha for p in points])) for end in (min, max)) / 2
+    rows = [
+        {
+            "alpha": float(alpha),
+            "gamma": float(gamma),
+            "schemes": ", ".join(names),
+            # Left ones above their points and right ones below, where neighbours' words would meet.
+            "beside": float(gamma) + (-0.055 if alpha > middle else 0.055),
+        }
+        for (alpha, gamma), names in sorted(_named(points).items())
+    ]
     base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
-    dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
-    font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
-    font["opacity"] = _shown(page=page)
-    text = base.encode(text="schemes:N", y="beside:Q")
-    halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
-    return [dots, halo, text.mark_text(color=INK, **font)]
+    layers = [base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)]
+    for align, right in (("left", False), ("right", True)):
+        # To the left of its point where the map ends soon; a halo keeps it legible on any colour.
+        side = [row for row in rows if (row["alpha"] > middle) is right]
+        text = alt.Chart(alt.Data(values=side)).encode(
+            x="alpha:Q", y="beside:Q", text="schemes:N", tooltip="schemes:N"
+        )
+        font: dict[str, Any] = {"fontSize": 11, "align": align, "dx": 6 if right else -6}
+        font["opacity"] = _shown(page=page)
+        layers.append(
+            text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
+        )
+        layers.append(text.mark_text(color=INK, **font))
+    return layers
 
 
 def _named(points: Sequence[MapPoint]) -> dict[Pair, list[str]]:
@@ -228,10 +214,6 @@ def _named(points: Sequence[MapPoint]) -> dict[Pair, list[str]]:
 def _short(title: str) -> str:
     """A title for a label; ``(1/2, 0)`` is what the axes say already."""
     return "branches alone" if title.startswith("(") else title
-
-
-_LABELLED = 4
-"""Points of a region from which on its name fits in."""
 
 
 def regimes_page(
