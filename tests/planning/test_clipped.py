@@ -40,6 +40,8 @@ def clipped(how, plan, model):
         nn.utils.clip_grad_value_(model.parameters(), 1e-3)
     elif how == "the plan's norm":
         plan.clip_grad_norm_(model, 0.1)
+    elif how == "the plan's entries":
+        plan.clip_grad_value_(model, 1e-3)
 
 
 def told(kind="sgd", how="", *, size=(64, 8), one_batch=False, steps=12, rate=1.0):
@@ -85,6 +87,7 @@ def test_raw_clipping_under_sgd_is_told_once(kind, how, sentence):
         ("sgd", ""),
         ("two of sgd", ""),
         ("sgd", "the plan's norm"),
+        ("sgd", "the plan's entries"),
         ("adamw", "norm"),
         ("adamw", "entries"),
     ],

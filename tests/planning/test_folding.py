@@ -163,7 +163,14 @@ def test_the_norm_is_that_of_all_unfolded_gradients_at_once(norm_type):
         assert torch.allclose(p.grad, 0.5 * before[name], rtol=1e-5)
 
 
-def test_clipped_trajectories_are_the_same():
+CLIPS = {
+    "norm": lambda plan, model: plan.clip_grad_norm_(model, 0.1),
+    "value": lambda plan, model: plan.clip_grad_value_(model, 1e-3),
+}
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_clipped_trajectories_are_the_same(clip):
     results = []
     for folding in (True, False):
         make, x = MODELS["mlp"]
@@ -179,10 +186,32 @@ def test_clipped_trajectories_are_the_same():
                 model,
                 optimizers(plan, model, "sgd"),
                 batches(x, (4, 2), 20),
-                clip=lambda m, plan=plan: plan.clip_grad_norm_(m, 0.1),
+                clip=lambda m, plan=plan: CLIPS[clip](plan, m),
             )
         )
     assert results[0] == approx(results[1], rel=1e-10)
+
+
+def test_entries_are_clipped_at_the_size_of_their_gradient():
+    """Which is what Adam's epsilon is compared with: another road through the rules."""
+    make, x = MODELS["mlp"]
+    base, model = make(*BASE), make(*TARGET)
+    by_family = {
+        optimizer: depthmup.plan(
+            model, base=base, scheme="depth-mup", optimizer=optimizer, example_inputs=x
+        )
+        for optimizer in ("sgd", "adamw")
+    }
+    by_family["sgd"].initialize(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, -9.0)
+    by_family["sgd"].clip_grad_value_(model, 1e-3)
+    sizes = {p.name: p.epsilon for p in by_family["adamw"].prescriptions}
+    assert len({*sizes.values()}) > 2
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, -1e-3 * sizes[name]))
+    with pytest.raises(ValueError, match="positive clip_value; got 0"):
+        by_family["sgd"].clip_grad_value_(model, 0)
 
 
 def test_one_module_that_serves_two_branches_multiplies_each_once():

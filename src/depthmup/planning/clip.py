@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import check
+from depthmup.planning.prescribe import Prescription
 from depthmup.planning.sharded import is_sharded
+from depthmup.rules import scheme as scheme_named
 
 
 def clip_grad_norm_(
@@ -52,6 +54,32 @@ def clip_grad_norm_(
             torch._foreach_mul_(own, scale.to(place))
     result: Tensor = total
     return result
+
+
+def clip_grad_value_(
+    plan: PlanContent, model: nn.Module, clip_value: float, *, strict: bool = True
+) -> None:
+    """Clip entries at a number times their gradient's planned size: ``Plan.clip_grad_value_``."""
+    if not clip_value > 0:
+        raise ValueError(f"Expected a positive clip_value; got {clip_value!r}.")
+    tensors = check(plan, model) if strict else planned_parameters(plan, model)
+    with torch.no_grad():
+        for p in plan.prescriptions:
+            tensor = tensors.get(p.name)
+            if tensor is not None and tensor.grad is not None:
+                if is_sharded(tensor.grad) and any(q.is_partial() for q in tensor.grad.placements):
+                    raise ValueError(
+                        f"Expected gradients that are summed over processes; that of {p.name} is "
+                        "not. Clip after they are reduced."
+                    )
+                most = clip_value * gradient_size(plan, p)
+                _local(tensor.grad).clamp_(-most, most)
+
+
+def gradient_size(plan: PlanContent, planned: Prescription) -> float:
+    """The size of an entry of a parameter's gradient, as a multiple of the base's."""
+    size = scheme_named(plan.scheme).gradient(planned.role).at(planned.ratios)
+    return float(size) / planned.folded
 
 
 def _shard(gradient: Tensor) -> tuple[Any, Tensor]:

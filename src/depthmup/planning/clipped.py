@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from depthmup.planning.adapters import planned_parameters
+from depthmup.planning.clip import gradient_size
 from depthmup.planning.content import PlanContent
 from depthmup.planning.sharded import is_sharded
 from depthmup.rules import Family
@@ -35,36 +36,42 @@ nothing else moves either, it is one batch at rates near zero.
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSizes:
-    """Of all gradients before a step: their norm, their largest entry, how many are as large."""
+    """Of all gradients before a step: their norm, their largest entry, and whether parameters whose
+    gradients are of different sizes by the plan have the same largest one.
+    """
 
     norm: float
     largest: float
-    count: int
+    shared: bool
 
 
 @dataclass(kw_only=True)
 class SeenGradients:
-    """What the looks saw, and what is still looked for: a raw norm, a raw entry."""
+    """Parameters with the plan's sizes of their gradients, and what the last looks saw.
 
+    Attributes:
+        by_norm, by_entry: what is still looked for.
+    """
+
+    planned: Sequence[tuple[Tensor, float]]
     by_norm: bool
     by_entry: bool
     step: int = 0
     seen: list[GradientSizes] = field(default_factory=list)
 
-    def look(self, step: int, optimizers: Sequence[Any]) -> None:
+    def look(self, step: int) -> None:
         """Warn, once, where the last looks show a threshold. Optimizers of one model share it."""
         if step not in LOOKS or step == self.step or not (self.by_norm or self.by_entry):
             return
         self.step = step
-        each = [p.grad for one in optimizers for g in one.param_groups for p in g["params"]]
-        gradients = [g.detach() for g in each if g is not None and g.numel()]
-        if not gradients or any(g.is_sparse or is_sharded(g) for g in gradients):
+        each = [(p.grad, size) for p, size in self.planned if p.grad is not None and p.numel()]
+        if not each or any(g.is_sparse or is_sharded(g) for g, _ in each):
             return
-        self.seen = [*self.seen, sizes_of(gradients)][-ENOUGH:]
+        self.seen = [*self.seen, sizes_of(each)][-ENOUGH:]
         norms, largest = ([getattr(s, name) for s in self.seen] for name in ("norm", "largest"))
         if self.by_norm and _kept(norms, largest):
             self._warn(of_norm(norms[-1]))
-        elif self.by_entry and _kept(largest, norms) and all(s.count > 1 for s in self.seen):
+        elif self.by_entry and _kept(largest, norms) and all(s.shared for s in self.seen):
             self._warn(of_entries(largest[-1]))
 
     def _warn(self, sentence: str) -> None:
@@ -72,12 +79,15 @@ class SeenGradients:
         warnings.warn(sentence, stacklevel=6)
 
 
-def seen_by(plan: PlanContent) -> SeenGradients:
+def seen_by(plan: PlanContent, model: nn.Module) -> SeenGradients:
     """What is looked for: nothing where an update forgets the size of its gradient."""
-    raw = [p for p in plan.prescriptions if p.family is Family.RAW]
+    tensors = planned_parameters(plan, model)
+    raw = [p for p in plan.prescriptions if p.family is Family.RAW and p.name in tensors]
+    planned = [(tensors[p.name], gradient_size(plan, p)) for p in raw]
     return SeenGradients(
+        planned=planned,
         by_norm=any(p.folded != 1 for p in raw),
-        by_entry=any({p.ratios.fan_in, p.ratios.fan_out, p.ratios.depth} != {1} for p in raw),
+        by_entry=any(size != planned[0][1] for _, size in planned),
     )
 
 
@@ -94,10 +104,10 @@ def of_norm(norm: float) -> str:
 def of_entries(largest: float) -> str:
     """The sentence about clipping by entries."""
     return (
-        f"The largest entry of all gradients was {largest:.3g} before each of {ENOUGH} steps, "
-        "several times: they are clipped by a raw number, below which gradients fall with size. "
+        f"The largest entry of gradients of different sizes was {largest:.3g} before each of {ENOUGH} "
+        "steps: they are clipped by a raw number, below which gradients fall with size. "
         "Measured under SGD, clipping at 0.001 moved the best rate by -0.6 octaves per doubling of "
-        "width. Clip by plan.clip_grad_norm_(model, ...), in the plan's units."
+        f"width. Clip by plan.clip_grad_value_(model, {largest:.3g}), which moved it by 0.0."
     )
 
 
@@ -109,9 +119,15 @@ def _kept(values: Sequence[float], beside: Sequence[float]) -> bool:
     return stays and all(abs(b - a) > OTHER * a for a, b in pairwise(beside))
 
 
-def sizes_of(gradients: Sequence[Tensor]) -> GradientSizes:
+def sizes_of(each: Sequence[tuple[Tensor, float]]) -> GradientSizes:
     """The sizes of gradients, wherever they lie."""
-    norms = torch.stack([norm.double().cpu() for norm in torch._foreach_norm(list(gradients))])
-    largest = max(float(gradient.abs().max()) for gradient in gradients)
-    count = sum(int((gradient.abs() >= largest * (1 - ALIKE)).sum()) for gradient in gradients)
-    return GradientSizes(norm=float(norms.norm()), largest=largest, count=count)
+    gradients = [gradient.detach() for gradient, _ in each]
+    norms = torch.stack([norm.double().cpu() for norm in torch._foreach_norm(gradients)])
+    entries = [float(gradient.abs().max()) for gradient in gradients]
+    largest = max(entries)
+    as_large = {
+        size
+        for entry, (_, size) in zip(entries, each, strict=True)
+        if entry >= largest * (1 - ALIKE)
+    }
+    return GradientSizes(norm=float(norms.norm()), largest=largest, shared=len(as_large) > 1)

@@ -601,6 +601,28 @@ class Plan(Meant, PlanContent):
             self, model, max_norm, norm_type=norm_type, strict=strict, group=group
         )
 
+    @keywords
+    def clip_grad_value_(self, model: nn.Module, clip_value: float, *, strict: bool = True) -> None:
+        """Clip every entry of a gradient at ``clip_value`` times the plan's size of that gradient.
+
+        With the size G_i of an entry of gradient i, as a multiple of the base's, and the multiplier
+        A_i that the parameter carries,
+
+            g_i <- clamp(g_i, -c, c),    c = clip_value G_i / A_i.
+
+        One number for all clips small networks and leaves large ones alone: entries fall with size.
+
+        Args:
+            model: with gradients.
+            clip_value: the largest entry at the base.
+            strict: as in ``verify``.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan.
+            ValueError: ``clip_value`` is not positive.
+        """
+        clip.clip_grad_value_(self, model, clip_value, strict=strict)
+
 
 def plan(
     model: nn.Module | Factory,

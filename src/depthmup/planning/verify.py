@@ -86,7 +86,7 @@ def watch(
         at=None if at is None else frozenset(at),
         independent_decay=independent_decay,
         strict=strict,
-        gradients=seen_by(plan),
+        gradients=seen_by(plan, model),
     )
     return [handle for one in optimizers for handle in hooked(one, watched.look)]
 

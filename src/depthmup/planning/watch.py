@@ -44,7 +44,7 @@ class WatchedGroups:
         """Raise if the groups contradict the plan, at the price of a few comparisons per group."""
         if self.at is not None and step not in self.at:
             return
-        self.gradients.look(step, self.optimizers)
+        self.gradients.look(step)
         groups = [group for one in self.optimizers for group in one.param_groups]
         sizes = [len(group["params"]) for group in groups]
         changed = sizes != self.sizes or any(
