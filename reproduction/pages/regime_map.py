@@ -173,7 +173,7 @@ def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
     import altair as alt
 
     middle = sum(float(end([p.alpha for p in points])) for end in (min, max)) / 2
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "alpha": float(alpha),
             "gamma": float(gamma),

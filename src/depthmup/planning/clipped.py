@@ -104,8 +104,8 @@ def of_norm(norm: float) -> str:
 def of_entries(largest: float) -> str:
     """The sentence about clipping by entries."""
     return (
-        f"The largest entry of gradients of different sizes was {largest:.3g} before each of {ENOUGH} "
-        "steps: they are clipped by a raw number, below which gradients fall with size. "
+        f"The largest entry of gradients of different sizes was {largest:.3g} before each of "
+        f"{ENOUGH} steps: they are clipped by a raw number, below which gradients fall with size. "
         "Measured under SGD, clipping at 0.001 moved the best rate by -0.6 octaves per doubling of "
         f"width. Clip by plan.clip_grad_value_(model, {largest:.3g}), which moved it by 0.0."
     )
