@@ -280,33 +280,30 @@ def gain(frame: pd.DataFrame, over: pd.DataFrame) -> str:
     return f"{sign * last['tuned']:+.1%} ({ends[0]:+.1%} to {ends[1]:+.1%})"
 
 
-def table(out: Path) -> str:
-    """Drifts, and gains over standard practice at the largest width."""
+def tables(out: Path) -> str:
+    """Drifts along width; and gains over standard practice at the largest."""
     names = list(VARIANTS)
-    lines = [
-        "| decay | steps | "
-        + " | ".join(f"{name}: drift" for name in names)
-        + " | "
-        + " | ".join(f"{name}: gain" for name in names[:-1])
-        + " |",
-        "| --- | ---: |" + " ---: |" * (2 * len(names) - 1),
-    ]
+    plain = names[-1]
+    drifts = [_line("decay", "steps", *names), "| --- | ---: |" + " ---: |" * len(names)]
+    gains = [_line("decay", "steps", *names[:-1]), "| --- | ---: |" + " ---: |" * len(names[:-1])]
     for decay in DECAYS:
         frames = {name: runs(out, decay, name) for name in names}
         for length in LENGTHS:
             of = {
-                n: f[f["steps"] == length].drop(columns="steps")
-                for n, f in frames.items()
-                if len(f)
+                name: frame[frame["steps"] == length].drop(columns="steps")
+                for name, frame in frames.items()
+                if len(frame)
             }
-            plain = of.get(names[-1])
-            cells = [drift(of[name]) if name in of else "" for name in names]
-            cells += [
-                gain(of[name], plain) if name in of and plain is not None else ""
-                for name in names[:-1]
-            ]
-            lines.append(f"| {decay} | {length} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            cells = (drift(of[name]) if name in of else "" for name in names)
+            drifts.append(_line(decay, length, *cells))
+            both = {name: frame for name, frame in of.items() if plain in of}
+            cells = (gain(both[name], of[plain]) if name in both else "" for name in names[:-1])
+            gains.append(_line(decay, length, *cells))
+    return "\n".join([*drifts, "", *gains])
+
+
+def _line(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def main() -> None:
@@ -318,7 +315,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print what was found")
     options = parser.parse_args()
     if options.table:
-        print(table(options.out))
+        print(tables(options.out))
         return
     for decay in options.decays:
         for variant in options.variants:
