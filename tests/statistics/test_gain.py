@@ -207,6 +207,13 @@ def test_baselines_share_all_but_one_thing():
     assert baselines(names, "sp muon") == dict.fromkeys([names[0], *names[2:]], "sp muon")
     assert baselines(names) == dict.fromkeys(names[1:3], "sp adam")
     assert baselines(["a", "b c", "d"]) == {"b c": "a", "d": "a"}
+    # A value of several words.
+    names = ["recipe plain", "recipe with decay", "recipe standard practice"]
+    assert baselines(names, "standard practice") == dict.fromkeys(names[:2], names[2])
+    assert baselines(names, "plain") == dict.fromkeys(names[1:], names[0])
+    both = [f"{a}, {b}" for a in ("our own", "sp") for b in ("adam", "muon of old")]
+    assert baselines(both, "muon of old") == {both[0]: both[1], both[2]: both[3]}
+    assert baselines(both, "our own") == {both[2]: both[0], both[3]: both[1]}
     with pytest.raises(ValueError, match="got 'sgd'"):
         baselines(names, "sgd")
     with pytest.raises(ValueError, match="alone"):

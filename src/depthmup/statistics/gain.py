@@ -188,7 +188,7 @@ def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
         raise ValueError(
             f"Expected several variants for a gain over {over!r}; got {names[0]!r} alone."
         )
-    parts = {name: re.split(r",? ", name) for name in names}
+    parts = {name: _PARTS.split(name) for name in names}
     if not over:
         first = parts[names[0]]
         alike = {name for name in names if len(parts[name]) == len(first) > 1}
@@ -199,12 +199,13 @@ def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
         return {name: over for name in names if name != over}
     found = {
         name: base
-        for name in names
         for base in names
-        if over in parts[base]
-        and over not in parts[name]
-        and len(parts[base]) == len(parts[name])
-        and sum(a != b for a, b in zip(parts[base], parts[name], strict=True)) == 1
+        for before, after in _around(parts[base], _PARTS.split(over))
+        for name in names
+        if len(parts[name]) > len(before) + len(after)
+        and parts[name][: len(before)] == before
+        and parts[name][len(parts[name]) - len(after) :] == after
+        and not _around(parts[name], _PARTS.split(over))
     }
     if not found:
         raise ValueError(
@@ -212,6 +213,21 @@ def baselines(names: Sequence[str], over: str = "") -> dict[str, str]:
             f"{over!r}."
         )
     return found
+
+
+_PARTS = re.compile(r",? ")
+"""Between the words of a variant's name."""
+
+
+def _around(parts: list[str], words: list[str]) -> list[tuple[list[str], list[str]]]:
+    """What stands before and after some words of a name, wherever they stand in it.
+
+    >>> _around(["sp", "adam", "0.1"], ["adam"])
+    [(['sp'], ['0.1'])]
+    """
+    ends = range(len(words), len(parts) + 1)
+    places = [(end - len(words), end) for end in ends if parts[end - len(words) : end] == words]
+    return [(parts[:start], parts[end:]) for start, end in places]
 
 
 def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = None) -> list[Gain]:
