@@ -69,6 +69,7 @@ TOP = {
     "__init__": set(),
     "__main__": {"cli"},
     "_drafts": set(),
+    "_excluded": {"tables", "records"},
     "_isolated": set(),
     "_meant": set(),
     "_uncompiled": set(),

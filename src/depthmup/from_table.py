@@ -10,7 +10,7 @@ from depthmup.recipes import RecipeReport
 from depthmup.records import Certificate, Score
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
-from depthmup.report import Report, load_report
+from depthmup.report import Report, load_report, of_one_value
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
@@ -358,5 +358,5 @@ def _runs_in(table: Any) -> tuple[Any, Any]:
     if store.suffix != ".sqlite" or not store.is_file():
         return table, ()
     with snapshot(store) as opened:
-        report = load_report(opened)
+        report = of_one_value(load_report(opened), "a fit of its folder")
     return report.to_pandas("runs"), report.study().config.get("command", ())

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 from depthmup.execution import Execution
 from depthmup.model import Model
 from depthmup.notebook import told
+from depthmup.recipes import RecipeReport
 from depthmup.records import environment
 from depthmup.records.packages import need
-from depthmup.report import Report, load_report
+from depthmup.report import Report, load_report, of_one_value
 from depthmup.reports import write_result
 from depthmup.reports.html import prepare
 from depthmup.runner import Runner, runner_of
@@ -53,7 +54,7 @@ SHORTEST = 10.0
 """Seconds of training that a forecast names."""
 
 SEARCHES = (
-    "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
+    "{tuned} are found as the sweep goes, the smallest size first; it ends when every "
     "{what} is decided."
 )
 
@@ -72,7 +73,7 @@ def transfer(
     progress: Callable[[Progress], None] | None = None,
     forecast: Callable[[str], None] | None = None,
     command: Sequence[str] = (),
-) -> Report:
+) -> Report | RecipeReport:
     """Measure whether the best learning rate of the base is the best one of larger models.
 
     Trains the model at the sizes, learning rates and seeds of the design, and judges how the
@@ -105,7 +106,8 @@ def transfer(
         command: command line to show on the page.
 
     Returns:
-        The report; for a shard, one without findings.
+        The report; for a shard, one without findings. Of a design that tunes several values
+        together a ``RecipeReport``: their joint optimum at every size.
 
     Raises:
         ValueError, TypeError: the model or the design cannot be measured; before any training.
@@ -154,6 +156,11 @@ def transfer(
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     check_resolved(sweep, target, tolerance)
+    if over and sweep.design.beside:
+        raise ValueError(
+            "Expected no variant to compare with (over) while several values are tuned together; "
+            f"got {over!r}. Leave it out, or tune one value."
+        )
     if over:
         baselines([variant.name for variant in sweep.design.variants], over)
     folder = None if out is None else Path(out)
@@ -213,7 +220,9 @@ def transfer(
 
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
-                forecast(SEARCHES.format(what="gain" if over else "verdict"))
+                several = "Values of " + " and ".join(o.name for o in sweep.design.tuned)
+                tuned = several if sweep.design.beside else "Learning rates"
+                forecast(SEARCHES.format(tuned=tuned, what="gain" if over else "verdict"))
             state = _train_rounds(state, store, train=train, tell=tell_all)
         else:
             train(asked, tell_all)
@@ -230,6 +239,10 @@ def transfer(
             state=state if sweep.design.auto else None,
             train=train_few if can_probe else None,
         )
+    if isinstance(report, RecipeReport):
+        if folder is not None:
+            report.save(folder)
+        return report
     if folder is not None:
         write_result(report.studies, folder, certificates=report.certificates, redraw=False)
     return report
@@ -245,6 +258,11 @@ def _of_several(
 ) -> Report:
     """Every model's sweep, none of which begins before all can be measured."""
     check_names(models)
+    if design.beside:
+        raise ValueError(
+            "Expected one model while several values are tuned together; got "
+            f"{len(models)}. Measure each in a folder of its own."
+        )
     if getattr(asked["on"], "shard", ""):
         raise ValueError("Expected no shard with several models; share each model's sweep alone.")
     target = None
@@ -260,7 +278,9 @@ def _of_several(
     baselines(names, over)
     return measured_together(
         models,
-        lambda each, folder: transfer(each, design, out=folder, **asked),
+        lambda each, folder: of_one_value(
+            transfer(each, design, out=folder, **asked), "a comparison of models"
+        ),
         out=None if out is None else Path(out),
         over=over,
         target=target,

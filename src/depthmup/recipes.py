@@ -3,29 +3,40 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from depthmup._drafts import together
+from depthmup._excluded import EXCLUDED, JSON, PAGE, csv_of_excluded, excluded_rows
 from depthmup._meant import Meant
 from depthmup.records import Verdict
-from depthmup.records.codec import strict, versioned
+from depthmup.records.certificate import Refusal
+from depthmup.records.codec import encode, strict, versioned
 from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
-from depthmup.report import EXCLUDED, JSON, PAGE, csv_of_excluded, excluded_rows
+from depthmup.records.search import SearchStory
 from depthmup.reports.files import save_chart
 from depthmup.reports.recipe import (
+    NO_RECIPE,
     RECIPE_ROWS,
+    WIDTH,
     headline,
     plane_of,
     recipe_dict,
     recipe_page,
     recipe_text,
+    search_sentence,
 )
 from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd
+
+CERTIFICATE = "certificate.json"
+
+PREDICTED = 0.9
+"""Of intervals at a target."""
 
 Kind = Literal["optima", "drifts", "runs", "excluded"]
 
@@ -35,12 +46,17 @@ class RecipeReport(Meant):
     """The joint optimum of several tuned values at every size, and whether it transfers.
 
     Attributes:
-        recipes: one for each group of the table.
+        recipes: one for each group of the table, or the one that was searched.
         problems: groups without one, with the reason.
         excluded: rows of the table that were left out, with their reasons.
         cells: what those rows hold, by column.
         title: of the page.
         command: that made it.
+        search: how the search went; none for a table.
+        target: the size that a search predicts for, if there is one.
+        refusals: why it predicts nothing there.
+        config, environment: of a search.
+        notes: on a search.
     """
 
     MEANT: ClassVar = {
@@ -58,6 +74,19 @@ class RecipeReport(Meant):
     cells: Mapping[str, list[Any]] = field(default_factory=dict)
     title: str = "A recipe"
     command: Sequence[str] = ()
+    search: SearchStory | None = None
+    target: Mapping[str, float] | None = None
+    refusals: tuple[Refusal, ...] = ()
+    config: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tuned_names(self) -> str:
+        """What is tuned, in words."""
+        if not self.recipes:
+            return "several values"
+        return " and ".join(one.name for one in self.recipes[0].tuned)
 
     def recipe(self, name: str | None = None) -> Recipe:
         """The recipe of a group; of the first without a name.
@@ -74,13 +103,15 @@ class RecipeReport(Meant):
         for one in self.recipes:
             if name is None or name in (one.name, one.title):
                 return one
+        if not self.recipes:
+            raise ValueError(f"{NO_RECIPE} {self.problems[0][1]}")
         names = ", ".join(repr(one.name) for one in self.recipes)
         raise ValueError(f"Expected one of the groups {names}; got {name!r}.")
 
     @property
     def verdict(self) -> Verdict:
         """The first group's: transfers if its recipe does along every axis, drifts if along any."""
-        return self.recipes[0].verdict
+        return self.recipes[0].verdict if self.recipes else Verdict.UNDECIDED
 
     def summary(self, width: int | None = None) -> str:
         """The result as text.
@@ -92,12 +123,26 @@ class RecipeReport(Meant):
             What to use, best values, drifts and costs, and what to know of the runs.
         """
         without = [f"{name}: {reason}" for name, reason in self.problems]
-        return printable("\n\n".join([recipe_text(self.recipes, width), *without]))
+        told = [recipe_text(self.recipes, width)] if self.recipes else [NO_RECIPE]
+        story = [search_sentence(self.search)] if self.search else []
+        further = [fill(text, width or WIDTH) for text in (*without, *story, *self.notes)]
+        return printable("\n\n".join([*told, *further] if self.search else [*told, *without]))
 
     @property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
-        return recipe_page(self.recipes, title=self.title, command=self.command)
+        return recipe_page(
+            self.recipes,
+            title=self.title,
+            command=self.command,
+            search=self.search,
+            facts={"Configuration": self.config, "Environment": self.environment}
+            if self.search
+            else None,
+            notes=(*(f"{name}: {why}" for name, why in self.problems), *self.notes)
+            if self.search
+            else (),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The result for other programs.
@@ -111,9 +156,37 @@ class RecipeReport(Meant):
                 "recipes": [recipe_dict(one) for one in self.recipes],
                 "problems": dict(self.problems),
                 "excluded": len(self.excluded),
+                **self._of_search(),
             }
         )
         return found
+
+    def _of_search(self) -> dict[str, Any]:
+        """What a search has beside its recipe."""
+        if self.search is None:
+            return {}
+        return {
+            "search": encode(self.search),
+            "config": dict(self.config),
+            "environment": dict(self.environment),
+            "notes": list(self.notes),
+            **({"certificate": self._certificate} if self.target else {}),
+        }
+
+    @property
+    def _certificate(self) -> dict[str, Any]:
+        """The recipe that is predicted for the target, or why none is."""
+        rows = [row for one in self.recipes for row in RECIPE_ROWS["optima"](one)]
+        return {
+            "target": dict(self.target or {}),
+            "issued": any(row["place"] == "predicted" for row in rows),
+            "confidence": PREDICTED,
+            "recipe": [row for row in rows if row["place"] == "predicted"],
+            "refusals": [
+                *({"reason": one.reason, "advice": one.advice} for one in self.refusals),
+                *({"reason": why, "advice": ""} for _, why in self.problems),
+            ],
+        }
 
     def to_pandas(self, name: Kind = "optima") -> "pd.DataFrame":
         """A tidy table.
@@ -154,13 +227,15 @@ class RecipeReport(Meant):
         Raises:
             ValueError: other than two values, or another suffix.
         """
-        chart = plane_of(self.recipes[0])
+        chart = plane_of(self.recipe())
         if path is not None:
             save_chart(chart, Path(path))
         return chart
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
-        """Write report.html, summary.json and excluded.csv into a folder.
+        """Write report.html, summary.json and, of a table, excluded.csv into a folder.
+
+        A search with a target has a certificate.json, too.
 
         Args:
             folder: made where it is not there.
@@ -175,8 +250,12 @@ class RecipeReport(Meant):
         texts = {
             PAGE: self.page,
             JSON: json.dumps(versioned(self.to_dict()), indent=2, allow_nan=False) + "\n",
-            EXCLUDED: csv_of_excluded(self.excluded, self.cells),
         }
+        if self.search is None:
+            texts[EXCLUDED] = csv_of_excluded(self.excluded, self.cells)
+        elif self.target:
+            certificate = versioned(strict(self._certificate))
+            texts[CERTIFICATE] = json.dumps(certificate, indent=2, allow_nan=False) + "\n"
         with together(None) as drafts:
             for name, text in texts.items():
                 drafts.write(folder / name, text)
@@ -186,5 +265,5 @@ class RecipeReport(Meant):
         return self.summary()
 
     def __repr__(self) -> str:
-        said = headline(self.recipes[0])
+        said = headline(self.recipes[0]) if self.recipes else NO_RECIPE
         return printable(f"<RecipeReport: {said.rstrip('.')}; print it for the table>")

@@ -1,6 +1,5 @@
 """The report of runs, trained or read from a table: verdicts, tables, charts and files."""
 
-import re
 import reprlib
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,7 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from depthmup import reports
 from depthmup._drafts import draft_of
+from depthmup._excluded import (
+    EXCLUDED,
+    JSON,
+    PAGE,
+    csv_of_excluded,
+    excluded_rows,
+    without_formulas,
+)
 from depthmup._meant import Meant
+from depthmup.recipes import RecipeReport
 from depthmup.records import (
     UNKNOWN,
     AcrossGroups,
@@ -61,6 +69,7 @@ from depthmup.sweep import (
 )
 from depthmup.sweep.certify import TrainMissing
 from depthmup.sweep.hyperparameters import hyperparameters, tuned_in
+from depthmup.sweep.recipe import recipe_of_search
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.strategy import OUT_OF_BUDGET, with_all_stored
 from depthmup.sweep.study import loss_over, runs_of
@@ -82,14 +91,6 @@ UNFINISHED = (
     "The search is not at its end: it asks for further runs ({count}), and verdicts may "
     "change with them. Repeat the measurement with the same folder to make them."
 )
-
-PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
-FILES = (PAGE, JSON, EXCLUDED)
-"""What ``save`` writes; the last of a table that was fitted."""
-
-# Spreadsheets run a cell that begins with one of these, some of them full-width forms too; and
-# where the decimal sign is a comma, a semicolon begins a cell, quoted or not.
-_FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@\t\r\n|%＝＋－＠])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -633,7 +634,7 @@ class Report(Meant):
             name: which table, as in ``to_pandas``.
         """
         with draft_of(Path(path)) as draft:
-            _without_formulas(self.to_pandas(name)).to_csv(draft, index=False)
+            without_formulas(self.to_pandas(name)).to_csv(draft, index=False)
 
     def to_parquet(self, path: str | Path, name: Kind = "points") -> None:
         """Write a table as Parquet.
@@ -701,48 +702,6 @@ FitReport = Report
 """What ``depthmup.fit`` returns: the one report, of runs that a table has."""
 
 
-def excluded_rows(
-    excluded: Sequence[Excluded], cells: Mapping[str, list[Any]]
-) -> list[dict[str, Any]]:
-    """The rows of a table that were left out, each with its reason and what it holds."""
-    return [
-        {
-            "row": out.row,
-            "group": out.group,
-            "defect": out.defect.value,
-            "reason": out.reason,
-            **{column: values[i] for column, values in cells.items()},
-        }
-        for i, out in enumerate(excluded)
-    ]
-
-
-def csv_of_excluded(excluded: Sequence[Excluded], cells: Mapping[str, list[Any]]) -> str:
-    """The same as CSV; no cell is a formula."""
-    import pandas as pd
-
-    columns = dict.fromkeys(("row", "group", "defect", "reason", *cells))
-    table = pd.DataFrame(excluded_rows(excluded, cells), columns=[*columns])
-    return str(_without_formulas(table).to_csv(index=False, na_rep="nan", lineterminator="\n"))
-
-
-def _without_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
-    """A table that no spreadsheet runs anything of."""
-    texts = table.columns[[dtype.kind not in "biuf" for dtype in table.dtypes]]
-    table[texts] = table[texts].map(_as_text)
-    return table.rename(columns=_as_text)
-
-
-def _as_text(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula; numbers stay numbers."""
-    if isinstance(value, str) and _FORMULA.search(value):
-        try:
-            float(value)
-        except ValueError:
-            return _FORMULA.sub(r"\1'", value)
-    return value
-
-
 def read_report(file: Path) -> Report:
     """The report of a table, from the file that ``save`` wrote; its excluded rows are beside it."""
     if not file.is_file():
@@ -783,7 +742,7 @@ def load_report(
     train: TrainMissing | None = None,
     partial: bool = False,
     measurement: int | None = None,
-) -> Report:
+) -> Report | RecipeReport:
     """The report of a sweep from the runs in a store; of its only measurement, or one of several.
 
     A search is replayed, unless its ``state`` is given. If the report may be ``partial``, a search
@@ -805,6 +764,8 @@ def load_report(
             state, notes = _cut_short(state, store, partial=partial)
             if partial and len(store) > len(state.records):
                 state = with_all_stored(state, store)
+        if sweep.design.beside:
+            return _recipes(state, last, own=sessions, notes=notes)
         sweep, search = state.sweep.with_shared_runs(), story(state)
     else:
         _check_size(sweep, store)
@@ -840,7 +801,42 @@ def load_report(
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
-def _chosen(store: Store, number: int | None, *, partial: bool) -> Report:
+def _recipes(
+    state: SearchState,
+    last: Mapping[str, Any],
+    *,
+    own: Sequence[Mapping[str, Any]],
+    notes: Sequence[Note],
+) -> RecipeReport:
+    """The report of several values that were tuned together."""
+    sweep, found = state.sweep, recipe_of_search(state)
+    (variant,) = sweep.design.variants
+    same = [session for session in own if session["sweep"] == last["sweep"]]
+    return RecipeReport(
+        recipes=() if found.recipe is None else (found.recipe,),
+        problems=() if found.recipe else ((variant.title, found.why),),
+        title=last.get("title", "") or sweep.title,
+        command=_of_all_shards(last.get("command", ())),
+        search=story(state),
+        target=last.get("target"),
+        refusals=found.refusals,
+        config={**sweep.config, "tolerance": last["tolerance"]},
+        environment=environment_of(same),
+        notes=tuple(note.text for note in notes),
+    )
+
+
+def of_one_value(report: Report | RecipeReport, what: str) -> Report:
+    """A report of one tuned value; one of several is refused where it has no answer."""
+    if isinstance(report, RecipeReport):
+        raise ValueError(
+            f"Expected a measurement of one tuned value for {what}; this one tunes "
+            f"{report.tuned_names} together. Its tables are report.to_pandas()."
+        )
+    return report
+
+
+def _chosen(store: Store, number: int | None, *, partial: bool) -> Report | RecipeReport:
     """The report of one measurement of a store: by its number, or the last that has its runs.
 
     A store has several where a folder was used again with another design, or a shard of another
@@ -875,13 +871,15 @@ def _chosen(store: Store, number: int | None, *, partial: bool) -> Report:
         f"{_described(found[chosen])}. {begin('; '.join(others))}. Show another: `depthmup report "
         f"{shlex.quote(str(store.path.parent))} --measurement {min({*found} - {chosen})}`."
     )
+    if isinstance(report, RecipeReport):
+        return replace(report, notes=(*report.notes, text))
     studies = (replace(s, notes=(*s.notes, Note(text=text))) for s in report.studies)
     return replace(report, studies=tuple(studies))
 
 
 def _finished(
     store: Store, found: Mapping[int, Sweep], order: Sequence[int], *, partial: bool
-) -> tuple[Report, int]:
+) -> tuple[Report | RecipeReport, int]:
     """The first that has all of its runs, with its number; without one, the first."""
     errors = []
     for i in order:
@@ -901,7 +899,7 @@ def _described(sweep: Sweep) -> str:
     return f"{arms} under {', '.join(v.name for v in design.variants)}"
 
 
-def load(folder: str | Path, *, measurement: int | None = None) -> Report:
+def load(folder: str | Path, *, measurement: int | None = None) -> Report | RecipeReport:
     """The report of a folder that ``depthmup.transfer`` or ``depthmup.fit`` has written.
 
     Args:
@@ -936,7 +934,7 @@ def load(folder: str | Path, *, measurement: int | None = None) -> Report:
     return read_report(path / JSON)
 
 
-def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
+def next_of(store: Store) -> tuple[Sequence[Any], str, tuple[Tuned, ...]]:
     """The runs that the last measurement on a store needs next, why, or why there are none, and
     what it tunes.
     """
@@ -948,13 +946,13 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
         why = f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
-        return missing, why, sweep.design.tune
+        return missing, why, sweep.design.tuned
     state = advance(_begun(sweep, last), store)
     if state.pending:
         number = max((r.number for r in state.rounds), default=0) + 1
-        return state.pending, f"Round {number}.", sweep.design.tune
+        return state.pending, f"Round {number}.", sweep.design.tuned
     why = " ".join(f"{name}: {why}" for name, why in state.ended.items())
-    return (), why, sweep.design.tune
+    return (), why, sweep.design.tuned
 
 
 def _of_all_shards(command: Sequence[str]) -> list[str]:

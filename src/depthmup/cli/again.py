@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from depthmup.recipes import RecipeReport
     from depthmup.report import Report
 
 
-def finished_before(out: Path, command: Sequence[str]) -> "Report | None":
+def finished_before(out: Path, command: Sequence[str]) -> "Report | RecipeReport | None":
     """The report of a folder whose last measurement is this command's and lacks no run, else none.
 
     The command, the folder where it was given, the files that its model was read from, and the

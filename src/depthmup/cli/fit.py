@@ -71,9 +71,9 @@ class Options:
 
 def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
+    from depthmup._excluded import EXCLUDED, FILES
     from depthmup.from_table import fit
     from depthmup.recipes import RecipeReport
-    from depthmup.report import EXCLUDED, FILES
     from depthmup.reports.files import CHART_FORMATS
     from depthmup.tables import Reading
 

@@ -122,7 +122,10 @@ def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
 
     with snapshot(folder / MAIN_STORE) as store:
         runs, why, what = next_of(store)
-    return [{**run.row, **tuned_in(run, what)} for run in runs], why
+    return [
+        {**run.row, **{key: v for one in what for key, v in tuned_in(run, one).items()}}
+        for run in runs
+    ], why
 
 
 def _one(axis: str, values: Sequence[float]) -> float:

@@ -121,12 +121,13 @@ def _text(prediction: Any, measured: "Movement | None") -> str:
 
 def read_measured(folder: Path, scheme: str, base_depth: int) -> "Movement":
     """The measured optima of a scheme along depth in a measurement, in octaves from the base."""
-    from depthmup.report import load
+    from depthmup.report import load, of_one_value
     from depthmup.reports import Movement
 
     shown, of_name = printable(str(folder)), scheme_named(scheme)
     # Named as the file that a person looks at, too.
-    studies = load(folder.parent if folder.suffix == ".json" else folder).studies
+    report = load(folder.parent if folder.suffix == ".json" else folder)
+    studies = of_one_value(report, "optima beside theory").studies
     along = [t for study in studies if study.axis == "depth" for t in study.headline.transfers]
     exponents = str(of_name.alpha), str(of_name.gamma)
     found = next((t for t in along if (t.alpha, t.gamma) == exponents), None)

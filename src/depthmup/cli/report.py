@@ -14,6 +14,7 @@ from depthmup.cli.folders import page_file, prepare_folder
 from depthmup.cli.output import print_json, say_page, show, terminal_width
 
 if TYPE_CHECKING:
+    from depthmup.recipes import RecipeReport
     from depthmup.report import Report
     from depthmup.reports import FigureKind
 
@@ -80,11 +81,12 @@ def report_on(
     measurement: int | None = None,
 ) -> int:
     """Make a folder's files again from its store, or a table's from its summary."""
-    from depthmup.report import JSON, load_report, read_report
+    from depthmup._excluded import JSON
+    from depthmup.report import load_report, read_report
     from depthmup.sweep import MAIN_STORE, snapshot
 
     if (given / JSON).is_file() and not (given / MAIN_STORE).exists():  # of a table
-        report = read_report(given / JSON)
+        report: Report | RecipeReport = read_report(given / JSON)
     else:
         with snapshot(given / MAIN_STORE) as store:
             if any("claims" in session for session in store.sessions()[-1:]):  # of the paper
@@ -108,7 +110,7 @@ def report_on(
 
 def _compared(options: Options) -> int:
     """Write the page of several reports side by side."""
-    from depthmup.report import load
+    from depthmup.report import load, of_one_value
     from depthmup.reports import comparison_page, write_text
     from depthmup.reports.gain import gain_lines
     from depthmup.several import gains_between
@@ -117,7 +119,10 @@ def _compared(options: Options) -> int:
     names = [path.name for path in options.folders]
     if len({*names}) < len(names):
         names = [str(path) for path in options.folders]
-    loaded = {n: load(path) for n, path in zip(names, options.folders, strict=True)}
+    loaded = {
+        name: of_one_value(load(path), "a page of several reports")
+        for name, path in zip(names, options.folders, strict=True)
+    }
     over = names[options.folders.index(options.over)] if options.over else names[0]
     gains = gains_between(loaded, over)
     studies = {name: report.studies for name, report in loaded.items()}
@@ -131,7 +136,7 @@ def _compared(options: Options) -> int:
 
 
 def deliver(
-    report: "Report",
+    report: "Report | RecipeReport",
     folder: Path | None,
     *,
     export: Collection[str],
@@ -142,12 +147,28 @@ def deliver(
     """Show the tables, or print the summary; write both files unless they are ``saved`` already,
     or there is no folder that can be written.
     """
+    from depthmup.recipes import RecipeReport
+
     # Printed first: it stays where the disk is full.
     if json:
         print_json(report.to_dict())
+    elif isinstance(report, RecipeReport):
+        show(report.summary(terminal_width()))
     else:
         _show(report)
     if folder is None:
+        return
+    if isinstance(report, RecipeReport):
+        if figure is not None:
+            raise ValueError(
+                "Expected no --figure for several tuned values; --export svg writes the plane."
+            )
+        if not saved:
+            report.save(folder)
+        for kind in export:
+            report.plot(folder / f"plane.{kind}")
+        if not json:
+            say_page(folder / "report.html")
         return
     if export or not saved:
         report.save(folder, formats=export)

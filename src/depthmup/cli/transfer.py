@@ -13,7 +13,7 @@ from depthmup.cli.refusals import FAILS, HOLDS, UNDECIDED
 from depthmup.cli.sizes import parse_arms
 from depthmup.cli.spelling import arguments
 from depthmup.execution import Execution
-from depthmup.records import Tuned, Verdict, tuned
+from depthmup.records import Tuned, Verdict
 from depthmup.records.gain import GainVerdict
 from depthmup.records.run import Order, Precision
 from depthmup.records.sizes import parse_size
@@ -21,6 +21,7 @@ from depthmup.records.text import counted
 
 if TYPE_CHECKING:
     from depthmup.model import Model
+    from depthmup.recipes import RecipeReport
     from depthmup.report import Report
     from depthmup.sweep import Auto, BuiltIn, Design
 
@@ -168,7 +169,9 @@ class Options:
     tune: str = "lr"
     """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
     the weights inside branches), one_minus_beta2 or cooldown (of your own script). The search
-    finds its best value at every size."""
+    finds its best value at every size. Several with commas between them, such as lr,weight_decay,
+    are tuned together; --base then has your own values: width=64,lr=3e-3,weight_decay=0.1. Any
+    placeholder of your own --command can be tuned, if --base has its value."""
 
     lr: float | None = None
     """Fixed learning rate at the base, while --tune names something else."""
@@ -306,8 +309,9 @@ def run(options: Options) -> int:
     if shard:
         # A search goes in rounds, each of which follows from the merged records of those before.
         then = "writes the page" if design.auto is None else "says whether another round follows"
+        runs = getattr(report, "records", ())
         print(
-            f"Shard {shard} is done: {counted(len(report.records), 'run')}. When all shards are "
+            f"Shard {shard} is done: {counted(len(runs), 'run')}. When all shards are "
             f"done, `depthmup merge {options.out}` {then}.",
             file=sys.stderr,
         )
@@ -315,21 +319,24 @@ def run(options: Options) -> int:
     return _told(report, options)
 
 
-def _again(options: Options, command: list[str]) -> "Report | None":
+def _again(options: Options, command: list[str]) -> "Report | RecipeReport | None":
     """The report of this very command, if it ran before and needs nothing that is slow to load."""
     custom = options.custom
     if not (custom.model or custom.train) or options.execution.shard or options.over:
         return None
     from depthmup.cli.again import finished_before
+    from depthmup.recipes import RecipeReport
     from depthmup.reports import write_result
 
     report = finished_before(options.out, command)
-    if report is not None:
+    if isinstance(report, RecipeReport):
+        report.save(options.out)
+    elif report is not None:
         write_result(report.studies, options.out, certificates=report.certificates, redraw=False)
     return report
 
 
-def _told(report: "Report", options: Options) -> int:
+def _told(report: "Report | RecipeReport", options: Options) -> int:
     """Show the report; the status that was asked for."""
     from depthmup.cli.report import deliver
 
@@ -337,7 +344,9 @@ def _told(report: "Report", options: Options) -> int:
     if options.fail_unless is None:
         return HOLDS
     if options.fail_unless == "holds":
-        return _of_gain(report)
+        from depthmup.report import of_one_value
+
+        return _of_gain(of_one_value(report, "--fail-unless holds"))
     return {Verdict.TRANSFERS: HOLDS, Verdict.DRIFTS: FAILS}.get(report.verdict, UNDECIDED)
 
 
@@ -441,8 +450,11 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
 
 def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
     from depthmup.sweep import Design
+    from depthmup.sweep.together import names_of_tuned, separated
 
-    sizes = parse_size(options.base, option="--base")
+    names = names_of_tuned(options.tune)
+    starts, of_size = separated(options.base, names)
+    sizes = parse_size(of_size.split() if starts else options.base, option="--base")
     if preset is not None:
         sizes = {"width": preset["width"], "depth": 8, **sizes}
     elif not sizes:
@@ -460,7 +472,8 @@ def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
     asked = arguments(
         Design,
         options,
-        base=sizes,
+        base={**sizes, **starts},
+        tune=options.tune,
         arms=_arms(options, preset),
         sizes=[{**sizes, **parse_size([one], option="--corners")} for one in options.corners],
         schemes=options.schemes or (None if preset is None else usual),
@@ -483,15 +496,24 @@ def _in_plain_numbers(options: Options, name: str) -> Options:
         raise ValueError(f"Expected --{name} or --log2-{name}, not both.")
     from depthmup.sweep.design import check_octaves
 
-    check_octaves(log2_values, tuned(options.tune))
+    (what, *_) = _hyperparameters(options)
+    check_octaves(log2_values, what)
     plain: dict[str, Any] = {name: tuple(2.0**k for k in log2_values), f"log2_{name}": None}
     return replace(options, **plain)
 
 
+def _hyperparameters(options: Options) -> tuple[Tuned, ...]:
+    """What is tuned: one hyperparameter, or several together."""
+    from depthmup.sweep.together import names_of_tuned, separated, together
+
+    names = names_of_tuned(options.tune)
+    return together(names, separated(options.base, names)[0])
+
+
 def _tuned(options: Options) -> dict[str, Any]:
     """The values of what is tuned, and the learning rate that is held."""
-    what = tuned(options.tune)
-    if what.is_learning_rate:
+    what, *beside = _hyperparameters(options)
+    if what.is_learning_rate and not beside:
         for name in ("lr", "values"):
             if getattr(options, name) is not None:
                 raise ValueError(
@@ -501,6 +523,11 @@ def _tuned(options: Options) -> dict[str, Any]:
         return {"lrs": _grid(options, "lrs", what)}
     if options.lrs is not None:
         raise ValueError(f"--lrs are learning rates, and {what.the} is tuned; give --values.")
+    if beside and options.start is not None:
+        raise ValueError(
+            "Expected no --start while several values are tuned together; --base has the start of "
+            f"each, such as --base ...,{what.key}={options.start:g}."
+        )
     return {"lrs": options.lr, "values": _grid(options, "values", what)}
 
 

@@ -106,6 +106,16 @@ class MinimaPosterior:
             weight=np.broadcast_to(weight, mean.shape),
         )
 
+    @cached_property
+    def covariance(self) -> Array:
+        """Of the minima of all sizes about where each other lie, (sizes * values, same)."""
+        weight, law, inverse, solved = self._solved
+        root = self._prior.root[law]
+        mean = np.einsum("nij,nj->ni", root, solved)
+        apart = mean - weight @ mean
+        within = np.einsum("n,nij,njk,nlk->il", weight, root, inverse, root, optimize=True)
+        return np.asarray(within + np.einsum("n,ni,nj->ij", weight, apart, apart))
+
     def draws(self, rows: Array, count: int, rng: np.random.Generator) -> Array:
         """Draws of some combinations together, (count, answers)."""
         weight, law, inverse, solved = self._solved

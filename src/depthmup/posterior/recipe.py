@@ -49,6 +49,7 @@ class RecipePosterior:
         bowl: of the heaviest node; its minima are log2 values.
         shape_root: of the precision of its shape and angles.
         noise: standard deviation of a run's log loss there.
+        misfit: of the shape, as a share of the height.
     """
 
     trials: Trials
@@ -56,6 +57,7 @@ class RecipePosterior:
     bowl: Bowl
     shape_root: Array
     noise: float
+    misfit: float
 
     @cached_property
     def middle(self) -> Array:
@@ -246,6 +248,7 @@ def _mixed(begun: _Begun, found: list[tuple[float, BowlNodes]]) -> RecipePosteri
         bowl=mode.bowl,
         shape_root=mode.shape[at],
         noise=sigma,
+        misfit=float(mode.rho[at]),
     )
 
 

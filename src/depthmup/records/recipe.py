@@ -68,6 +68,7 @@ class RecipeRun:
     size: Mapping[str, float]
     log2: tuple[float, ...]
     loss: float
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from depthmup.records.finding import UNKNOWN, Estimate
 
-Asked = tuple[Mapping[str, float], float, tuple[int, ...]]
+Values: TypeAlias = float | tuple[float, ...]
+"""The log2 of a tuned value at the base, or of several that are tuned together."""
+
+Asked = tuple[Mapping[str, float], Values, tuple[int, ...]]
 """A size, the log2 of a value at the base, and the seeds that were trained with it in one round."""
 
 

@@ -3,17 +3,19 @@
 import math
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.finding import change, change_span, ranged, rate
 from depthmup.records.recipe import Recipe, RecipeOptimum
+from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_text
-from depthmup.records.text import begin, table_lines
+from depthmup.records.text import begin, counted, table_lines
 from depthmup.reports.axes import plain
 from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.search_story import runs_of_round
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import INK, ramp
 
@@ -276,12 +278,14 @@ def drift_rows(recipe: Recipe) -> list[Row]:
 
 
 def run_rows(recipe: Recipe) -> list[Row]:
-    """Every run that was used."""
+    """Every run that was used, with its seed where there are several."""
+    several = len({run.seed for run in recipe.runs}) > 1
     return [
         {
             "group": recipe.name,
             **run.size,
             **{one.key: 2.0**x for one, x in zip(recipe.tuned, run.log2, strict=True)},
+            **({"seed": run.seed} if several else {}),
             "loss": run.loss,
         }
         for run in recipe.runs
@@ -431,17 +435,61 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
 
 
 def recipe_page(
-    recipes: Sequence[Recipe], *, title: str = "A recipe", command: Sequence[str] = ()
+    recipes: Sequence[Recipe],
+    *,
+    title: str = "A recipe",
+    command: Sequence[str] = (),
+    search: SearchStory | None = None,
+    facts: Mapping[str, Mapping[str, object]] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """All recipes of a table as one page, HTML that opens offline."""
+    """All recipes of a table, or of a search, as one page, HTML that opens offline."""
     several = len(recipes) > 1
+    sections = [s for recipe in recipes for s in _section(recipe, named=several)]
+    verdict = recipes[0].verdict if recipes else Verdict.UNDECIDED
     return Page(
         title=title,
-        tab=f"{recipes[0].verdict.value}: {title}",
-        headline=headline(recipes[0]),
-        sections=[s for recipe in recipes for s in _section(recipe, named=several)],
+        tab=f"{verdict.value}: {title}",
+        headline=headline(recipes[0]) if recipes else NO_RECIPE,
+        sections=[*sections, *([_search_section(search)] if search else [])],
+        facts=facts or {},
+        notes=notes,
         command=command,
     ).html()
+
+
+NO_RECIPE = "No recipe was found."
+
+
+def search_sentence(story: SearchStory) -> str:
+    """How many runs a search took, and what a grid would have taken."""
+    if not story.work:
+        return "Nothing was trained."
+    ended = "; ".join(why.rstrip(".") for why in story.ended.values())
+    return (
+        f"{counted(story.runs, 'run')}; a full grid of {story.grid_rates} values and "
+        f"{story.grid_seeds} seeds would take {story.grid_runs}, {story.saved:.1f} times the work."
+        + (f" The search ended: {ended}." if ended else " The search waits for runs.")
+    )
+
+
+def _search_section(story: SearchStory) -> Section:
+    """The rounds of a search."""
+    rows = [
+        {
+            "Round": str(one.number),
+            "Why": begin(one.why),
+            "Runs": runs_of_round(one.asked),
+            "Work": f"{one.work / story.work:.1%}" if story.work else "",
+        }
+        for one in story.rounds
+    ]
+    table = Table(rows=rows, name="Rounds", numbers=("Round", "Work"), wrapped=("Why", "Runs"))
+    return Section(
+        title="How the search got there",
+        lead=f"{search_sentence(story)} The most informative runs came first.",
+        details=[Section(title=f"{counted(len(rows), 'round')}", table=table)] if rows else [],
+    )
 
 
 RECIPE_ROWS = {"optima": optimum_rows, "drifts": drift_rows, "runs": run_rows}

@@ -6,7 +6,7 @@ from typing import Any
 
 from depthmup.records import LEARNING_RATE, Study, Tuned
 from depthmup.records.finding import change, change_span, rate
-from depthmup.records.search import Asked, SearchRound, SearchStory
+from depthmup.records.search import Asked, SearchRound, SearchStory, Values
 from depthmup.records.text import begin, counted
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import GREY, Chart, Layer, known
@@ -83,27 +83,34 @@ def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
     return {
         "Round": str(one.number),
         "Why": begin(one.why),
-        "Runs": _runs(one.asked),
+        "Runs": runs_of_round(one.asked),
         "Work": f"{one.work / story.work:.1%}" if story.work else "",
         "Change": change(drift.value) if drift.known else UNKNOWN,
         "Interval": change_span(drift.low, drift.high) if math.isfinite(drift.high) else "",
     }
 
 
-def _runs(asked: Sequence[Asked]) -> str:
+def runs_of_round(asked: Sequence[Asked]) -> str:
     """The runs of a round: rates by size, in the order in which they were asked for."""
     groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     sizes = [size for size, _, _ in asked]
     varied = {a for size in sizes for a in size if len({other[a] for other in sizes}) > 1}
-    for size, log2_lr, seeds in asked:
+    for size, values, seeds in asked:
         axes = [a for a in size if a in varied] or list(size)[-1:]
         words = ", ".join(f"{a} {size[a]}" for a in axes)
-        groups.setdefault((words, seeds), []).append(rate(2.0**log2_lr))
+        groups.setdefault((words, seeds), []).append(_value(values))
     return "; ".join(
         f"{words}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
         f"({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
         for (words, seeds), rates in groups.items()
     )
+
+
+def _value(log2: Values) -> str:
+    """A value, or several that are tuned together."""
+    if isinstance(log2, tuple):
+        return f"({', '.join(rate(2.0**k) for k in log2)})"
+    return rate(2.0**log2)
 
 
 def _narrowing_chart(study: Study, story: SearchStory) -> Chart:

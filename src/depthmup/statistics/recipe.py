@@ -56,16 +56,36 @@ def recipe(
 ) -> Recipe:
     """The recipe of one variant; ``trials`` are its runs, of these sizes."""
     found = recipe_posterior(trials)
+    return recipe_of(
+        found,
+        sizes,
+        tuned,
+        name=name,
+        title=title,
+        tolerance=tolerance,
+        target=target,
+        notes=notes,
+    )
+
+
+def recipe_of(
+    found: RecipePosterior,
+    sizes: Sequence[Size],
+    tuned: Sequence[Tuned],
+    *,
+    name: str,
+    title: str,
+    tolerance: float,
+    target: Size | None = None,
+    notes: Sequence[str] = (),
+) -> Recipe:
+    """The same where their posterior is there."""
+    trials = found.trials
     exponents = _combination(found)
     optima = _optima(found, sizes, exponents)
     largest = int(np.argmax(trials.s.sum(-1)))
-    axes = [a for a in sizes[0] if len({size[a] for size in sizes}) > 1]
-    arms = ((axis, _arms(sizes, axis)) for axis in axes)
-    along = tuple(
-        _along(found, sizes, tuned, optima, exponents, axis, members, tolerance)
-        for axis, members in arms
-        if members
-    )
+    axes = _varied(sizes)
+    along = _moves(found, sizes, tuned, optima, exponents, tolerance)
     return Recipe(
         name=name,
         title=title,
@@ -78,12 +98,43 @@ def recipe(
         noise=found.noise,
         tolerance=tolerance,
         runs=tuple(
-            RecipeRun(size=dict(sizes[i]), log2=tuple(map(float, x)), loss=float(np.exp(y)))
-            for i, x, y in zip(trials.size, trials.x, trials.y, strict=True)
+            RecipeRun(
+                size=dict(sizes[i]), log2=tuple(map(float, x)), loss=float(np.exp(y)), seed=int(j)
+            )
+            for i, x, y, j in zip(trials.size, trials.x, trials.y, trials.seed, strict=True)
         ),
         contours=_contours(found, sizes) if trials.values == 2 else (),
         raised=math.expm1(RAISED),
         notes=(*notes, *_unmoved(sizes, axes, along)),
+    )
+
+
+def moves(
+    found: RecipePosterior, sizes: Sequence[Size], tuned: Sequence[Tuned], tolerance: float
+) -> tuple[RecipeAlong, ...]:
+    """How the joint optimum moves along every axis, with verdicts."""
+    exponents = _combination(found)
+    optima = _optima(found, sizes, exponents)
+    return _moves(found, sizes, tuned, optima, exponents, tolerance)
+
+
+def _varied(sizes: Sequence[Size]) -> list[str]:
+    return [a for a in sizes[0] if len({size[a] for size in sizes}) > 1]
+
+
+def _moves(
+    found: RecipePosterior,
+    sizes: Sequence[Size],
+    tuned: Sequence[Tuned],
+    optima: Sequence[RecipeOptimum],
+    exponents: Sequence[float],
+    tolerance: float,
+) -> tuple[RecipeAlong, ...]:
+    arms = ((axis, _arms(sizes, axis)) for axis in _varied(sizes))
+    return tuple(
+        _along(found, sizes, tuned, optima, exponents, axis, members, tolerance)
+        for axis, members in arms
+        if members
     )
 
 

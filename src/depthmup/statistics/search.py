@@ -13,6 +13,7 @@ from depthmup.posterior.intervals import Array
 from depthmup.posterior.law import Size
 from depthmup.records import LEARNING_RATE, UNKNOWN, Estimate, Tuned, Verdict
 from depthmup.records.finding import verdict_of
+from depthmup.records.search import Values
 from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
 from depthmup.statistics.drift import TOLERANCE
@@ -26,11 +27,20 @@ EXHAUSTED = ": undecided, and every run that could be asked for was made"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """A run: the index of its size, its log2 learning rate and its seed."""
+    """A run: the index of its size, its log2 learning rate and its seed.
+
+    ``beside`` are the log2 of further values that are tuned together with the rate.
+    """
 
     size: int
     log2_lr: float
     seed: int
+    beside: tuple[float, ...] = ()
+
+    @property
+    def values(self) -> Values:
+        """The log2 value that is tuned, or those that are tuned together."""
+        return (self.log2_lr, *self.beside) if self.beside else self.log2_lr
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

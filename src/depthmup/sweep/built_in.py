@@ -9,6 +9,7 @@ from depthmup.model.command import INIT_SCALE
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import decode, encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
+from depthmup.records.search import Values
 from depthmup.rules import (
     HIDDEN_IN_BRANCH,
     MAXIMAL_UPDATE,
@@ -44,6 +45,9 @@ SETTINGS: dict[str, Any] = {
 }
 """Optimizer settings that ``Design.settings`` may have, with their defaults. ``init_scale``, of
 the initial weights inside branches, may stand beside them."""
+
+TUNABLE = ("lr", "weight_decay", "multiplier", INIT_SCALE, "one_minus_beta2", "eps", "warmup")
+"""What runs of these networks follow; the cooldown is refused in its own words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +133,13 @@ def check_design(design: Design) -> None:
                 f"Expected optimizer to be one of {', '.join(OPTIMIZERS)} for the "
                 f"built-in networks; got {name!r}."
             )
-    decays = any(design.weight_decays) or design.tune.key == "weight_decay"
+    keys = [one.key for one in design.tuned]
+    decays = any(design.weight_decays) or "weight_decay" in keys
+    if unknown := [key for key in keys if key not in TUNABLE]:
+        raise ValueError(
+            f"Expected values of the built-in networks to tune, among {', '.join(TUNABLE)}; got "
+            f"{', '.join(unknown)}. A command or a training function of your own takes others."
+        )
     if "adam" in (design.optimizers or ()) and decays:
         raise ValueError(
             "Weight decay inside Adam's gradient cannot be made to transfer: its effect "
@@ -140,7 +150,7 @@ def check_design(design: Design) -> None:
 
 
 def cell_of(
-    model: BuiltIn, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
+    model: BuiltIn, design: Design, variant: Variant, size: Size, log2_value: Values, seed: int
 ) -> Cell:
     """The run that a variant prescribes at a size and a value of what is tuned at the base."""
     variant, log2_lr, own = hyperparameters(design, variant, log2_value)

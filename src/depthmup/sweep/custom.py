@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import decode, encode
+from depthmup.records.search import Values
 from depthmup.sweep.ablation import Acting, scheme_at
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.hyperparameters import hyperparameters, ratios_at, settings_under
@@ -66,7 +67,7 @@ class Custom:
 
 
 def trial_of(
-    model: Custom, design: Design, variant: Variant, size: Size, log2_value: float, seed: int
+    model: Custom, design: Design, variant: Variant, size: Size, log2_value: Values, seed: int
 ) -> Trial:
     """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
     variant, log2_lr, settings = hyperparameters(design, variant, log2_value)

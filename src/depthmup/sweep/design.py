@@ -10,7 +10,7 @@ from numbers import Number
 from operator import index
 from typing import Any, Literal, TypeAlias
 
-from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
+from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned
 from depthmup.records.codec import encode
 from depthmup.records.grammar import either
 from depthmup.records.sizes import parse_size
@@ -28,6 +28,7 @@ from depthmup.rules import (
 from depthmup.rules.scheme import single_changes
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto, auto_of
+from depthmup.sweep.together import check_together, names_of_tuned, separated, together
 
 Size: TypeAlias = Mapping[str, int]
 """A value for every axis, such as ``{"width": 64, "depth": 8}``."""
@@ -86,13 +87,16 @@ class Design:
 
     Args:
         base: the size with a known or cheaply tuned learning rate, a value for every axis; or
-            text such as "64x8" (width and depth) or "depth=8 batch=32 steps=500".
+            text such as "64x8" (width and depth) or "depth=8 batch=32 steps=500". It may have
+            your own values of what is tuned, too, where their search starts: ``"lr": 3e-3``.
         lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
             "auto" (the default) or ``depthmup.Auto(...)``: only runs that the verdict needs. Where
             ``tune`` names something else, the one learning rate that stays fixed.
         tune: the tuned hyperparameter: "lr" (the default), "weight_decay", "multiplier" (of every
             branch), "init_scale" (of the weights inside branches), "one_minus_beta2", or "cooldown"
-            (of your own command or training function).
+            (of your own command or training function); or several at once, as in ``("lr",
+            "weight_decay")``, whose joint optimum is followed. Of your own command any
+            placeholder, if the base has its value.
         values: its values at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.
@@ -131,6 +135,7 @@ class Design:
     base: Size
     lrs: tuple[float, ...] | Auto | None
     tune: Tuned
+    beside: tuple[Tuned, ...]
     values: tuple[float, ...] | Auto | None
     schemes: tuple[Scheme, ...] | None
     optimizers: tuple[str, ...] | None
@@ -150,7 +155,7 @@ class Design:
         *,
         base: Size | str,
         lrs: float | Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
-        tune: str | Tuned = LEARNING_RATE,
+        tune: str | Tuned | Sequence[str | Tuned] = LEARNING_RATE,
         values: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         schemes: str | Scheme | Sequence[str | Scheme] | None = None,
         optimizers: str | type | Sequence[str | type] | None = None,
@@ -166,9 +171,16 @@ class Design:
         **arms: Any,
     ) -> None:
         # ``dataclasses.replace`` passes the field itself.
+        others = arms.pop("beside", ())
         along = {**arms.pop("arms", {}), **arms}
-        what, rates = tuned(tune), _rates(lrs)
-        grid = rates if what.is_learning_rate else _rates(values, what)
+        names = (*names_of_tuned(tune), *others)
+        starts, base = separated(base, names)
+        (what, *beside), rates = together(names, {**_starts_of(values), **starts}), _rates(lrs)
+        of_rates = what.is_learning_rate and not beside
+        grid = rates if of_rates else _rates(values, what)
+        if starts:
+            grid = _begun_at(grid, starts, several=bool(beside))
+            rates = grid if of_rates else rates
         if seeds is None:
             seeds = 3 if isinstance(grid, tuple) else LOOKS[-1]
         at_base = whole_size(base, "base")
@@ -176,7 +188,7 @@ class Design:
             along, steps = {**along, "steps": steps}, None
         _check_names(along, at_base)
         steps = _steps_of(at_base, steps)
-        if what.is_learning_rate and values is not None:
+        if of_rates and values is not None:
             raise ValueError(
                 "Design tunes the learning rate: "
                 + either("its values are lrs=; leave values=.", "use --lrs in place of --values.")
@@ -185,7 +197,8 @@ class Design:
             "base": at_base,
             "lrs": rates,
             "tune": what,
-            "values": None if what.is_learning_rate else grid,
+            "beside": tuple(beside),
+            "values": None if of_rates else grid,
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
             "optimizers": _optimizers(optimizers),
             "multipliers": tuple(float(a) for a in _several(multipliers)),
@@ -213,13 +226,14 @@ class Design:
         # Schemes of the catalogue are stored by their names (see ``_check_named``).
         values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
         values["run"] = None if self.run is None else [rule.key for rule in self.run]
-        values["tune"] = self.tune.key
+        values["tune"] = [o.key for o in self.tuned] if self.beside else self.tune.key
+        del values["beside"]
         # As designs were described before there were run rules, or anything else to tune.
         if self.run is None:
             del values["run"]
         if self.ablate is None:
             del values["ablate"]
-        if self.tune.is_learning_rate:
+        if self._of_rates:
             del values["tune"], values["values"]
         plain: dict[str, Any] = encode(values)
         return plain
@@ -240,6 +254,16 @@ class Design:
         return Design(**raw)
 
     @property
+    def tuned(self) -> tuple[Tuned, ...]:
+        """What is tuned: one hyperparameter, or several together."""
+        return (self.tune, *self.beside)
+
+    @property
+    def _of_rates(self) -> bool:
+        """Whether the learning rate alone is tuned."""
+        return self.tune.is_learning_rate and not self.beside
+
+    @property
     def log2_lrs(self) -> tuple[float, ...]:
         """log2 of the learning rates at the base; none where they are found as the sweep goes."""
         return _log2(self.lrs)
@@ -247,7 +271,7 @@ class Design:
     @property
     def grid(self) -> tuple[float, ...] | Auto | None:
         """Values of the tuned hyperparameter, a search for them, or none yet."""
-        return self.lrs if self.tune.is_learning_rate else self.values
+        return self.lrs if self._of_rates else self.values
 
     @property
     def log2_values(self) -> tuple[float, ...]:
@@ -268,7 +292,7 @@ class Design:
         Returns:
             The design; all else is as before.
         """
-        if self.tune.is_learning_rate:
+        if self._of_rates:
             return replace(self, lrs=grid)
         return replace(self, values=grid)
 
@@ -507,6 +531,25 @@ def _rates(values: Any, what: Tuned = LEARNING_RATE) -> tuple[float, ...] | Auto
     return auto_of(values) or tuple(_rounded(value, what) for value in _several(values))
 
 
+def _starts_of(values: Any) -> Mapping[str, Any]:
+    """Where searches of several values start, of a search that names them."""
+    start = values.get("start") if isinstance(values, Mapping) else getattr(values, "start", None)
+    return start if isinstance(start, Mapping) else {}
+
+
+def _begun_at(grid: Any, starts: Mapping[str, float], *, several: bool) -> Any:
+    """A search that starts at a base's own values."""
+    if isinstance(grid, tuple):
+        raise ValueError(
+            f"Expected values to try, or where their search starts; got both: {grid} and "
+            f"{dict(starts)} in the base. Leave out one of them."
+        )
+    auto = grid or Auto()
+    own = auto.start if isinstance(auto.start, Mapping) else {}
+    (first, *_) = starts.values()
+    return replace(auto, start={**own, **starts} if several else float(first))
+
+
 def _rounded(value: float, what: Tuned) -> float:
     """A value with log2 rounded to nine decimals, so that equal ones have equal bits."""
     if not 0 < value <= what.most or math.isinf(value):
@@ -659,7 +702,9 @@ def _check(design: Design) -> None:
     _check_sizes(design)
     _check_increasing(design.tune.plural, design.log2_values, log2=True)
     check_octaves(design.log2_values, design.tune)
-    _check_tuned(design)
+    check_together(design)
+    for one in design.tuned:
+        _check_tuned(design, one)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays", "run"):
         values = getattr(design, name)
         if values is None:
@@ -668,7 +713,7 @@ def _check(design: Design) -> None:
         if not shown or len(set(shown)) != len(shown):
             refuse(name, "at least one, different from each other", shown)
     if design.grid == ():
-        refuse("lrs" if design.tune.is_learning_rate else "values", "at least one value", [])
+        refuse("lrs" if design.grid is design.lrs else "values", "at least one value", [])
     for of_scheme in design.schemes or ():
         _check_named(of_scheme)
     for rule in design.run or ():
@@ -707,12 +752,18 @@ _OWN_LISTS = {"weight_decay": ("weight_decays", (0.0,)), "multiplier": ("multipl
 """Arguments that give a hyperparameter where it is not what is tuned, and their defaults."""
 
 
-def _check_tuned(design: Design) -> None:
+def _check_tuned(design: Design, what: Tuned) -> None:
     """Refuse a design that tunes one thing and does not say what the others are."""
-    what = design.tune
     if what.is_learning_rate:
+        if design.beside and design.lrs is not None:
+            raise ValueError(
+                f"The learning rate is tuned: leave out {either('lrs=', '--lr and --lrs')}. Where "
+                "its search starts stands in the base: "
+                + either("base={..., 'lr': 0.003}.", "--base ...,lr=0.003.")
+            )
         return
-    if not isinstance(design.lrs, tuple) or len(design.lrs) != 1:
+    rate_is_tuned = any(one.is_learning_rate for one in design.tuned)
+    if not rate_is_tuned and (not isinstance(design.lrs, tuple) or len(design.lrs) != 1):
         given = design.lrs if isinstance(design.lrs, tuple) else "none"
         raise ValueError(
             f"Expected one learning rate at the base while {what.the} is tuned, such as "

@@ -11,6 +11,7 @@ from typing import Any
 
 from depthmup.model.command import INIT_SCALE
 from depthmup.records import Cell, Tuned
+from depthmup.records.search import Values
 from depthmup.rules import (
     BETAS,
     EPSILON,
@@ -25,41 +26,47 @@ from depthmup.sweep.design import Design, Size, Variant
 
 
 def hyperparameters(
-    design: Design, variant: Variant, log2_value: float
+    design: Design, variant: Variant, log2_value: Values
 ) -> tuple[Variant, float, dict[str, Any]]:
-    """A variant, its log2 learning rate and its settings at the base, with a value of ``tune``."""
+    """A variant, its log2 learning rate and its settings at the base, with values of ``tune``.
+
+    One value stands for each of several, where a run only tells what all runs have alike.
+    """
     settings = dict(design.settings)
     if INIT_SCALE in settings:
         settings[INIT_SCALE] = float(settings[INIT_SCALE])
-    value = 2.0 ** round(log2_value, 9)
-    match design.tune.key:
-        case "weight_decay" | "multiplier":
-            variant = replace(variant, **{design.tune.key: value})
-        case "init_scale":
-            settings[INIT_SCALE] = value
-        case "one_minus_beta2":
-            beta1, _ = settings.get("betas", BETAS.get(variant.optimizer, (0.9, 0.999)))
-            settings["betas"] = [beta1, 1.0 - value]
-        case "cooldown":
-            settings["cooldown"] = value
-    log2_lr = log2_value if design.tune.is_learning_rate else design.log2_lrs[0]
+    values = log2_value if isinstance(log2_value, tuple) else (log2_value,) * len(design.tuned)
+    log2_lr = design.log2_lrs[0] if design.log2_lrs else values[0]
+    for what, log2 in zip(design.tuned, values, strict=True):
+        value = 2.0 ** round(log2, 9)
+        match what.key:
+            case "lr":
+                log2_lr = log2
+            case "weight_decay" | "multiplier":
+                variant = replace(variant, **{what.key: value})
+            case "one_minus_beta2":
+                usual = BETAS.get(variant.optimizer, (0.9, 0.999))
+                beta1, _ = settings.get("betas", usual)
+                settings["betas"] = [beta1, 1.0 - value]
+            case _:  # the initial scale, and what a person's own script takes
+                settings[what.key] = value
     return variant, log2_lr, settings
 
 
 def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
     """What a run has of the hyperparameter that is tuned, as columns, where a row lacks it."""
     cell = isinstance(run, Cell)
+    if not cell and what.key in run.settings:
+        return {what.key: run.settings[what.key]}
     match what.key:
         case "init_scale" if cell:
             return {"hidden_std": run.network.hidden_std}
-        case "init_scale":
-            return {INIT_SCALE: run.settings.get(INIT_SCALE, 1.0)}
+        case "init_scale":  # a scale of one is no setting
+            return {INIT_SCALE: 1.0}
         case "one_minus_beta2" if cell:
             return {"beta2": run.optimizer.beta2}
         case "one_minus_beta2":
             return {"beta2": run.settings["betas"][1]}
-        case "cooldown":
-            return {"cooldown": run.settings["cooldown"]}
     return {}
 
 

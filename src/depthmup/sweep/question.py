@@ -62,6 +62,8 @@ def tuning(design: Design) -> tuple[str, ...]:
         As multiples of the base's: r is the depth.
     """
     what = design.tune
+    if design.beside:
+        return _together(design)
     if what.is_learning_rate:
         return ()
     rate = f"{2.0 ** design.log2_lrs[0]:.4g}"
@@ -70,6 +72,25 @@ def tuning(design: Design) -> tuple[str, ...]:
         f"{begin(what.the)} is tuned. The learning rate is held: {rate} at the base.",
         *moves,
         *_letters([law_of(what, variant) for variant in design.variants]),
+    )
+
+
+def _together(design: Design) -> tuple[str, ...]:
+    """The same of several values."""
+    *others, last = (one.the for one in design.tuned)
+    told = f"{', '.join(others)} and {last} are tuned together."
+    if design.log2_lrs:
+        told += f" The learning rate is held: {2.0 ** design.log2_lrs[0]:.4g} at the base."
+    (variant, *_) = design.variants
+    laws = [(one, law_of(one, variant)) for one in design.tuned]
+    moved = [f"{one.the} by {law}" for one, law in laws if law != ONE]
+    kept = [one.the for one, law in laws if law == ONE]
+    says = f"moves {', '.join(moved)}" if moved else ""
+    says += f"{' and ' if moved and kept else ''}" + (f"keeps {', '.join(kept)}" if kept else "")
+    return (
+        begin(told),
+        f"{variant.scheme.title} {says} as the size grows, inside branches.",
+        *_letters(law for _, law in laws),
     )
 
 

@@ -55,7 +55,8 @@ def resolved_sweep(
         built_in.check_axes(design.base)
         model = _batched(model, design.base)
         # The decay of Adam itself stands in its gradient and cannot transfer.
-        usual = "adamw" if design.tune.key == "weight_decay" else "adam"
+        decays = any(one.key == "weight_decay" for one in design.tuned)
+        usual = "adamw" if decays else "adam"
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         design = replace(design, schemes=design.schemes or (rule,))
         design = _started(design, usual, partial(built_in.usual_rate, design.base))
@@ -149,6 +150,12 @@ def _started(design: Design, optimizer: str, usual: Callable[[str], float]) -> D
     if isinstance(design.grid, tuple):
         return design
     auto, optimizers = design.grid or Auto(), design.optimizers or ()
+    if design.beside:
+        given = auto.start if isinstance(auto.start, Mapping) else {}
+        own = {one.key: one.start for one in design.tuned}
+        if "lr" in own:
+            own["lr"] = usual(optimizers[0])
+        return design.with_grid(replace(auto, start={**own, **given}))
     if auto.start is not None:
         for name in optimizers:
             auto.start_of(name)
@@ -182,25 +189,32 @@ def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | N
 def _check_schedule(model: BuiltIn | Model, design: Design) -> None:
     """Refuse to tune the cooldown of a schedule that has none."""
     own = isinstance(model, Model) and (resolved(model).command or resolved(model).whole)
-    if design.tune.key == "cooldown" and not own:
+    if any(one.key == "cooldown" for one in design.tuned) and not own:
         raise ValueError(
             "Expected a command or a training function of your own to tune the cooldown of, as "
             "'python train.py --cooldown {cooldown}'; schedules of this package have none."
         )
 
 
+_OF_TRIAL = ("lr", "weight_decay", "multiplier", "init_scale")
+"""What a run has of what is tuned that is no setting of its own."""
+
+
 def _check_command(command: Command, design: Design) -> None:
     """Refuse a design of which a command takes no notice."""
-    as_setting = {"one_minus_beta2": {"betas"}, "cooldown": {"cooldown"}}
-    settings = {*design.settings, *as_setting.get(design.tune.key, ())}
+    keys = [one.key for one in design.tuned]
+    settings = {*design.settings, *(key for key in keys if key not in _OF_TRIAL)}
+    if "one_minus_beta2" in settings:
+        settings = {*settings, "betas"} - {"one_minus_beta2"}
     named = [name for names in names_of(settings).values() for name in names]
     check_names(command, design.base, named)
     _need(command, "lr", "the learning rate")
     if design.seeds > 1:
         _need(command, "seed", "the seed: the same run would be repeated")
-    tuned_beta2 = design.tune.key == "one_minus_beta2" and "beta2" in command.placeholders
-    if not design.tune.is_learning_rate and not tuned_beta2:
-        _need(command, design.tune.key, f"{design.tune.the}, which is tuned")
+    for one in design.tuned:
+        of_beta2 = one.key == "one_minus_beta2" and "beta2" in command.placeholders
+        if not one.is_learning_rate and not of_beta2:
+            _need(command, one.key, f"{one.the}, which is tuned")
     if any(value != 1.0 for value in design.multipliers):
         _need(command, "multiplier", "the branch multiplier")
     if any(design.weight_decays):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from depthmup.records import Estimate, Record
 from depthmup.records.finding import change_span
 from depthmup.records.grammar import either
-from depthmup.records.search import Asked, SearchRound, SearchStory
+from depthmup.records.search import Asked, SearchRound, SearchStory, Values
 from depthmup.statistics import (
     TOLERANCE,
     Ask,
@@ -25,6 +25,8 @@ from depthmup.statistics import (
 from depthmup.statistics.bracket import Losses
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.next_run import BRACKETED
+from depthmup.statistics.recipe_search import GRID_SEEDS as RECIPE_SEEDS
+from depthmup.statistics.recipe_search import GRID_VALUES, RecipeSearch, next_recipes
 from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Size, Variant
@@ -37,6 +39,11 @@ GRID_RATES, GRID_SEEDS = 8, 3
 """The grid to which the search's work is compared: the usual rates and seeds without it."""
 
 OUT_OF_BUDGET = "the budget is spent"
+
+OfSize: TypeAlias = Mapping[Any, Sequence[float]]
+"""Losses of one size by seed, of a log2 value or of several."""
+
+AnySearch: TypeAlias = Search | RecipeSearch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +74,7 @@ class SearchState:
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
-    losses: Mapping[str, Sequence[Losses]] = field(default_factory=dict, repr=False)
+    losses: Mapping[str, Sequence[OfSize]] = field(default_factory=dict, repr=False)
 
     @property
     def done(self) -> bool:
@@ -106,7 +113,7 @@ def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
 
 
 def _with_records(
-    state: SearchState, records: Mapping[Any, Record[Any]], losses: Mapping[str, Sequence[Losses]]
+    state: SearchState, records: Mapping[Any, Record[Any]], losses: Mapping[str, Sequence[OfSize]]
 ) -> SearchState:
     """The state with all these records, and the losses by variant, size and log2 rate."""
     asked = {
@@ -129,9 +136,11 @@ def with_all_stored(state: SearchState, store: Store) -> SearchState:
     An earlier version asked for other runs: they were paid for, and count.
     """
     sweep, sizes = state.sweep, state.sweep.design.all_sizes
-    records, losses = {**state.records}, {}
+    records, losses = {**state.records}, dict[str, Sequence[OfSize]]()
+    if sweep.design.beside:  # no version asked for others
+        return state
     for variant in sweep.design.variants:
-        start = _start(sweep.design, variant)
+        start = _start_of_one(sweep.design, variant)
         known = [k for of_size in state.losses.get(variant.name, ()) for k in of_size] or [start]
         low, high = min(known) - REACH, max(known) + REACH
         steps = range(math.ceil((low - start) * STEPS), math.floor((high - start) * STEPS) + 1)
@@ -208,13 +217,18 @@ def check_budget(state: SearchState) -> None:
     work = math.fsum(state.sweep.work(run) for run in first)
     too_few = auto.runs is not None and auto.runs < len(first)
     least = f"{len(first)} runs" if too_few else f"{work:.3g} of work"
+    if state.sweep.design.beside:
+        raise ValueError(
+            f"Expected a budget of at least {least}: the first round is a cross and corners about "
+            "your values at the smallest size. Give more, or tune fewer values."
+        )
     raise ValueError(
         f"Expected a budget of at least {least}: the first round scans the learning rates of the "
         f"smallest size, for each scheme. Give more, or a grid: {either('lrs=...', '--lrs ...')}."
     )
 
 
-_Step: TypeAlias = tuple[Search, Round, Mapping[Ask, Any]]
+_Step: TypeAlias = tuple[AnySearch, Round, Mapping[Ask, Any]]
 """What is searched for one variant, its next round, and the run of every ask."""
 
 
@@ -228,6 +242,14 @@ def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
             continue
         if variant.name in state.sweep.design.changed and whole not in ended:
             continue  # it begins at the optima of the whole scheme
+        if state.sweep.design.beside:
+            together = recipe_search_of(state, variant)
+            step = next_recipes(together, together.losses)
+            if step.asks:
+                steps[variant.name] = _step(state, variant, together, step)
+            else:
+                ended[variant.name] = step.why
+            continue
         search = _with_losses(state, variant)
         step = next_round(search, search.losses)
         if step.asks:
@@ -263,16 +285,13 @@ def _narrowing(
     return narrowing_rules(sweep, state.records, waiting, whole, tolerance=state.tolerance)
 
 
-def _step(state: SearchState, variant: Variant, search: Search, step: Round) -> _Step:
+def _step(state: SearchState, variant: Variant, search: AnySearch, step: Round) -> _Step:
     """A round with its runs."""
     sizes = state.sweep.design.all_sizes
     return (
         search,
         step,
-        {
-            ask: state.sweep.run(variant, sizes[ask.size], ask.log2_lr, ask.seed)
-            for ask in step.asks
-        },
+        {ask: state.sweep.run(variant, sizes[ask.size], ask.values, ask.seed) for ask in step.asks},
     )
 
 
@@ -282,7 +301,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     auto = design.auto
     if auto is None or auto.start is None:
         raise ValueError("Expected a design whose values are found from a start; got none.")
-    start = _start(design, variant)
+    start = _start_of_one(design, variant)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     changed = variant.name in design.changed
     only = tuple(map(design.all_sizes.index, sweep.sizes_of(variant))) if changed else ()
@@ -307,6 +326,28 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     )
 
 
+def recipe_search_of(state: SearchState, variant: Variant) -> RecipeSearch:
+    """What is searched where several values are tuned together, and where it stands."""
+    sweep, design = state.sweep, state.sweep.design
+    start = _start(design, variant)
+    at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
+    none: list[OfSize] = [{} for _ in design.all_sizes]
+    return RecipeSearch(
+        sizes=design.all_sizes,
+        costs=tuple(sweep.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
+        base=design.base,
+        axes=design.axes,
+        start=start if isinstance(start, tuple) else (start,),
+        tuned=design.tuned,
+        seeds=design.seeds,
+        tolerance=state.tolerance,
+        complete=state.target is not None,
+        chance=sweep.chance(state.records, variant) if at_base else math.inf,
+        most=None if design.auto is None else design.auto.runs,
+        losses=state.losses.get(variant.name) or none,
+    )
+
+
 def _expected(state: SearchState, sizes: Sequence[int]) -> dict[int, float]:
     """The best rates of the whole scheme, whose runs those of its rules are compared with."""
     whole = _with_losses(state, state.sweep.design.variants[0])
@@ -328,9 +369,11 @@ def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
     return ""
 
 
-def _twice(search: Search, losses: Sequence[Losses]) -> str:
+def _twice(search: AnySearch, losses: Sequence[OfSize]) -> str:
     """What twice the runs at the sizes measured so far would buy: twice the seeds there."""
-    told = []
+    told = list[str]()
+    if isinstance(search, RecipeSearch):
+        return ""
     search = replace(search, losses=losses) if losses else search
     for axis in search.axes if losses else ():
         sizes = [i for i in search.arm(axis) if i in search.sharp]
@@ -361,10 +404,10 @@ def _absorbed(
         of_variant = losses.setdefault(name, [{} for _ in search.sizes])
         work = 0.0
         for ask, run in runs.items():
-            row = list(of_variant[ask.size].get(ask.log2_lr, ()))
+            row = list(of_variant[ask.size].get(ask.values, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
             row[ask.seed] = _loss(state, run, records[run])
-            of_variant[ask.size][ask.log2_lr] = row
+            of_variant[ask.size][ask.values] = row
             work += 0.0 if run in counted else state.sweep.work(run)
             counted.add(run)
         rounds.append(
@@ -374,19 +417,20 @@ def _absorbed(
                 why=step.why,
                 asked=_listed(search, step),
                 work=work,
-                drifts={axis: drift_so_far(search, of_variant, axis) for axis in search.axes},
+                drifts={}
+                if isinstance(search, RecipeSearch)
+                else {axis: drift_so_far(search, of_variant, axis) for axis in search.axes},
             )
         )
     return _with_records(replace(state, rounds=(*state.rounds, *rounds)), records, losses)
 
 
-def _listed(search: Search, step: Round) -> tuple[Asked, ...]:
-    points: dict[tuple[int, float], list[int]] = {}
+def _listed(search: AnySearch, step: Round) -> tuple[Asked, ...]:
+    points: dict[tuple[int, Values], list[int]] = {}
     for ask in step.asks:
-        points.setdefault((ask.size, ask.log2_lr), []).append(ask.seed)
+        points.setdefault((ask.size, ask.values), []).append(ask.seed)
     return tuple(
-        (dict(search.sizes[size]), log2_lr, tuple(seeds))
-        for (size, log2_lr), seeds in points.items()
+        (dict(search.sizes[size]), values, tuple(seeds)) for (size, values), seeds in points.items()
     )
 
 
@@ -405,14 +449,17 @@ def story(state: SearchState) -> SearchStory:
         for size in sweep.sizes_of(variant):
             run = sweep.run(variant, size, _start(design, variant), 0)
             grid[run] = sweep.work(run)  # once where variants share their runs
-    per_size = GRID_RATES * GRID_SEEDS
+    rates, seeds = GRID_RATES, GRID_SEEDS
+    if design.beside:
+        rates, seeds = GRID_VALUES ** len(design.tuned), RECIPE_SEEDS
+    per_size = rates * seeds
     return SearchStory(
         rounds=state.rounds,
         ended=state.ended,
         runs=len(state.records),
         work=state.work,
-        grid_rates=GRID_RATES,
-        grid_seeds=GRID_SEEDS,
+        grid_rates=rates,
+        grid_seeds=seeds,
         grid_runs=per_size * len(grid),
         grid_work=per_size * math.fsum(grid.values()),
     )
@@ -429,8 +476,17 @@ def outline(sweep: Sweep) -> tuple[Any, ...]:
     return tuple(unique)
 
 
-def _start(design: Design, variant: Variant) -> float:
-    """log2 of the value from which a variant's optimum is looked for; of one for a grid."""
+def _start(design: Design, variant: Variant) -> Values:
+    """log2 of the values from which a variant's optimum is looked for; of one for a grid."""
+    if not design.beside:
+        return _start_of_one(design, variant)
+    start = design.auto.start if design.auto else None
+    if not isinstance(start, Mapping):
+        raise ValueError("Expected a design whose values are found from a start; got none.")
+    return tuple(round(math.log2(start[one.key]), 9) for one in design.tuned)
+
+
+def _start_of_one(design: Design, variant: Variant) -> float:
     if design.auto is None or design.auto.start is None:
         return 0.0
     return round(math.log2(design.auto.start_of(variant.optimizer)), 9)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.records import Record
+from depthmup.records.search import Values
 from depthmup.records.text import begin
 from depthmup.records.trial import written
 from depthmup.statistics import Array
@@ -51,14 +52,15 @@ class Sweep:
 
     model: BuiltIn | Custom
     design: Design
-    asked: Mapping[tuple[str, int], Mapping[float, int]] = field(
+    asked: Mapping[tuple[str, int], Mapping[Any, int]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     def __post_init__(self) -> None:
         values = "lrs" if self.design.tune.is_learning_rate else "values"
-        for name in (values, "schemes", "optimizers"):
-            if getattr(self.design, name) is None:
+        needed = {values: self.design.grid, "schemes": self.design.schemes}
+        for name, given in {**needed, "optimizers": self.design.optimizers}.items():
+            if given is None:
                 raise ValueError(f"Expected a design with {name}; this one leaves them open.")
         if isinstance(self.model, BuiltIn):
             check_design(self.design)
@@ -79,6 +81,7 @@ class Sweep:
         """Of the page, where none is given."""
         what = self.design.tune
         tuned = "Learning-rate" if what.is_learning_rate else begin(what.name)
+        tuned = "Recipe" if self.design.beside else tuned
         of_model = f": {self.model.name}" if isinstance(self.model, Custom) else ""
         return f"{tuned} transfer{of_model}"
 
@@ -127,13 +130,13 @@ class Sweep:
             for size in sizes
         ]
 
-    def rates(self, variant: Variant, size: Size) -> tuple[float, ...]:
+    def rates(self, variant: Variant, size: Size) -> tuple[Any, ...]:
         """The log2 values of what is tuned, of a variant at a size, increasing."""
         if self.design.auto is None:
             return self.design.log2_values
         return tuple(sorted(self._asked(variant, size)))
 
-    def _asked(self, variant: Variant, size: Size) -> Mapping[float, int]:
+    def _asked(self, variant: Variant, size: Size) -> Mapping[Any, int]:
         sizes = self.design.all_sizes
         return self.asked.get((variant.name, sizes.index(size)), {}) if size in sizes else {}
 
@@ -141,7 +144,7 @@ class Sweep:
         """The sweep in which variants that agree at a size, as at the base, have each other's runs
         there, whichever of them asked.
         """
-        shared: dict[Any, dict[float, int]] = {}
+        shared: dict[Any, dict[Any, int]] = {}
         of_variants = {}
         for (name, i), asked in self.asked.items():
             size = self.design.all_sizes[i]
@@ -151,7 +154,7 @@ class Sweep:
                 together[log2_lr] = max(seeds, together.get(log2_lr, 0))
         return replace(self, asked=of_variants)
 
-    def curve(self, variant: Variant, size: Size, log2_lr: float) -> tuple[Any, ...]:
+    def curve(self, variant: Variant, size: Size, log2_lr: Values) -> tuple[Any, ...]:
         """The runs of one point of a curve, one for each seed."""
         seeds = self.design.seeds
         if self.design.auto is not None:
@@ -166,7 +169,7 @@ class Sweep:
     def _points(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         return {}
 
-    def run(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
+    def run(self, variant: Variant, size: Size, log2_lr: Values, seed: int) -> Any:
         """The run of a variant at a size."""
         if isinstance(self.model, BuiltIn):
             return cell_of(self.model, self.design, variant, size, log2_lr, seed)
