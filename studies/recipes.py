@@ -3,6 +3,7 @@
     python -m studies.recipes                 # 100 tables of each kind; half an hour
     python -m studies.recipes --tables 20 --kinds round ridge --values 2
     python -m studies.recipes --digits        # networks trained here; minutes
+    python -m studies.recipes --search --tables 20   # searches in the same worlds; an hour
 
 Each table is a random search of 40 runs (two values) or 70 (three) at each of five sizes, six
 octaves of every value wide, read by ``depthmup.fit(..., lr=[...])``. Losses are valleys about a
@@ -21,6 +22,11 @@ values each (two), or four (three), at any phase.
 values, of the steepest direction, and of every value's drift; *target*: of the 90% intervals two
 doublings on. *false*: values that drift by more than the tolerance and were said to transfer.
 *recipe false*: of recipes, where what is carried over costs more than 2%.
+
+``--search`` lets ``depthmup.transfer`` search the same worlds, from values up to 1.5 octaves off,
+with eight seeds whose levels differ by 1% and whose optima lie 0.03 octaves aside; and, of the same
+kinds of valley, searches of the rate alone. *runs*: the median and the largest number; *of d = 1*:
+the median over that of one value; *of the grid*: the share of nine values each and three seeds.
 
 ``--digits`` trains networks of two hidden layers on the digits, 150 steps of AdamW, 30 random pairs
 of rate and decay at each of five widths, by standard practice and by a plan of muP. The widest is
@@ -257,6 +263,127 @@ def on_digits(scheme: str) -> None:
     print(rows[["value", "best", "best_low", "best_high"]].to_string(index=False), flush=True)
 
 
+SEEDS = 8
+OFF = 1.5
+
+
+@dataclass
+class Searched:
+    """What searches of one kind show."""
+
+    runs: list[int]
+    optimum: list[bool]
+    drift: list[bool]
+    decided: list[bool]
+    false: list[bool]
+    recipe_false: list[bool]
+    seconds: list[float]
+
+    @staticmethod
+    def none() -> "Searched":
+        return Searched([], [], [], [], [], [], [])
+
+    def add(self, kind: str, values: int, number: int) -> None:
+        """One more world."""
+        rng = np.random.default_rng([number, values, KINDS.index(kind), 1])
+        truth = world(rng, kind, values)
+        if values == 1:  # the law of one value has no other coordinate that turns with it
+            truth = world(rng, "round", 1)
+        begun = time.perf_counter()
+        report = search(rng, kind, truth, number)
+        self.seconds.append(time.perf_counter() - begun)
+        live = truth.live if values > 1 else np.ones(1, bool)
+        if values == 1:
+            found = report.finding()
+            drifts, verdicts, told = [found.drift], [found.verdict], [o.size for o in found.optima]
+            self.runs.append(len(report.records))
+            bests = [[o.log2_lr] for o in found.optima]
+        else:
+            (along,) = report.recipe().along
+            drifts, verdicts = along.drifts, along.verdicts
+            told = [one.size for one in report.recipe().optima]
+            self.runs.append(report.search.runs)
+            bests = [one.log2 for one in report.recipe().optima]
+        sizes = [WIDTHS.index(int(size["width"])) for size in told]
+        for i, best in zip(sizes, bests, strict=True):
+            known = [e for e, on in zip(best, live, strict=True) if on]
+            self.optimum += holds(known, truth.optimum[i][live])
+        true = slope_row(np.log2([WIDTHS[i] for i in sizes])) @ truth.optimum[sizes]
+        self.drift += holds([d for d, on in zip(drifts, live, strict=True) if on], true[live])
+        for verdict, drift, on in zip(verdicts, true, live, strict=True):
+            if on and abs(drift) > TOLERANCE:
+                self.false.append(verdict is Verdict.TRANSFERS)
+        self.decided.append(report.verdict is not Verdict.UNDECIDED)
+        last = sizes[-1]
+        cost = np.expm1(truth.rise(last, (truth.optimum[0] - truth.optimum[last])[None]))[0]
+        if values > 1 and cost > MARGIN:
+            self.recipe_false.append(report.verdict is Verdict.TRANSFERS)
+
+
+def search(rng: np.random.Generator, kind: str, truth: World, number: int):
+    """One search to its end."""
+    values = truth.optimum.shape[1]
+    noise = rng.choice([0.003, 0.01, 0.02])
+    level, own = rng.normal(0, 0.01, SEEDS), rng.normal(0, 0.03, (SEEDS, values))
+    start, wall = rng.uniform(-OFF, OFF, values), rng.uniform(0.8, 1.5)
+    names = NAMES[:values]
+
+    def train(trial: depthmup.Trial) -> list[float]:
+        i = WIDTHS.index(trial.size["width"])
+        told = {"lr": trial.lr, "weight_decay": trial.weight_decay, **trial.settings}
+        x = np.log2([told[name] for name in names])
+        away = x - truth.optimum[i]
+        if kind == "walls" and values > 1 and away[0] + 0.2 * away[1] > wall:
+            return [float("inf")]
+        place = [int(round(1000 * k)) % 2**32 for k in x]
+        of_run = np.random.default_rng([number, i, trial.seed, *place]).normal(0, noise)
+        rise = truth.rise(i, (away - own[trial.seed])[None])[0]
+        return [float(np.exp(1 - 0.1 * i + level[trial.seed] + rise + of_run))]
+
+    begun = {name: float(2.0**k) for name, k in zip(names, start, strict=True)}
+    design = depthmup.Design(
+        base={"width": WIDTHS[0], **begun}, tune=names, width=WIDTHS, steps=1, seeds=SEEDS
+    )
+    model = depthmup.Model(train=train, cost=lambda size: size["width"] ** 2.0, version=f"{number}")
+    return depthmup.transfer(model, design)
+
+
+SEARCH_HEADS = (
+    "values", "kind", "runs", "most", "of d = 1", "of the grid", "decided", "optimum", "drift",
+    "false", "recipe false", "seconds",
+)  # fmt: skip
+
+
+def search_line(values: int | str, kind: str, found: Searched, alone: float) -> str:
+    median = float(np.median(found.runs))
+    grid = 9**values * 3 * len(WIDTHS) if isinstance(values, int) else float("nan")
+    cells = [
+        str(values), kind, f"{median:.0f}", str(max(found.runs)), f"{median / alone:.1f}",
+        f"{median / grid:.1%}", share(found.decided), share(found.optimum), share(found.drift),
+        count(found.false), count(found.recipe_false), f"{np.median(found.seconds):.0f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def searches(kinds: Sequence[str], values: Sequence[int], tables: int) -> None:
+    """Prints what searches take and say, beside those of one value."""
+    print(f"| {' | '.join(SEARCH_HEADS)} |\n|{' --- |' * len(SEARCH_HEADS)}", flush=True)
+    alone, every = Searched.none(), Searched.none()
+    for number in range(tables):
+        alone.add("round", 1, number)
+    usual = float(np.median(alone.runs))
+    print(search_line(1, "", alone, usual), flush=True)
+    for count_ in values:
+        for kind in kinds:
+            found = Searched.none()
+            for number in range(tables):
+                found.add(kind, count_, number)
+            print(search_line(count_, kind, found, usual), flush=True)
+            for name, flags in vars(found).items():
+                setattr(every, name, getattr(every, name) + flags)
+    print(search_line("all", "", every, usual))
+
+
 HEADS = (
     "values", "kind", "optimum", "combination", "drift", "target", "decided", "false",
     "recipe false", "seconds",
@@ -278,7 +405,11 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--values", nargs="+", type=int, default=(2, 3), choices=tuple(RUNS))
     parser.add_argument("--digits", action="store_true")
+    parser.add_argument("--search", action="store_true")
     asked = parser.parse_args()
+    if asked.search:
+        searches([kind for kind in asked.kinds if kind != "grid"], asked.values, asked.tables)
+        return
     if asked.digits:
         for scheme in ("sp", "mup"):
             on_digits(scheme)

@@ -149,7 +149,7 @@ class RecipeSearch:
 
     def places(self, i: int) -> Array:
         """log2 of what was tried at a size, (places, values)."""
-        return np.array([place for place in self.losses[i]], float).reshape(-1, self.values)
+        return np.array(list(self.losses[i]), float).reshape(-1, self.values)
 
     def levels(self, i: int) -> Array:
         """Their average log losses, infinite where a run diverged or nothing is learned."""
@@ -370,7 +370,20 @@ def _first_size(search: RecipeSearch, i: int) -> Round | None:
     walked = len(places) - len(first) < MOST_WALKS * (2**search.values - 1)
     if walked and (asks := search.asks(i, _downhill(search, places, levels), 1, anew=True)):
         return _round(search, asks, "on to its optimum", i)
-    return _about(search, i, search.known([i]).valley, 0, "its optimum")
+    valley = search.known([i]).valley
+    if step := _about(search, i, valley, 0, "its optimum"):
+        return step
+    return _shape(search, i, valley)
+
+
+def _shape(search: RecipeSearch, i: int, valley: Valley) -> Round | None:
+    """Runs half as far from the optimum: sides alone tell it from a lopsided valley's hardly."""
+    places = search.places(i)
+    near = valley.around(valley.middle[0], SCALES[0])[1:]
+    if (np.abs(places[:, None] - search.rounded(near)).max(-1).min(0) < NEAR).all():
+        return None
+    asks = search.asks(i, near, search.looks[0])
+    return _round(search, asks, "the shape of its valley", i) if asks else None
 
 
 def _downhill(search: RecipeSearch, places: Array, levels: Array) -> Array:

@@ -153,7 +153,7 @@ class Design:
     def __init__(
         self,
         *,
-        base: Size | str,
+        base: Mapping[str, float] | str,
         lrs: float | Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         tune: str | Tuned | Sequence[str | Tuned] = LEARNING_RATE,
         values: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,

@@ -44,7 +44,7 @@ def recipe_of_search(state: SearchState) -> SweptRecipe:
     ]
     notes = [f"Left out, as nothing trains there: {'; '.join(lost)}."] if lost else []
     if new := [search.named(i) for i in search.order if not search.losses[i]]:
-        notes.append(f"Not trained: {'; '.join(new)}. The verdict was decided before.")
+        notes.append(f"Not trained: {'; '.join(new)}.")
     notes += [f"Nothing is predicted. {lack.reason} {lack.advice}" for lack in lacks]
     # In the order of sizes, whichever was cheaper.
     return SweptRecipe(
