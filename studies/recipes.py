@@ -4,6 +4,7 @@
     python -m studies.recipes --tables 20 --kinds round ridge --values 2
     python -m studies.recipes --digits        # networks trained here; minutes
     python -m studies.recipes --search --tables 20   # searches in the same worlds; an hour
+    python -m studies.recipes --networks      # searches on networks trained here; minutes
 
 Each table is a random search of 40 runs (two values) or 70 (three) at each of five sizes, six
 octaves of every value wide, read by ``depthmup.fit(..., lr=[...])``. Losses are valleys about a
@@ -28,12 +29,17 @@ with eight seeds whose levels differ by 1% and whose optima lie 0.03 octaves asi
 kinds of valley, searches of the rate alone. *runs*: the median and the largest number; *of d = 1*:
 the median over that of one value; *of the grid*: the share of nine values each and three seeds.
 
+``--networks`` searches the recipe of the built-in networks on the digits at three sizes, predicts a
+fourth, and then searches all four: rate and branch multiplier along depth, under Depth-muP, as in
+Tensor Programs VI; and rate and decay along width, with AdamW.
+
 ``--digits`` trains networks of two hidden layers on the digits, 150 steps of AdamW, 30 random pairs
 of rate and decay at each of five widths, by standard practice and by a plan of muP. The widest is
 predicted from the others.
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -335,7 +341,7 @@ def search(rng: np.random.Generator, kind: str, truth: World, number: int):
         away = x - truth.optimum[i]
         if kind == "walls" and values > 1 and away[0] + 0.2 * away[1] > wall:
             return [float("inf")]
-        place = [int(round(1000 * k)) % 2**32 for k in x]
+        place = [round(1000 * k) % 2**32 for k in x]
         of_run = np.random.default_rng([number, i, trial.seed, *place]).normal(0, noise)
         rise = truth.rise(i, (away - own[trial.seed])[None])[0]
         return [float(np.exp(1 - 0.1 * i + level[trial.seed] + rise + of_run))]
@@ -384,6 +390,23 @@ def searches(kinds: Sequence[str], values: Sequence[int], tables: int) -> None:
     print(search_line("all", "", every, usual))
 
 
+def on_networks() -> None:
+    """Prints the forecast from three sizes, and what the fourth shows."""
+    cases = (
+        ("depth", (4, 8, 16, 32), {"lr": 2e-3, "multiplier": 1.0}, "adam"),
+        ("width", (32, 64, 128, 256), {"lr": 2e-3, "weight_decay": 0.1}, "adamw"),
+    )
+    for axis, sizes, begun, optimizer in cases:
+        base = {"width": 32, "depth": 4, axis: sizes[0], **begun}
+        fields = {"base": base, "tune": tuple(begun), "optimizers": optimizer, "steps": 200}
+        with tempfile.TemporaryDirectory() as folder:
+            for arm, target in ((sizes[:3], {axis: sizes[3]}), (sizes, None)):
+                design = depthmup.Design(**fields, schemes="depth-mup", **{axis: arm})
+                report = depthmup.transfer(depthmup.BuiltIn(), design, out=folder, target=target)
+                print(f"{axis}, {' and '.join(begun)}, sizes {arm}", report, sep="\n\n")
+                print(flush=True)
+
+
 HEADS = (
     "values", "kind", "optimum", "combination", "drift", "target", "decided", "false",
     "recipe false", "seconds",
@@ -406,7 +429,11 @@ def main() -> None:
     parser.add_argument("--values", nargs="+", type=int, default=(2, 3), choices=tuple(RUNS))
     parser.add_argument("--digits", action="store_true")
     parser.add_argument("--search", action="store_true")
+    parser.add_argument("--networks", action="store_true")
     asked = parser.parse_args()
+    if asked.networks:
+        on_networks()
+        return
     if asked.search:
         searches([kind for kind in asked.kinds if kind != "grid"], asked.values, asked.tables)
         return

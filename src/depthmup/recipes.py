@@ -131,17 +131,19 @@ class RecipeReport(Meant):
     @property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
+        if self.search is None:
+            return recipe_page(self.recipes, title=self.title, command=self.command)
+        about = ("tuned", "question")
+        said = [self.config.get(name, ()) for name in about]
+        settings = {name: value for name, value in self.config.items() if name not in about}
         return recipe_page(
             self.recipes,
             title=self.title,
             command=self.command,
             search=self.search,
-            facts={"Configuration": self.config, "Environment": self.environment}
-            if self.search
-            else None,
-            notes=(*(f"{name}: {why}" for name, why in self.problems), *self.notes)
-            if self.search
-            else (),
+            facts={"Configuration": settings, "Environment": self.environment},
+            lead=[text for texts in said if isinstance(texts, list) for text in texts],
+            notes=(*(f"{name}: {why}" for name, why in self.problems), *self.notes),
         )
 
     def to_dict(self) -> dict[str, Any]:

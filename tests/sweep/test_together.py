@@ -281,7 +281,9 @@ class TestRuns:
         )  # fmt: skip
         report = depthmup.transfer(BuiltIn(), made)
         assert report.search.runs == 9
-        sweep = Sweep(model=BuiltIn(), design=_resolved(made, schemes="depth-mup", optimizers="adam"))
+        sweep = Sweep(
+            model=BuiltIn(), design=_resolved(made, schemes="depth-mup", optimizers="adam")
+        )
         (variant,) = sweep.design.variants
         deep = sweep.run(variant, sweep.design.all_sizes[1], (-6.0, 1.0), 0)
         assert deep.network.multiplier == pytest.approx(2.0 * 2**-0.5)

@@ -86,9 +86,11 @@ class RecipePosterior:
         """Log loss above the minimum at doublings (points, axes), so far from it in octaves."""
         return heights(self.bowl, away, np.broadcast_to(place, (len(away), place.shape[-1]))).height
 
-    def drawn(self, place: Array, away: Array, rng: np.random.Generator) -> Array:
+    def drawn(
+        self, place: Array, away: Array, rng: np.random.Generator, *, alone: bool = True
+    ) -> Array:
         """Heights there where the shape is drawn anew; and, (values + 1, points), the least ones
-        where each value alone lies so far from its minimum.
+        where each value ``alone`` lies so far from its minimum.
         """
         normal = rng.standard_normal((SHAPES, len(self.shape_root)))
         steps = np.linalg.solve(self.shape_root.T, normal.T).T
@@ -99,7 +101,7 @@ class RecipePosterior:
             bowl = self.bowl.moved(np.concatenate([still, step]))
             places = np.broadcast_to(place, (len(part), place.shape[-1]))
             result[0, part] = heights(bowl, away[part], places).height
-            for value in range(away.shape[1]):
+            for value in range(away.shape[1] if alone else 0):
                 result[value + 1, part] = lowest(bowl, value, away[part, value], places)
         return np.maximum(result, 0.0)
 

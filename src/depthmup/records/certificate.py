@@ -309,6 +309,12 @@ class Certificate(Meant):
         raw = parse(text, "a certificate")
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
             version = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
+            if isinstance(raw, dict) and "recipe" in raw:
+                raise ValueError(
+                    "Expected the certificate of one tuned value; this one predicts a recipe of "
+                    "several. Fit runs at its target with all of them, `depthmup fit --lr A,B`, "
+                    "and compare the optima."
+                )
             raise ValueError(
                 f"Expected a certificate of schema version {SCHEMA}; got {reprlib.repr(version)}. "
                 "Read it with the depthmup version that wrote it, or calibrate again."

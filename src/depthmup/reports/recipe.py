@@ -441,6 +441,7 @@ def recipe_page(
     command: Sequence[str] = (),
     search: SearchStory | None = None,
     facts: Mapping[str, Mapping[str, object]] | None = None,
+    lead: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
     """All recipes of a table, or of a search, as one page, HTML that opens offline."""
@@ -453,6 +454,7 @@ def recipe_page(
         headline=headline(recipes[0]) if recipes else NO_RECIPE,
         sections=[*sections, *([_search_section(search)] if search else [])],
         facts=facts or {},
+        lead=lead,
         notes=notes,
         command=command,
     ).html()

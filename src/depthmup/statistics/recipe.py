@@ -112,10 +112,10 @@ def recipe_of(
 def moves(
     found: RecipePosterior, sizes: Sequence[Size], tuned: Sequence[Tuned], tolerance: float
 ) -> tuple[RecipeAlong, ...]:
-    """How the joint optimum moves along every axis, with verdicts."""
+    """How the joint optimum moves along every axis, with verdicts; no costs of single values."""
     exponents = _combination(found)
     optima = _optima(found, sizes, exponents)
-    return _moves(found, sizes, tuned, optima, exponents, tolerance)
+    return _moves(found, sizes, tuned, optima, exponents, tolerance, alone=False)
 
 
 def _varied(sizes: Sequence[Size]) -> list[str]:
@@ -129,10 +129,12 @@ def _moves(
     optima: Sequence[RecipeOptimum],
     exponents: Sequence[float],
     tolerance: float,
+    *,
+    alone: bool = True,
 ) -> tuple[RecipeAlong, ...]:
     arms = ((axis, _arms(sizes, axis)) for axis in _varied(sizes))
     return tuple(
-        _along(found, sizes, tuned, optima, exponents, axis, members, tolerance)
+        _along(found, sizes, tuned, optima, exponents, axis, members, tolerance, alone=alone)
         for axis, members in arms
         if members
     )
@@ -264,6 +266,8 @@ def _along(
     axis: str,
     arms: Sequence[Index],
     tolerance: float,
+    *,
+    alone: bool,
 ) -> RecipeAlong:
     values = found.trials.values
     slope = _slope(sizes, axis, arms)
@@ -282,7 +286,7 @@ def _along(
     )
     longest = max(arms, key=lambda m: sizes[m[-1]][axis] / sizes[m[0]][axis])
     base, largest = int(longest[0]), int(longest[-1])
-    carried, alone = _carried(found, base, largest)
+    carried, costs = _carried(found, base, largest, alone=alone)
     verdict, why = _judged(found, tuned, drifts, verdicts, free, carried, slope, axis, tolerance)
     return RecipeAlong(
         axis=axis,
@@ -292,7 +296,7 @@ def _along(
         verdicts=verdicts,
         combination=told[values] if exponents else UNKNOWN,
         carried=carried,
-        alone=alone,
+        alone=costs,
         verdict=verdict,
         why=why,
     )
@@ -306,7 +310,7 @@ def _cost(nats: Array) -> Estimate:
 
 
 def _carried(
-    found: RecipePosterior, base: int, largest: int
+    found: RecipePosterior, base: int, largest: int, *, alone: bool
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
     """Excess loss at one size with another's recipe, and with each value of it."""
     values, rng = found.trials.values, np.random.default_rng(0)
@@ -314,8 +318,8 @@ def _carried(
     for value in range(values):
         rows[value, base, value], rows[value, largest, value] = 1.0, -1.0
     away = found.minima.draws(rows.reshape(values, -1), DRAWS, rng)
-    whole, *alone = found.drawn(found.trials.s[[largest]], away, rng)
-    return _cost(whole), tuple(map(_cost, alone))
+    whole, *each = found.drawn(found.trials.s[[largest]], away, rng, alone=alone)
+    return _cost(whole), tuple(map(_cost, each)) if alone else ()
 
 
 def _factor_two(found: RecipePosterior, size: int) -> tuple[Estimate, ...]:

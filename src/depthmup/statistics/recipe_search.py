@@ -376,9 +376,16 @@ def _first_size(search: RecipeSearch, i: int) -> Round | None:
     return _shape(search, i, valley)
 
 
+def _most_places(search: RecipeSearch) -> int:
+    """Places with seeds from which on a size's estimate may move as it likes."""
+    return (1 + 2 * search.values) * (1 + MOST_MOVES)
+
+
 def _shape(search: RecipeSearch, i: int, valley: Valley) -> Round | None:
     """Runs half as far from the optimum: sides alone tell it from a lopsided valley's hardly."""
     places = search.places(i)
+    if (search.seeds_at(i) >= search.looks[0]).sum() >= _most_places(search):
+        return None
     near = valley.around(valley.middle[0], SCALES[0])[1:]
     if (np.abs(places[:, None] - search.rounded(near)).max(-1).min(0) < NEAR).all():
         return None
@@ -426,8 +433,7 @@ def _about(search: RecipeSearch, i: int, valley: Valley, at: int, why: str) -> R
     centre = valley.middle[at]
     places, seeds = search.places(i), search.seeds_at(i)
     look = search.looks[0]
-    whole = 1 + 2 * search.values
-    if (seeds >= look).sum() >= whole * (1 + MOST_MOVES):
+    if (seeds >= look).sum() >= _most_places(search):
         return None
     shown = valley.sides(centre, places[seeds >= look])
     diverged = places[~np.isfinite(search.levels(i))]
@@ -618,10 +624,15 @@ class Narrowing:
             return Round(why=f"undecided at {spans}, and no further runs would decide it")
         chosen = self._first_part(min(plans, key=self._cost))
         if not chosen:
-            return Round(why=f"undecided after {self.search.runs} of {self.search.limit} runs")
+            return Round(why=self._spent)
         asks = dict.fromkeys(ask for step in chosen for ask in step.asks)
         words = dict.fromkeys(f"{self.search.named(step.size)}: {step.why}" for step in chosen)
         return Round(asks=tuple(asks), why="; ".join(words))
+
+    @property
+    def _spent(self) -> str:
+        runs, limit = self.search.runs, self.search.limit
+        return f"undecided after {runs} of {limit} runs; a budget of more goes on"
 
     def _first_part(self, steps: Sequence[Step]) -> list[Step]:
         """The first steps of a plan, which tell most, as far as runs are left."""

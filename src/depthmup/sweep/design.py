@@ -772,8 +772,11 @@ def _check_tuned(design: Design, what: Tuned) -> None:
     check_octaves(design.log2_lrs)
     name, usual = _OWN_LISTS.get(what.key, ("", ()))
     if name and getattr(design, name) != usual:
+        where = either("values=", "--values")
+        if design.beside:
+            where = either(f"found from base={{..., {what.key!r}: ...}}", f"--base ...,{what.key}=")
         raise ValueError(
-            f"{begin(what.the)} is tuned, so that its values are {either('values=', '--values')}; "
+            f"{begin(what.the)} is tuned, so that its values are {where}; "
             f"got {name}={getattr(design, name)}, too. Leave {name} out."
         )
     if what.key == "init_scale" and "init_scale" in design.settings:

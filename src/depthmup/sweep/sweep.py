@@ -91,11 +91,18 @@ class Sweep:
         design, what = self.design, self.design.tune
         described = design.to_dict()
         # The tuned value's own list, such as weight_decays, holds none of its values.
-        shown = [name for name in _SHOWN if name in described and name != f"{what.key}s"]
+        own = {f"{one.key}s" for one in design.tuned}
+        shown = [name for name in _SHOWN if name in described and name not in own]
         found = [round(k, 4) for k in design.log2_values] or "as the sweep went"
-        held = (
-            {} if what.is_learning_rate else {"tune": what.name, "lr": written(described["lrs"][0])}
-        )
+        held: dict[str, Any] = {}
+        if design.beside:
+            start = design.auto.start if design.auto else None
+            begun = start.items() if isinstance(start, Mapping) else ()
+            held = {"tune": [one.name for one in design.tuned]}
+            held |= {f"start_{key}": written(value) for key, value in begun}
+        if design.log2_lrs and not what.is_learning_rate:
+            held |= {"tune": what.name} if not design.beside else {}
+            held |= {"lr": written(described["lrs"][0])}
         about = tuning(design)
         if isinstance(self.model, Custom) and not self.model.planned:
             about = about[:1]  # what moves with size is then the person's own doing
@@ -107,7 +114,7 @@ class Sweep:
             **{f"base_{axis}": value for axis, value in design.base.items()},
             **held,
             **{k: v for k, v in values.items() if v or k not in ("settings", "sizes")},
-            "log2_lrs" if what.is_learning_rate else "log2_values": found,
+            "log2_lrs" if what.is_learning_rate and not design.beside else "log2_values": found,
             **described["arms"],
         }
 
