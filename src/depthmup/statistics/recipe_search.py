@@ -494,7 +494,7 @@ def _seeds(search: RecipeSearch, i: int, look: int) -> tuple[Ask, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Step:
+class FurtherRuns:
     """Runs that may come next, and the information that they add to a size's optimum."""
 
     size: int
@@ -585,7 +585,7 @@ class Narrowing:
         matrix[own, own] = np.einsum("n,ni,nj->ij", gained, slope, slope)
         return matrix
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FurtherRuns]:
         """All that may come next: more seeds at a size, or nearer and farther runs."""
         search, valley = self.search, self.known.valley
         for at, i in enumerate(self.known.reached):
@@ -593,7 +593,7 @@ class Narrowing:
             of = dict(zip(map(tuple, places), map(int, search.seeds_at(i)), strict=True))
             before = np.array([of[tuple(place)] for place in main])
             for later in [look for look in search.looks if look > before.min()]:
-                yield Step(
+                yield FurtherRuns(
                     size=i,
                     asks=search.asks(i, main, later),
                     told=self._told(at, main, before, later),
@@ -605,7 +605,7 @@ class Narrowing:
                 pair = search.rounded(valley.middle[at] + np.stack([away, -away]))
                 if (np.abs(places[:, None] - pair).max(-1).min(0) < NEAR).any():
                     continue
-                yield Step(
+                yield FurtherRuns(
                     size=i,
                     asks=search.asks(i, pair, look),
                     told=self._told(at, pair, np.zeros(2, np.int64), look),
@@ -634,10 +634,10 @@ class Narrowing:
         runs, limit = self.search.runs, self.search.limit
         return f"undecided after {runs} of {limit} runs; a budget of more goes on"
 
-    def _first_part(self, steps: Sequence[Step]) -> list[Step]:
+    def _first_part(self, steps: Sequence[FurtherRuns]) -> list[FurtherRuns]:
         """The first steps of a plan, which tell most, as far as runs are left."""
         runs, limit = self.search.runs, self.search.limit
-        chosen, asked = list[Step](), 0
+        chosen, asked = list[FurtherRuns](), 0
         for step in steps:
             if runs + asked + len(step.asks) > limit:
                 break
@@ -647,15 +647,15 @@ class Narrowing:
                 break
         return chosen
 
-    def _cost(self, steps: Sequence[Step]) -> float:
+    def _cost(self, steps: Sequence[FurtherRuns]) -> float:
         return math.fsum(self.search.costs[ask.size] for step in steps for ask in step.asks)
 
-    def _plan(self, rows: Array, need: Array, steps: Sequence[Step]) -> list[Step]:
+    def _plan(self, rows: Array, need: Array, steps: Sequence[FurtherRuns]) -> list[FurtherRuns]:
         """The runs that are expected to resolve some answers; none where no runs would."""
         nothing = np.zeros((rows.shape[1],) * 2)
         now = self.left(rows, nothing)
         # Runs to come may still move the answers, by a standard error or so.
-        reach, told, chosen = need + now / 2, nothing, list[Step]()
+        reach, told, chosen = need + now / 2, nothing, list[FurtherRuns]()
         left, rest = now, list(steps)
         while rest and (left > need).any():
             # Of what is not narrow enough, and only as far as it has to be.

@@ -702,7 +702,14 @@ def _check(design: Design) -> None:
     _check_sizes(design)
     _check_increasing(design.tune.plural, design.log2_values, log2=True)
     check_octaves(design.log2_values, design.tune)
-    check_together(design)
+    if design.beside:
+        lists = ("schemes", "optimizers", "run", "multipliers", "weight_decays")
+        check_together(
+            [one.key for one in design.tuned],
+            design.values,
+            ablate=design.ablate is not None,
+            counts={name: len(getattr(design, name) or ()) for name in lists},
+        )
     for one in design.tuned:
         _check_tuned(design, one)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays", "run"):

@@ -2,14 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from depthmup.records import RUN_AXES, Tuned, tuned, worded
 from depthmup.records.grammar import either
 from depthmup.records.printable import printable
-
-if TYPE_CHECKING:
-    from depthmup.sweep.design import Design
 
 MOST_VALUES = 4
 """Tuned together: people have general optimizers for more."""
@@ -19,7 +16,8 @@ _CATEGORIES = (
     *("scheme", "schemes", "optimizer", "optimizers", "run", "schedule", "activation", "own_init"),
     *("seed", "seeds", "device", "precision"),
 )
-_OF_DESIGN = {"weight_decay": "weight_decays", "multiplier": "multipliers"}
+_OWN = {"weight_decays": "weight_decay", "multipliers": "multiplier"}
+"""Lists of a design whose values can be tuned."""
 
 
 def names_of_tuned(tune: Any) -> tuple[Any, ...]:
@@ -45,7 +43,9 @@ def separated(base: Any, names: Iterable[Any]) -> tuple[dict[str, Any], Any]:
     if isinstance(base, Mapping):
         starts = {_key(name): value for name, value in base.items() if _key(name) in keys}
         return starts, {name: n for name, n in base.items() if _key(name) not in keys}
-    if not isinstance(base, str | Sequence):
+    if not isinstance(base, str) and not (
+        isinstance(base, Sequence) and all(isinstance(word, str) for word in base)
+    ):
         return {}, base
     words = [base] if isinstance(base, str) else base
     parts = [part for said in words for part in said.replace(",", " ").split()]
@@ -133,37 +133,32 @@ def check_names_of(names: Sequence[Any]) -> None:
             )
 
 
-def check_together(design: "Design") -> None:
-    """Refuse what cannot be had for several values, by name."""
-    if not design.beside:
-        return
-    keys = [one.key for one in design.tuned]
+def check_together(
+    keys: Sequence[str], values: Any, *, ablate: bool, counts: Mapping[str, int]
+) -> None:
+    """Refuse what cannot be had for several values, by name; ``counts`` are of a design's lists."""
     several = f"while {' and '.join(keys)} are tuned together"
     alone = f"Leave it out, or tune {keys[0]} alone."
-    if isinstance(design.values, tuple):
+    if isinstance(values, tuple):
         raise ValueError(
             f"Expected no grid of values {several}: the search finds them, as a grid of several "
             f"values has too many runs. Leave out {either('values=', '--values')}, and give where "
             "the search starts: "
             + either(f"base={{..., {keys[0]!r}: 0.003}}.", f"--base ...,{keys[0]}=0.003.")
         )
-    if design.values is not None and design.values.precision is not None:
+    if values is not None and values.precision is not None:
         given = either("Auto(precision=...)", "--drift-precision")
         raise ValueError(f"Expected no {given} {several}: the search ends at a verdict. {alone}")
-    if design.ablate is not None:
+    if ablate:
         raise ValueError(
             f"Expected no {either('ablate=', '--ablate')} {several}: what a rule does is measured "
             f"for one value. {alone}"
         )
-    for name in ("schemes", "optimizers", "run"):
-        if len(getattr(design, name) or ()) > 1:
+    for name, count in counts.items():
+        if count > 1 and _OWN.get(name) not in keys:
+            also = f"tune {_OWN[name]}, too, or m" if name in _OWN else "M"
+            also = also[:1].upper() + also[1:]
             raise ValueError(
-                f"Expected one of the {name} {several}; got {len(getattr(design, name))}. Measure "
-                "each in a folder of its own."
-            )
-    for key, name in _OF_DESIGN.items():
-        if key not in keys and len(getattr(design, name)) > 1:
-            raise ValueError(
-                f"Expected one of the {name} {several}; got {len(getattr(design, name))}. Tune "
-                f"{key}, too, or measure each in a folder of its own."
+                f"Expected one of the {name} {several}; got {count}. {also}easure each in a folder "
+                "of its own."
             )
