@@ -116,12 +116,14 @@ class TestWhatItFinds:
 
 
 class TestWhatItAsksFor:
-    def asked(self, losses, **fields):
+    def search_of(self, **fields):
         sizes = tuple({"width": width} for width in WIDTHS)
         usual = {"start": (-8.5, -2.0), "tuned": design().tuned, "costs": (1.0, 2.0, 4.0, 8.0)}
         fields = {**usual, **fields}
-        one = RecipeSearch(sizes=sizes, base=sizes[0], axes=("width",), **fields)
-        return next_recipes(one, losses)
+        return RecipeSearch(sizes=sizes, base=sizes[0], axes=("width",), **fields)
+
+    def asked(self, losses, **fields):
+        return next_recipes(self.search_of(**fields), losses)
 
     def test_it_begins_with_a_cross_and_corners_about_ones_own_values(self):
         step = self.asked([{} for _ in WIDTHS])
@@ -158,6 +160,37 @@ class TestWhatItAsksFor:
         first = self.asked([dict(rows), {}, {}, {}])
         assert first.asks
         assert first == self.asked([dict(rows[::-1]), {}, {}, {}])
+        one, other = (
+            self.search_of(losses=[dict(some), {}, {}, {}]).trials([0])
+            for some in (rows, rows[::-1])
+        )
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.y, other.y)
+
+    def test_a_search_in_the_same_process_has_its_own_limit(self):
+        """What sizes show is kept between rounds, and not what one search may spend."""
+        rng = np.random.default_rng(0)
+        places = [(0.0, 0.0), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)]
+        wide = [*places, *((2 * a, 2 * b) for a, b in places[1:]),
+                *(tuple(map(float, corner)) for corner in cross_and_corners(2)),
+                *((a / 2, b / 2) for a, b in places[1:])]  # fmt: skip
+        losses = [
+            {
+                place: [
+                    math.exp(0.05 * (place[0] - 0.14 * i) ** 2 + 0.05 * place[1] ** 2
+                             + 0.03 * rng.standard_normal())
+                    for _ in range(2)
+                ]
+                for place in dict.fromkeys(wide)
+            }
+            for i in range(len(WIDTHS))
+        ]  # fmt: skip
+        runs = sum(len(row) for of_size in losses for row in of_size.values())
+        spent = self.asked(losses, start=(0.0, 0.0), most=runs)
+        more = self.asked(losses, start=(0.0, 0.0), most=10 * runs)
+        assert not spent.asks
+        assert f"after {runs} of {runs} runs" in spent.why
+        assert more.asks
 
     def test_nothing_trains(self):
         bowl = Bowl(wall=-math.inf)

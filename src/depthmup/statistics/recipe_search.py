@@ -362,7 +362,7 @@ def _first_size(search: RecipeSearch, i: int) -> Round | None:
     if not search.trains(i):
         # Rates that diverge are the usual reason.
         lower = search.places(i).min(0)
-        if lower.min() > start.min() - MOST_WALKS * STEP:
+        if (start - lower).max() < MOST_WALKS * STEP:
             asks = search.asks(i, (lower - STEP)[None], 1, anew=True)
             return _round(search, asks, "lower, to values that train", i)
         return None
@@ -475,7 +475,7 @@ def _sharpen(search: RecipeSearch, known: Known, ended: Mapping[str, str]) -> Ro
         if along.verdict is not Verdict.UNDECIDED:
             reasons.append(f"{along.axis}: {along.verdict.value} is decided{also}")
             continue
-        following = Narrowing(known=known, along=along).next_step()
+        following = Narrowing(search=search, known=known, along=along).next_step()
         if following.asks:
             return following
         reasons.append(f"{along.axis}: {following.why}{also}")
@@ -507,12 +507,9 @@ class FurtherRuns:
 class Narrowing:
     """An axis whose verdict is open: which runs would narrow it most for their cost."""
 
+    search: RecipeSearch
     known: Known
     along: RecipeAlong
-
-    @property
-    def search(self) -> RecipeSearch:
-        return self.known.search
 
     @cached_property
     def slope(self) -> Array:
