@@ -350,7 +350,7 @@ def _judged(
     """
     inside = change_span(-tolerance, tolerance)
     named = list(zip(tuned, drifts, verdicts, strict=True))
-    known = _known(found)
+    known = bounded(found)
     # Their drifts count in octaves of the plane: of combinations of unit length.
     moves = _estimates(found.minima.of_sizes(_spread(slope, known))) if len(known) else []
     judged = [verdict_of(move, -tolerance, tolerance) for move in moves]
@@ -388,7 +388,7 @@ def _judged(
     )
 
 
-def _known(found: RecipePosterior) -> Array:
+def bounded(found: RecipePosterior) -> Array:
     """Combinations of unit length that the runs bound, (combinations, values), the best first."""
     lengths, vectors = np.linalg.eigh(found.covariance.mean(0))
     most = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)

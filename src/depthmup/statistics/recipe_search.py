@@ -31,7 +31,7 @@ from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.minimum import doublings_of
 from depthmup.statistics.next_run import CERTIFIED, FEWEST
-from depthmup.statistics.recipe import MARGIN, moves
+from depthmup.statistics.recipe import MARGIN, bounded, moves
 from depthmup.statistics.search import LOOKS, Ask, Round
 
 CROSS, CORNER = 2.0, 1.5
@@ -46,8 +46,8 @@ NEAREST, FARTHEST = 1.0, 3.0
 RISE = 0.04
 """Nats by which a side is to be higher, between these distances."""
 
-ALONGSIDE = 0.5
-"""Of that distance: a run that lies so far to one side shows it."""
+ALONGSIDE, HALFWAY = (0.5, math.inf), (0.25, 0.75)
+"""Of that distance: a run that lies so far to one side shows it; and its beginning."""
 
 NEAR = 0.4
 """Octaves within which a run is not repeated beside another one."""
@@ -272,10 +272,13 @@ class Valley:
         away = scale * self.reach[:, None] * self.directions
         return np.concatenate([centre[None], centre + away, centre - away])
 
-    def sides(self, centre: Array, places: Array) -> Flags:
-        """Which sides of a place others show, (2, values)."""
+    def sides(
+        self, centre: Array, places: Array, between: tuple[float, float] = ALONGSIDE
+    ) -> Flags:
+        """Which sides of a place others show, so far away as a share of the reach, (2, values)."""
         along = (places - centre) @ self.directions.T / self.reach
-        shown = [(along >= ALONGSIDE).any(0), (along <= -ALONGSIDE).any(0)]
+        low, high = between
+        shown = [((low <= side) & (side <= high)).any(0) for side in (along, -along)]
         return np.asarray(np.stack(shown), bool)
 
 
@@ -383,13 +386,13 @@ def _most_places(search: RecipeSearch) -> int:
 
 def _shape(search: RecipeSearch, i: int, valley: Valley) -> Round | None:
     """Runs half as far from the optimum: sides alone tell it from a lopsided valley's hardly."""
-    places = search.places(i)
-    if (search.seeds_at(i) >= search.looks[0]).sum() >= _most_places(search):
+    places, seeds = search.places(i), search.seeds_at(i)
+    if (seeds >= search.looks[0]).sum() >= _most_places(search):
         return None
-    near = valley.around(valley.middle[0], SCALES[0])[1:]
-    if (np.abs(places[:, None] - search.rounded(near)).max(-1).min(0) < NEAR).all():
-        return None
-    asks = search.asks(i, near, search.looks[0])
+    centre = valley.middle[0]
+    # Whatever lies about half as far to a side shows it: a flat direction's middle moves.
+    shown = valley.sides(centre, places[seeds >= search.looks[0]], HALFWAY)
+    asks = search.asks(i, valley.around(centre, SCALES[0])[1:][~shown.ravel()], search.looks[0])
     return _round(search, asks, "the shape of its valley", i) if asks else None
 
 
@@ -524,22 +527,32 @@ class Narrowing:
     def ways(self) -> Iterator[tuple[Array, Array]]:
         """What may decide: weights of all minima, and the distances that are to be resolved.
 
-        One value that drifts; or all values that are open; or what the whole recipe costs.
+        One value or combination that drifts; or all values that are open; or all combinations that
+        the runs bound, and what the whole recipe costs.
         """
-        along, values = self.along, self.search.values
-        tolerance, each = self.search.tolerance, np.eye(values)
-        open_ = [
-            (np.kron(self.slope, each[value]), abs(tolerance - abs(drift.value)), drift)
-            for value, drift in enumerate(along.drifts)
-            if along.verdicts[value] is Verdict.UNDECIDED
-        ]
-        for row, need, drift in open_:
-            if abs(drift.value) > tolerance:
-                yield row[None], np.array([need])
-        if open_ and all(abs(drift.value) <= tolerance for *_, drift in open_):
-            yield np.array([row for row, *_ in open_]), np.array([need for _, need, _ in open_])
-        if along.carried.high >= MARGIN > along.carried.value:
-            yield self._of_cost()
+        along, tolerance = self.along, self.search.tolerance
+        undecided = [verdict is Verdict.UNDECIDED for verdict in along.verdicts]
+        values = np.eye(self.search.values)[undecided]
+        combinations = bounded(self.known.found)
+        kept = []
+        for ways in (values, combinations):
+            if not len(ways):
+                continue
+            rows = np.kron(self.slope, ways)
+            move = np.abs(rows @ self.known.found.middle.ravel())
+            half = self.left(rows, np.zeros((rows.shape[1],) * 2))
+            need = np.abs(tolerance - move)
+            for i in np.flatnonzero(move > tolerance):
+                yield rows[[i]], need[[i]]
+            if (move <= tolerance).all():
+                kept.append((rows[half > need], need[half > need]))
+        if len(values) and (move_of := kept[:1]):
+            yield move_of[0]
+        if len(combinations) and len(kept) == 1 + bool(len(values)):
+            cost = self._of_cost() if along.carried.high >= MARGIN else (kept[-1][0][:0], ())
+            if along.carried.value < MARGIN:
+                rows, need = kept[-1]
+                yield np.concatenate([rows, cost[0]]), np.concatenate([need, cost[1]])
 
     def _of_cost(self) -> tuple[Array, Array]:
         """Steps from the base to the largest size along every direction, and those that cost."""
