@@ -400,9 +400,12 @@ def on_networks() -> None:
         base = {"width": 32, "depth": 4, axis: sizes[0], **begun}
         fields = {"base": base, "tune": tuple(begun), "optimizers": optimizer, "steps": 200}
         with tempfile.TemporaryDirectory() as folder:
-            for arm, target in ((sizes[:3], {axis: sizes[3]}), (sizes, None)):
+            # With a target every size is trained, whatever the smaller ones decide.
+            for arm, target in ((sizes[:3], sizes[3]), (sizes, 2 * sizes[3])):
                 design = depthmup.Design(**fields, schemes="depth-mup", **{axis: arm})
-                report = depthmup.transfer(depthmup.BuiltIn(), design, out=folder, target=target)
+                report = depthmup.transfer(
+                    depthmup.BuiltIn(), design, out=folder, target={axis: target}
+                )
                 print(f"{axis}, {' and '.join(begun)}, sizes {arm}", report, sep="\n\n")
                 print(flush=True)
 

@@ -189,7 +189,7 @@ class TestWhatItAsksFor:
         spent = self.asked(losses, start=(0.0, 0.0), most=runs)
         more = self.asked(losses, start=(0.0, 0.0), most=10 * runs)
         assert not spent.asks
-        assert f"after {runs} of {runs} runs" in spent.why
+        assert f"after {runs} runs (limit {runs})" in spent.why
         assert more.asks
 
     def test_nothing_trains(self):

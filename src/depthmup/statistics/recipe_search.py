@@ -642,7 +642,7 @@ class Narrowing:
     @property
     def _spent(self) -> str:
         runs, limit = self.search.runs, self.search.limit
-        return f"undecided after {runs} of {limit} runs; a budget of more goes on"
+        return f"undecided after {runs} runs (limit {limit}); a budget of more goes on"
 
     def _first_part(self, steps: Sequence[FurtherRuns]) -> list[FurtherRuns]:
         """The first steps of a plan, which tell most, as far as runs are left."""
