@@ -360,9 +360,9 @@ SEARCH_HEADS = (
 )  # fmt: skip
 
 
-def search_line(values: int | str, kind: str, found: Searched, alone: float) -> str:
+def search_line(values: int, kind: str, found: Searched, alone: float) -> str:
     median = float(np.median(found.runs))
-    grid = 9**values * 3 * len(WIDTHS) if isinstance(values, int) else float("nan")
+    grid = 9**values * 3 * len(WIDTHS)
     cells = [
         str(values), kind, f"{median:.0f}", str(max(found.runs)), f"{median / alone:.1f}",
         f"{median / grid:.1%}", share(found.decided), share(found.optimum), share(found.drift),
@@ -387,7 +387,8 @@ def searches(kinds: Sequence[str], values: Sequence[int], tables: int) -> None:
             print(search_line(count_, kind, found, usual), flush=True)
             for name, flags in vars(found).items():
                 setattr(every, name, getattr(every, name) + flags)
-    print(search_line("all", "", every, usual))
+    if len(values) == 1:
+        print(search_line(values[0], "all", every, usual))
 
 
 def on_networks() -> None:
