@@ -538,10 +538,10 @@ class Narrowing:
         for ways in (values, combinations):
             if not len(ways):
                 continue
-            rows = np.kron(self.slope, ways)
+            rows = np.asarray(np.kron(self.slope, ways), float)
             move = np.abs(rows @ self.known.found.middle.ravel())
             half = self.left(rows, np.zeros((rows.shape[1],) * 2))
-            need = np.abs(tolerance - move)
+            need = np.asarray(np.abs(tolerance - move), float)
             for i in np.flatnonzero(move > tolerance):
                 yield rows[[i]], need[[i]]
             if (move <= tolerance).all():
