@@ -782,6 +782,13 @@ def of_unseen() -> Iterator[Case]:
     return unseen()
 
 
+def of_blind() -> Iterator[Case]:
+    """Thirty-nine more, of packages and by hand, chosen likewise: ``zoo.blind``."""
+    from tests.zoo.blind import blind
+
+    return blind()
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -794,8 +801,9 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "thirty": of_thirty,
     "later": of_later,
     "unseen": of_unseen,
+    "blind": of_blind,
 }
-_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later", "unseen")
+_ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later", "unseen", "blind")
 
 
 def installed(package: str) -> bool:
