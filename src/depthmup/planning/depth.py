@@ -89,9 +89,10 @@ def _from_dataflow(
     for name, (standing, alike) in standings.items():
         if not all(use.branches for use in facts.uses[name]):
             # One branch in many and what is outside of them: planned as the latter.
-            (beside if alike else everywhere).append(name)
-            if alike:
+            if alike and not _serves_all(facts, name):
+                beside.append(name)
                 continue
+            everywhere += [] if alike else [name]
         if standing is not None:
             inside[name] = standing
     notes = [*_normalized_streams(residuals, depths)]
@@ -281,6 +282,13 @@ def _standings(
             )
         standings[name] = _several_times(facts, name, labels, times / base_times), False
     return standings
+
+
+def _serves_all(facts: Facts, name: str) -> bool:
+    """Whether all branches of a stream use a parameter, of several: as many as the depth is."""
+    innermost = facts.innermost(name)
+    branches = facts.residuals.streams[facts.residuals.stream_of(innermost)].branches
+    return len(branches) > 1 and {*branches} <= {branch for branch, _ in facts.users[name]}
 
 
 def _several_times(

@@ -21,8 +21,10 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.options import PlanOptions
+from depthmup.planning.prescribe import Prescription
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.starts import numbers_of
+from depthmup.rules import fold
 from depthmup.tracing import ExampleInputs, Facts, TraceError, parameters, read, unwrapped
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -222,15 +224,23 @@ def _refuse_confusion(make: Factory, plan: PlanContent, along: Mapping[str, Plan
         if len(parts) < len(along):
             continue
         for factor in _FACTORS:
-            product = math.prod(getattr(part, factor) for part in parts)
-            if not math.isclose(getattr(p, factor), product, rel_tol=1e-6):
+            whole, *each = (_unfolded(q, factor) for q in (p, *parts))
+            if not math.isclose(whole, math.prod(each), rel_tol=1e-6):
                 raise NotUnderstood(
-                    f"The plan's {factor} of {p.name} is {getattr(p, factor):.6g}, but "
-                    f"{' times '.join(f'{getattr(q, factor):.6g}' for q in parts)} along "
+                    f"The plan's {factor} of {p.name} is {whole:.6g}, but "
+                    f"{' times '.join(f'{one:.6g}' for one in each)} along "
                     f"{', '.join(along)} one by one: what grows there with which of them was "
                     f"misread. Declare the parameter, or plan from one model of {_name(make)} to "
                     "another, along one axis at a time."
                 )
+
+
+def _unfolded(p: Prescription, factor: str) -> float:
+    """A factor without the multiplier that the parameter carries.
+
+    That may be another layer's, where the model is as deep as the base.
+    """
+    return float(getattr(p, factor) / getattr(fold(p.folded, p.family), factor))
 
 
 def _proof_sizes(

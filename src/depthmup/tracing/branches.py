@@ -113,6 +113,8 @@ class _Finder:
                     # Without parameters it is no branch: a mean that is added.
                     if not any(node in self.usage.at for node in path):
                         break
+                    if origin == stream and not self._same_part(addition, origin, path):
+                        break
                     if stream not in streams and self._reads(origin, path, streams):
                         break
                     if self._of_another(output, path | {origin}, streams):
@@ -129,6 +131,18 @@ class _Finder:
         if {left, right} & self.ignored:
             return None
         return self._projection(addition, left, right, streams)
+
+    def _same_part(self, addition: Node, origin: int, path: set[int]) -> bool:
+        """Whether a branch reads what it is added to, of the tensors that ``unbind`` gives.
+
+        The input of a recurrent layer's step, to which it adds what it made of earlier inputs, is
+        no stream.
+        """
+        if self.graph.nodes[origin].op != "unbind":
+            return True
+        added = {ref.output for ref in addition.inputs if ref.node == origin}
+        readers = (ref for n in path for ref in self.graph.nodes[n].inputs if ref.node == origin)
+        return any(ref.output in added for ref in readers)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.

@@ -261,7 +261,8 @@ class Recorder(Watching):
     ) -> Callable[[], Tensor] | None:
         """An operation by plainer ones: x + c (y - x) for ``lerp``, x + c a b for ``addcmul``.
 
-        And additions for a sum of a stack.
+        Likewise x + a b for ``addmm``, unless x is a layer's bias; and additions for a sum of a
+        stack.
 
         A stack's sum is written so where its tensors are made from each other by nothing but the
         first, as the outputs of parallel branches beside their stream.
@@ -277,6 +278,10 @@ class Recorder(Watching):
             scaled = term if value == 1 else (lambda: value * term())
             add = torch.Tensor.add_ if name.endswith("_") else torch.add
             return lambda: add(start, scaled())
+        if name in _ADDED_PRODUCTS and args[0].ndim > 1:
+            start, left, right = args[:3]
+            beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+            return lambda: _times(beta, start) + _times(alpha, left @ right)
         if name not in ("sum", "mean") or len(args) < 2 or kwargs:
             return None
         if not isinstance(args[1], (list, tuple)) or len(args[1]) != 1:
@@ -340,6 +345,14 @@ class Recorder(Watching):
             if op in SCALAR_MAPS:
                 return _finite(func(*given, **kwargs))
             return _finite(given[1 if op == "copy" else 0])
+
+
+_ADDED_PRODUCTS = ("addmm", "baddbmm")
+"""Something, and a product of two matrices."""
+
+
+def _times(number: float, tensor: Tensor) -> Tensor:
+    return tensor if number == 1 else number * tensor
 
 
 def _reads_values(func: Any, args: tuple[Any, ...]) -> bool:
