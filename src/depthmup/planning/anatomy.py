@@ -124,7 +124,7 @@ def anatomy(
         gains = temperatures(comparison)
         notes += [*growing_sums(comparison), *unattributed(*comparison.own, pair.match)]
         sites += weight_sites(comparison, places)
-        sites += product_sites(comparison)
+        sites += product_sites(comparison, places)
         sites += mixture_sites(pair, comparison, parts)
     return Anatomy(
         places=places,

@@ -54,15 +54,16 @@ def parameter_places(
     outside = _repeated_outside(pair, reading, membership, parts)
     if outside:
         if not pair.branches[0] and not pair.overruled:
-            raise NotUnderstood(_no_depth_rule(outside))
+            raise NotUnderstood(_no_depth_rule(outside, reading.branching))
         seen = reading.comparison.facts if pair.overruled and reading.comparison else None
         dropped = [name for name in outside if seen is not None and name in seen.users]
         if seen is not None and dropped:
             notes.append(_dropped(dropped, seen))
         rest = [name for name in outside if name not in dropped]
-        notes += [_no_depth_rule(rest)] if rest else []
+        notes += [_no_depth_rule(rest, None)] if rest else []
     on_stream: dict[str, tuple[float, bool]] = {}
     if reading.branching is not None:
+        notes += _summed(pair, reading.branching.facts)
         on_stream = _on_the_stream(pair, reading, reading.branching, membership)
     idle = _without_influence(pair, reading)
     if idle:
@@ -197,15 +198,52 @@ def _repeated_outside(
     ]
 
 
-def _no_depth_rule(names: list[str]) -> str:
+def _no_depth_rule(names: list[str], branching: Comparison | None) -> str:
     """What to do about matrices that repeat outside of every branch."""
-    return (
+    start = (
         f"The model repeats {patterns_of(names, most=3)} more often than the base, but outside "
         "of every residual branch (stream + branch) that was found or declared, so no depth rule "
-        "covers them. Write the addition plainly, with no factor on the stream, use the same "
+        "covers them. "
+    )
+    if branching is not None and (summed := branching.facts.summed(names)):
+        return start + (
+            f"The outputs of {patterns_of(summed, most=3)} are summed over layers: the sum grows "
+            "with depth as a stream does. Declare all modules whose outputs are added up, with "
+            f"what belongs to each: branches={_all_branches(branching.facts, summed)}."
+        )
+    return start + (
+        "Write the addition plainly, with no factor on the stream, use the same "
         "depth, declare the branches: branches={'layers.*.attention': ('layers.*.norm1',), ...}, "
         f"or, if they need no depth factor, say so: roles={{{pattern_of(names[0])!r}: 'hidden'}}."
     )
+
+
+def _all_branches(facts: Facts, summed: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The branches that were found and modules of which outputs are summed, as declarations."""
+    declared: dict[str, tuple[str, ...]] = {}
+    for branch in facts.residuals.branches:
+        names = sorted(
+            (use.node, pattern_of(name.rpartition(".")[0]))
+            for name, uses in facts.uses.items()
+            for use in uses
+            if (branch.index, False) in use.branches
+        )
+        modules = list(dict.fromkeys(module for _, module in names))
+        if modules:
+            declared.setdefault(modules[-1], tuple(modules[:-1]))
+    return declared | {pattern_of(name.rpartition(".")[0]): () for name in summed}
+
+
+def _summed(pair: Pair, facts: Facts) -> Iterator[str]:
+    """A note on matrices, declared to need no depth factor, whose outputs add up over layers."""
+    copies = Counter(pair.base_of.values())
+    roles = [name for name in pair.roles if copies[pair.base_of[name]] > 1]
+    if names := facts.summed([name for name in roles if not facts.users.get(name)]):
+        yield (
+            f"The outputs of {patterns_of(names, most=3)} are summed over layers, and take no "
+            "depth factor as they were declared: unless the model divides that sum by their "
+            "number, what training changes in it grows with depth. Declare them as branches."
+        )
 
 
 def _dropped(names: list[str], facts: Facts) -> str:

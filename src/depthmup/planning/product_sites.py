@@ -8,17 +8,20 @@ from typing import TypeAlias
 
 from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
+from depthmup.planning.parameters import ParameterPlace
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Multiplier, Where
-from depthmup.rules import Ratios
+from depthmup.rules import Kind, Ratios
 from depthmup.tracing import Facts, Hook, Product, pattern_of
 
 
-def product_sites(comparison: Comparison) -> Iterator[Multiplier]:
+def product_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Multiplier]:
     """Products of activations over a growing dimension, attention logits first of all.
 
-    Their sum must not grow: the product's constants together follow 1 / size.
+    Their sum must not grow: the product's constants together follow 1 / size. What matrices alone
+    make, multiplied with each other, is a matrix as well, and no activation.
     """
+    matrices = {p.name for p in places if p.role.kind in (Kind.HIDDEN, Kind.READOUT)}
     wanted: list[_Wanted] = []
     for product, counterpart in comparison.products:
         ratio = product.size / counterpart.size
@@ -36,6 +39,7 @@ def product_sites(comparison: Comparison) -> Iterator[Multiplier]:
             else product.constant / counterpart.constant
         )
         skipped = product.weighted or product.distance or product.total or product.projection
+        skipped |= bool(product.learned) and product.learned <= matrices
         if not skipped and not (ratio == 1 and equal(own, 1)):
             # The law is relative to the usual 1/sqrt(head size).
             wanted.append(_Wanted(product=product, ratio=ratio, own=own * math.sqrt(ratio)))

@@ -6,7 +6,7 @@ shows in how it differs between a model and its base, so nothing here knows of a
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.names import plain_name
 from depthmup.tracing.operations import (
+    ADDITIONS,
     BATCH_NORMS,
     CONVOLUTIONS,
     ELEMENTWISE,
@@ -146,6 +147,33 @@ class Facts:
             name for name in self.uses
             if name in names and any(use.how is How.MATRIX for use in self.uses[name])
         )  # fmt: skip
+
+    def summed(self, names: Collection[str]) -> tuple[str, ...]:
+        """Those matrices of layers whose outputs are added up, each to what another of them gave.
+
+        The skips of a WaveNet: what each layer reads is no part of that sum.
+        """
+        graph, weights = self.graph, self.usage.weights
+        at = {u.node: n for n in names for u in self.uses[n] if u.how is How.MATRIX and u.traced}
+
+        def passes(node: Node, held: Container[int]) -> bool:
+            others = [r.node for r in node.inputs if r.node not in held]
+            bias = node.op in ADDITIONS and all(n in weights for n in others)
+            return bias or node.op in TRANSPARENT | MAPS or node.index in graph.factors
+
+        found: dict[str, None] = {}
+        for start, name in at.items():
+            held = {start, *(node.index for node in graph.forward(start, passes))}
+            for index in {n for h in held for n in graph.consumers[h]} - held:
+                node = graph.nodes[index]
+                others = [r.node for r in node.inputs if r.node not in held]
+                if node.op not in ADDITIONS or len(others) != 1:
+                    continue
+                made = graph.upstream(others)
+                summed = [at[n] for n in at if n in made]
+                if start not in made and summed and not graph.descends(start, others[0]):
+                    found |= dict.fromkeys([name, *summed])
+        return tuple(name for name in names if name in found)
 
     @property
     def undone(self) -> frozenset[str]:

@@ -3,6 +3,8 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -72,6 +74,30 @@ def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and buffers under every name they have, tied ones included."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
+
+
+@contextmanager
+def holding(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """A model with others in the place of its own tensors, by their names.
+
+    As ``torch.func.functional_call``, but also where a module is called as one of nn.Module's own
+    methods (``parameters``).
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    own: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for name, tensor in tensors.items():
+            owner, _, last = name.rpartition(".")
+            module = modules[owner]
+            held: dict[str, Any] = (
+                module._parameters if last in module._parameters else module._buffers
+            )
+            own.append((held, last, held[last]))
+            held[last] = tensor
+        yield
+    finally:
+        for held, last, tensor in reversed(own):
+            held[last] = tensor
 
 
 def parameters(model: nn.Module) -> dict[str, nn.Parameter]:

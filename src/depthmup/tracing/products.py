@@ -58,6 +58,7 @@ class Product:
     part of a module's output either is. ``behind`` are the nodes from the product to the next
     operation that mixes or bends, in order. ``beside`` are the nodes of other products that read
     either operand of this one, ``node``: what multiplies the operand multiplies them alike.
+    ``learned`` are the parameters from which alone an operand is made: it may be a weight.
     """
 
     module: str
@@ -77,6 +78,7 @@ class Product:
     behind: tuple[int, ...] = field(default=(), repr=False)
     node: int = -1
     beside: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+    learned: frozenset[str] = frozenset()
 
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
@@ -87,6 +89,8 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     cancelling = _cancelling(graph)
     apart = {u.node for of in usage.uses.values() for u in of if summed_apart(graph, u)}
     multiplying = {n.index for n in graph.nodes if _operands(graph, n) is not None}
+    put_in = [n.index for n in graph.nodes if n.op == "input"]
+    active = graph.downstream(put_in) | {*put_in}
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
             total = _total(graph, usage, node, multiplied)
@@ -122,7 +126,22 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             parts=(parts[0], parts[1]),
             node=node.index,
             beside=(frozenset(others[0]), frozenset(others[1])),
+            learned=_learned(graph, usage, active, operands[0])
+            or _learned(graph, usage, active, operands[1]),
         )
+
+
+def _learned(graph: Graph, usage: Usage, active: set[int], ref: Ref) -> frozenset[str]:
+    """The parameters from which a tensor is made, if nothing that was put in is."""
+    if ref.node in active:
+        return frozenset()
+
+    def before(node: Node) -> Iterator[int]:
+        if node.index not in usage.derived:
+            yield from (source.node for source in node.inputs)
+
+    made = graph.back(ref.node, before)
+    return frozenset(usage.derived[n.index] for n in made if n.index in usage.derived)
 
 
 def _cancelling(graph: Graph) -> set[int]:
