@@ -76,9 +76,25 @@ def parameter_places(
         for name in pair.names
     )
     if reading.comparison is not None:
+        places = _unless_multiplied(places, reading.comparison.facts)
         _refuse_mixed_inputs(pair, reading.comparison)
     notes += _mixed_growth(pair.growth)
     return places, tuple(notes)
+
+
+def _unless_multiplied(
+    places: tuple[ParameterPlace, ...], facts: Facts
+) -> tuple[ParameterPlace, ...]:
+    """Matrices to a fixed size start as hidden ones where two outputs of such are multiplied.
+
+    Each of n^-1/2, their product would be of 1/n, and what either learns of n^-1/2.
+    """
+    both = facts.multiplied(
+        [p.name for p in places if p.role.narrows and p.role.part != Part.ROUTER]
+    )
+    return tuple(
+        replace(p, role=replace(p.role, narrows=False)) if p.name in both else p for p in places
+    )
 
 
 def _place(

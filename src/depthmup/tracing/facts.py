@@ -24,6 +24,7 @@ from depthmup.tracing.operations import (
     ADDITIONS,
     BATCH_NORMS,
     CONVOLUTIONS,
+    CUTS,
     ELEMENTWISE,
     HOMOGENEOUS,
     LENGTHS,
@@ -175,6 +176,33 @@ class Facts:
                     found |= dict.fromkeys([name, *summed])
         return tuple(name for name in names if name in found)
 
+    def multiplied(self, names: Collection[str]) -> frozenset[str]:
+        """Those matrices whose outputs are multiplied with each other's, but for logits.
+
+        Gates without a bend at zero, bilinear forms, outer products: where both are small, their
+        product is small twice.
+        """
+        graph, weights = self.graph, self.usage.weights
+        logits = {product.node for product in self.attentions}
+        of: dict[int, str] = {}
+
+        def passes(node: Node, held: Container[int]) -> bool:
+            others = [r.node for r in node.inputs if r.node not in held]
+            bias = node.op in ADDITIONS and all(n in weights for n in others)
+            return bias or node.op in _VANISHING or node.index in graph.factors
+
+        for name in names:
+            for start in (u.node for u in self.uses[name] if u.how is How.MATRIX and u.traced):
+                held = [start, *(node.index for node in graph.forward(start, passes))]
+                of |= dict.fromkeys(held, name)
+        found = set[str]()
+        for node in graph.nodes:
+            product = node.op == "mul" or node.op in MATRIX_PRODUCTS
+            if product and node.index not in logits and len(node.inputs) == 2:
+                both = [of.get(ref.node) for ref in node.inputs]
+                found |= {name for name in both if name is not None} if all(both) else set()
+        return frozenset(found)
+
     @property
     def undone(self) -> frozenset[str]:
         """The biases that batch norms alone read, and take away: their gradient is zero."""
@@ -196,6 +224,14 @@ class Facts:
     def attentions(self) -> tuple[Product, ...]:
         """The products that a softmax normalizes."""
         return tuple(product for product in self.products if product.softmax)
+
+
+_VANISHING = (
+    TRANSPARENT
+    | CUTS
+    | {"neg", "sin", "abs", "tanh", "relu", "silu", "gelu", "mish", "elu", "leaky_relu"}
+)
+"""What gives zero for zero, and about as little for little."""
 
 
 def read(

@@ -34,7 +34,8 @@ SCALAR_MAPS = _names("mul add sub rsub div neg exp log sqrt rsqrt reciprocal pow
 """Arithmetic by which models compute constants from constants."""
 
 ELEMENTWISE = _names(
-    """mul add sub rsub div where lerp addcmul addcdiv maximum minimum pow cat stack _prelu_kernel
+    """mul add sub rsub div where lerp addcmul addcdiv maximum minimum pow cat stack complex polar
+    _prelu_kernel
     native_layer_norm native_batch_norm _native_batch_norm_legit
     _native_batch_norm_legit_no_training _native_batch_norm_legit_functional
     _batch_norm_with_update _batch_norm_no_update cudnn_batch_norm native_group_norm

@@ -122,7 +122,18 @@ def _nested(
         a.origin == inner.addition and a.addition not in outer.path and a is not outer
         for a in additions
     )
-    return begins and not goes_on
+    return begins and not goes_on and not _returned_beside(graph, inner, outer)
+
+
+def _returned_beside(graph: Graph, inner: ResidualBranch, outer: ResidualBranch) -> bool:
+    """Whether a stream ends in an output of the model that another's addition is no part of.
+
+    Streams that read each other (sequences and pairs) end in heads of their own.
+    """
+    if len(graph.outputs) < 2:
+        return False
+    elsewhere = graph.downstream([inner.addition]) - graph.downstream([outer.addition])
+    return any(ref.node in elsewhere for ref in graph.outputs)
 
 
 def _is_a_term(
