@@ -209,3 +209,21 @@ def test_two_streams_that_read_each_other():
 def test_depth_and_width_together_are_each_alone(make, inputs):
     """A norm that all layers share, and the last layer's norm that carries a multiplier."""
     assert planned(make, inputs).prescriptions
+
+
+class TiedWithBias(nn.Module):
+    """A bias of the logits that the model itself holds, beside its tied table."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.table = nn.Embedding(20, width)
+        self.layers = nn.Sequential(*(Layer(width) for _ in range(depth)))
+        self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(20))
+
+    def forward(self, ids):
+        return F.linear(self.norm(self.layers(self.table(ids))), self.table.weight, self.bias)
+
+
+def test_outputs_whose_bias_the_model_holds_are_proven():
+    plan = planned(TiedWithBias, (IDS,), proof="auto", target=(64, 2))
+    assert re.match(r"Proven to within most of a power, at width x 4: 3 steps change", plan.proof)

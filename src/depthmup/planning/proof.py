@@ -404,7 +404,7 @@ def _carrying(plan: PlanContent, model: nn.Module) -> set[str]:
     """Modules that give out something else than they are for, as they carry another's factor.
 
     The gain of a last norm has the factor of a tied readout, queries have that of the logits. What
-    the modules around them add to a stream is seen.
+    the modules around them add to a stream is seen, and so is what the model itself gives.
     """
     own = (
         Where.READOUT
@@ -412,11 +412,12 @@ def _carrying(plan: PlanContent, model: nn.Module) -> set[str]:
     folded = {n for m in plan.multipliers for n in m.folds if (m.where, m.label) != (own, n)}
     hooked = {hook.module for m in plan.multipliers for hook in m.hooks}
     names = {id(p): name for name, p in parameters(model).items()}
-    return hooked | {
+    carrying = {
         name
         for name, module in named_modules(model).items()
         if any(names.get(id(p)) in folded for p in module.parameters(recurse=False))
     }
+    return (hooked | carrying) - {""}
 
 
 def _log_ratio(square: float, base: float) -> float:
