@@ -211,19 +211,19 @@ def test_depth_and_width_together_are_each_alone(make, inputs):
     assert planned(make, inputs).prescriptions
 
 
-class TiedWithBias(nn.Module):
-    """A bias of the logits that the model itself holds, beside its tied table."""
+class TiedAlone(nn.Module):
+    """Nothing but the model itself can multiply what its tied table gives."""
 
     def __init__(self, width, depth):
         super().__init__()
         self.table = nn.Embedding(20, width)
         self.layers = nn.Sequential(*(Layer(width) for _ in range(depth)))
-        self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(20))
 
     def forward(self, ids):
-        return F.linear(self.norm(self.layers(self.table(ids))), self.table.weight, self.bias)
+        return F.linear(torch.tanh(self.layers(self.table(ids))), self.table.weight)
 
 
-def test_outputs_whose_bias_the_model_holds_are_proven():
-    plan = planned(TiedWithBias, (IDS,), proof="auto", target=(64, 2), own_init=None)
-    assert re.match(r"Proven to within most of a power, at width x 4: 3 steps change", plan.proof)
+def test_outputs_that_the_model_itself_multiplies_are_proven():
+    plan = planned(TiedAlone, (IDS,), proof="auto", target=(64, 2), own_init=None)
+    assert [hook.module for one in plan.multipliers for hook in one.hooks] == [""]
+    assert plan.proof.startswith("Proven to within most of a power, at width x 4: 3 steps change")
