@@ -358,7 +358,7 @@ PLACES = {
 """What calls a person's functions, or hands them on, each with the test above that goes there."""
 
 FUNCTIONS = {"make", "batch", "loss", "train", "plan", "cost", "optimizers"}
-ROADS = {"network_at", "batches_at", "called", "functional_call", "torch.func.functional_call"}
+ROADS = {"network_at", "batches_at", "called", "functional_call", "with_tensors"}
 
 
 def calls(node, file):

@@ -10,7 +10,7 @@ from depthmup.records.search import SearchStory
 from depthmup.reports.axes import round_values
 from depthmup.reports.certificate import percent
 from depthmup.reports.chart import tip_title
-from depthmup.reports.search_story import _runs, saved_sentence
+from depthmup.reports.search_story import runs_of_round, saved_sentence
 from depthmup.reports.sentences import (
     bend_sentence,
     duration,
@@ -42,7 +42,7 @@ ASKED = [({"depth": 8}, k, (0, 1)) for k in (-7.0, -6.0)]
             saved_sentence(STORY),
             "60 runs; a full grid (8 learning rates, 3 seeds) would take 96, 4.5 times the work.",
         ),
-        (_runs(ASKED), "depth 8: 7.8e-3, 0.016 (seeds 0, 1)"),
+        (runs_of_round(ASKED), "depth 8: 7.8e-3, 0.016 (seeds 0, 1)"),
         (is_larger_better("depth"), "Is deeper better?"),
         (is_larger_better("batch"), "Is a larger batch better?"),
         ([rate(x) for x in (0.0021, 0.25, 3.0, math.inf)], ["2.1e-3", "0.25", "3", "∞"]),

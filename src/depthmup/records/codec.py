@@ -128,11 +128,14 @@ def _value(kind: Any, raw: Any, where: str) -> Any:
     if is_dataclass(kind):
         return _dataclass(kind, raw, where)
     origin, inner = get_origin(kind), get_args(kind)
-    # Of unions records have optional values alone, so that JSON's null decides.
+    # Of unions records have optional values, and one value or several: JSON's null and list decide.
     if origin in (Union, types.UnionType):
         if raw is None and type(None) in inner:
             return None
-        [only] = [option for option in inner if option is not type(None)]
+        options = [option for option in inner if option is not type(None)]
+        several = [option for option in options if get_origin(option) is tuple]
+        one = [option for option in options if option not in several]
+        [only] = several if several and (isinstance(raw, list) or not one) else one
         return _value(only, raw, where)
     if origin is tuple:
         return _tuple(inner, raw, where)

@@ -97,6 +97,7 @@ class Design:
             (of your own command or training function); or several at once, as in ``("lr",
             "weight_decay")``, whose joint optimum is followed. Of your own command any
             placeholder, if the base has its value.
+        beside: the other ones of several, after the first; ``tune`` gives them.
         values: its values at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.

@@ -77,7 +77,7 @@ def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 @contextmanager
-def holding(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+def with_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """A model with others in the place of its own tensors, by their names.
 
     As ``torch.func.functional_call``, but also where a module is called as one of nn.Module's own

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from depthmup._isolated import isolated
-from depthmup.tracing.names import holding, named_tensors
+from depthmup.tracing.names import named_tensors, with_tensors
 
 _LIBRARIES = (Path(torch.__file__).parent, Path(__file__).parents[1])
 
@@ -35,7 +35,7 @@ def own_error(
     with isolated(), torch.no_grad():
         try:
             arguments, keywords = tree_map(there, (args, dict(kwargs)))
-            with holding(model, {name: there(tensor) for name, tensor in tensors.items()}):
+            with with_tensors(model, {name: there(tensor) for name, tensor in tensors.items()}):
                 model(*arguments, **keywords)
         except Exception as error:  # whatever the person's code raises
             return error

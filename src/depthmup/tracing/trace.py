@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from depthmup._isolated import isolated
 from depthmup.tracing.graph import Graph, ModuleCall, Node, Ref
-from depthmup.tracing.names import holding, named_tensors, plain_name, unwrapped
+from depthmup.tracing.names import named_tensors, plain_name, unwrapped, with_tensors
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
 from depthmup.tracing.own_error import own_error, own_error_words
 from depthmup.tracing.recorder import NothingRead, Recorder, is_absent, number_of, tensors_of
@@ -196,7 +196,7 @@ def _attempt(
         stack.enter_context(torch.no_grad())
         stack.enter_context(_module_calls(recorder, names))
         stack.enter_context(recorder)
-        stack.enter_context(holding(model, tensors))
+        stack.enter_context(with_tensors(model, tensors))
         output = model(*args, **kwargs)
         outputs = recorder.refs(output)
     absent = [recorder.nodes[n] for n in sorted(_multiplied_by(recorder.nodes, recorder.absent))]
