@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
@@ -110,3 +111,17 @@ def test_sweeps_read_back_as_they_were():
     assert Design.from_dict(json.loads(json.dumps(design.to_dict()))) == design
     for model in (BuiltIn(activation="relu"), Custom(name="make", code="1f0c", planned=False)):
         assert type(model).from_dict(json.loads(json.dumps(model.to_dict()))) == model
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    values: float | tuple[float, ...]
+    seen: tuple[int, ...] | None = None
+
+
+def test_one_value_or_several_are_told_apart_by_the_list():
+    for asked in (_Asked(values=-3.5), _Asked(values=(-3.5, 1.0), seen=(1, 2))):
+        raw = json.loads(json.dumps(encode(asked)))
+        assert decode(_Asked, raw, "asked") == asked
+    with pytest.raises(ValueError, match="values"):
+        decode(_Asked, {"values": "many"}, "asked")
