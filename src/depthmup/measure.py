@@ -137,7 +137,7 @@ def transfer(
     """
     leave_if_starting()
     if out is not None:
-        need("The page in a folder", "altair", "vl_convert")
+        need("The page in a folder", "vl_convert")
     if isinstance(model, Mapping):
         return _of_several(
             model,

@@ -531,7 +531,9 @@ class Report(Meant):
         """
         return reports.study_figure(self.study(axis), name, kind=kind)
 
-    def plot(self, path: str | Path | None = None, *, axis: Axis | None = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, axis: Axis | None = None
+    ) -> "reports.Picture":
         """Draw the best values against size.
 
         Args:
@@ -690,7 +692,7 @@ class Report(Meant):
         return printable(f"<Report: {found.rstrip('.')}; print it for the table>")
 
     def _repr_html_(self) -> str | None:
-        if not installed("altair", "vl_convert"):
+        if not installed("vl_convert"):
             return None  # a notebook shows the text
         if not self.studies:
             runs = counted(len(self.records), "run")

@@ -63,7 +63,7 @@ class Options:
 
 def run(options: Options) -> int:
     if options.out is not None:
-        need("The page", "altair", "vl_convert")
+        need("The page", "vl_convert")
     import torch
 
     from depthmup.cli.terminal import Done

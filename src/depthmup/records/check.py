@@ -293,7 +293,7 @@ class Check(Meant):
         Raises:
             ValueError: another suffix, or a check in which nothing was measured.
         """
-        need("A chart", "altair", "vl_convert")
+        need("A chart", "vl_convert")
         from depthmup.reports import save_chart  # which imports this package
         from depthmup.reports.chart import draw
         from depthmup.reports.check_page import deviations
@@ -315,7 +315,7 @@ class Check(Meant):
         Returns:
             The paths of the files.
         """
-        need("The page", "altair", "vl_convert")
+        need("The page", "vl_convert")
         from depthmup.reports.check_page import write_check  # which imports this package
 
         folder = Path(folder)

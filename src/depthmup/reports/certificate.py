@@ -13,6 +13,7 @@ from depthmup.records.text import aligned, begin, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.sentences import PLACES, UNKNOWN, advice, holding, number, rate_interval
 
 MOST_ROWS = 12
@@ -231,7 +232,7 @@ def certificate_figure(
     return Figure(chart=picture([plot], figure_style(kind)), caption=caption)
 
 
-def certificate_picture(certificate: Certificate) -> Any:
+def certificate_picture(certificate: Certificate) -> Picture:
     """The law up to the target as a picture of its own, with its words."""
     plot = CERTIFICATE_CHARTS["law"](certificate)
     return picture([plot], title=plot.title, lead=wrap.wrap(plot.lead, 100))

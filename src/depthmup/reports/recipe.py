@@ -15,6 +15,7 @@ from depthmup.records.text import begin, counted, table_lines
 from depthmup.reports.axes import plain
 from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.search_story import runs_of_round
 from depthmup.reports.study_rows import Row
 from depthmup.reports.theme import INK, ramp
@@ -498,7 +499,7 @@ RECIPE_ROWS = {"optima": optimum_rows, "drifts": drift_rows, "runs": run_rows}
 """Tidy tables by their names."""
 
 
-def plane_of(recipe: Recipe) -> Any:
+def plane_of(recipe: Recipe) -> Picture:
     """The plane as a picture of its own."""
     chart = plane(recipe)
     if chart is None:
