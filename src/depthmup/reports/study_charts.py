@@ -238,7 +238,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
 
     Example:
         >>> from depthmup.reports import example_study, Style
-        >>> drift(example_study(), style=Style(width=400)).width
+        >>> drift(example_study(), style=Style(width=400)).spec["width"]
         400
     """
     return _chart("drift", study, window=window, style=style)
