@@ -157,13 +157,15 @@ def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
         bent = np.einsum("nrj,nj->nr", turned, place)
         apart = np.where(np.abs(bent) < NEAREST, NEAREST, bent)
         found = rise(apart.T[..., None], shape, s)
-        secant = np.maximum(found.slope[..., 0].T / apart, FLATTEST)
+        secant = np.maximum(found.slope[..., 0].T / apart, 0.0)
         metric = np.einsum("nra,nr,nrb->nab", turned, secant, turned)
-        column = np.linalg.inv(metric)[:, :, value]
+        # Bends of flat directions may lie along a steep one: they are no more than flat then.
+        least = FLATTEST + FLAT_SHARE * np.trace(metric, axis1=1, axis2=2)
+        column = np.linalg.inv(metric + least[:, None, None] * straight)[:, :, value]
         place = away[:, None] * column / column[:, [value]]
     return heights(bowl, place, s).height
 
 
 SECANTS = 8
-NEAREST, FLATTEST = 1e-3, 1e-12
-"""Octaves, and nats per octave squared."""
+NEAREST, FLATTEST, FLAT_SHARE = 1e-3, 1e-12, 1e-9
+"""Octaves, nats per octave squared, and a share of all curvatures."""
