@@ -1,6 +1,6 @@
 """The report of several values that were tuned together: what ``depthmup.fit`` gives for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -28,6 +28,7 @@ from depthmup.reports.recipe import (
     recipe_text,
     search_sentence,
 )
+from depthmup.reports.result import remove_certificates
 from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
@@ -234,20 +235,26 @@ class RecipeReport(Meant):
             save_chart(chart, Path(path))
         return chart
 
-    def save(self, folder: str | Path) -> tuple[Path, ...]:
+    def save(self, folder: str | Path, *, formats: Collection[str] = ()) -> tuple[Path, ...]:
         """Write report.html, summary.json and, of a table, excluded.csv into a folder.
 
-        A search with a target has a certificate.json, too.
+        A search with a target has a certificate.json, too. One of an earlier measurement there is
+        removed.
 
         Args:
             folder: made where it is not there.
+            formats: of the plane of two values as a file beside them, such as "svg".
 
         Returns:
             The paths of the files.
+
+        Raises:
+            ValueError: a plane of other than two values.
         """
         import json
 
         folder = Path(folder)
+        planes = {f"plane.{kind}": self.plot() for kind in formats}
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             PAGE: self.page,
@@ -258,10 +265,13 @@ class RecipeReport(Meant):
         elif self.target:
             certificate = versioned(strict(self._certificate))
             texts[CERTIFICATE] = json.dumps(certificate, indent=2, allow_nan=False) + "\n"
-        with together(None) as drafts:
+        with together() as drafts:
             for name, text in texts.items():
                 drafts.write(folder / name, text)
-        return tuple(folder / name for name in texts)
+            remove_certificates(drafts, folder, but=texts)
+            for name, chart in planes.items():
+                save_chart(chart, folder / name, files=drafts)
+        return tuple(folder / name for name in (*texts, *planes))
 
     def __str__(self) -> str:
         return self.summary()

@@ -1,6 +1,7 @@
 """``Plan.watch`` names raw clipping where it moves the best rate, and nothing else."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.planning.clipped import of_entries, of_norm
+from depthmup.rules import DEPTH_MUP
 
 
 class Block(nn.Module):
@@ -44,7 +46,9 @@ def clipped(how, plan, model):
         plan.clip_grad_value_(model, 1e-3)
 
 
-def told(kind="sgd", how="", *, size=(64, 8), one_batch=False, steps=12, rate=1.0):
+def told(
+    kind="sgd", how="", *, size=(64, 8), one_batch=False, steps=12, rate=1.0, scheme="depth-mup"
+):
     """What a watch warns of in a loop."""
     torch.manual_seed(0)
     model, base = network(*size), network(32, 4)
@@ -52,7 +56,7 @@ def told(kind="sgd", how="", *, size=(64, 8), one_batch=False, steps=12, rate=1.
     plan = depthmup.plan(
         model,
         base,
-        scheme="depth-mup",
+        scheme=scheme,
         optimizer=kind.split()[-1],
         example_inputs=first,
         proof="off",
@@ -79,6 +83,19 @@ def told(kind="sgd", how="", *, size=(64, 8), one_batch=False, steps=12, rate=1.
 )
 def test_raw_clipping_under_sgd_is_told_once(kind, how, sentence):
     assert told(kind, how) == [sentence]
+
+
+OWN = replace(DEPTH_MUP, name="my own")
+"""As a person writes one."""
+
+
+def test_a_scheme_of_ones_own_is_watched_too():
+    assert told("sgd", "norm", scheme=OWN) == [of_norm(0.1)]
+
+
+def test_entries_are_not_clipped_by_sizes_that_nothing_tells():
+    with pytest.raises(ValueError, match=r"named scheme.*got 'my own'.*clip_grad_norm_"):
+        told("sgd", "the plan's entries", scheme=OWN)
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,13 @@ class TestWritten:
         with pytest.raises(ValueError, match="optima, drifts, runs, excluded"):
             report.to_pandas("points")
 
+    def test_saving_leaves_no_certificate_of_an_earlier_measurement(self, report, tmp_path):
+        (tmp_path / "certificate.json").write_text("{}")
+        written = report.save(tmp_path, formats={"svg"})
+        assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
+        assert "certificate.json" not in {path.name for path in written}
+        assert (tmp_path / "plane.svg").read_text().startswith("<svg")
+
     def test_the_plane_shows_every_run_and_every_size(self, report):
         spec = report.plot().to_dict()
         rows = [len(values) for values in spec["datasets"].values()]

@@ -149,6 +149,10 @@ def deliver(
     """
     from depthmup.recipes import RecipeReport
 
+    if figure is not None and isinstance(report, RecipeReport):
+        raise ValueError(
+            "Expected no --figure for several tuned values; --export svg writes the plane."
+        )
     # Printed first: it stays where the disk is full.
     if json:
         print_json(report.to_dict())
@@ -158,21 +162,9 @@ def deliver(
         _show(report)
     if folder is None:
         return
-    if isinstance(report, RecipeReport):
-        if figure is not None:
-            raise ValueError(
-                "Expected no --figure for several tuned values; --export svg writes the plane."
-            )
-        if not saved:
-            report.save(folder)
-        for kind in export:
-            report.plot(folder / f"plane.{kind}")
-        if not json:
-            say_page(folder / "report.html")
-        return
     if export or not saved:
         report.save(folder, formats=export)
-    if figure is not None:
+    if figure is not None and not isinstance(report, RecipeReport):
         _write_figures(report, folder / "figures", figure)
     if not json:
         say_page(folder / "report.html")

@@ -63,6 +63,7 @@ def clip_grad_value_(
     if not clip_value > 0:
         raise ValueError(f"Expected a positive clip_value; got {clip_value!r}.")
     tensors = check(plan, model) if strict else planned_parameters(plan, model)
+    sizes = {p.name: gradient_size(plan, p) for p in plan.prescriptions}
     with torch.no_grad():
         for p in plan.prescriptions:
             tensor = tensors.get(p.name)
@@ -72,14 +73,20 @@ def clip_grad_value_(
                         f"Expected gradients that are summed over processes; that of {p.name} is "
                         "not. Clip after they are reduced."
                     )
-                most = clip_value * gradient_size(plan, p)
+                most = clip_value * sizes[p.name]
                 _local(tensor.grad).clamp_(-most, most)
 
 
 def gradient_size(plan: PlanContent, planned: Prescription) -> float:
     """The size of an entry of a parameter's gradient, as a multiple of the base's."""
-    size = scheme_named(plan.scheme).gradient(planned.role).at(planned.ratios)
-    return float(size) / planned.folded
+    try:
+        of_scheme = scheme_named(plan.scheme)
+    except ValueError:
+        raise ValueError(
+            "Expected a plan under a named scheme, by which gradients' sizes are known; got "
+            f"{plan.scheme!r}. Clip by plan.clip_grad_norm_(model, ...), which needs none."
+        ) from None
+    return float(of_scheme.gradient(planned.role).at(planned.ratios)) / planned.folded
 
 
 def _shard(gradient: Tensor) -> tuple[Any, Tensor]:

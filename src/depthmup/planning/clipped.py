@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from depthmup.planning.adapters import planned_parameters
-from depthmup.planning.clip import gradient_size
 from depthmup.planning.content import PlanContent
 from depthmup.planning.sharded import is_sharded
 from depthmup.rules import Family
@@ -83,7 +82,8 @@ def seen_by(plan: PlanContent, model: nn.Module) -> SeenGradients:
     """What is looked for: nothing where an update forgets the size of its gradient."""
     tensors = planned_parameters(plan, model)
     raw = [p for p in plan.prescriptions if p.family is Family.RAW and p.name in tensors]
-    planned = [(tensors[p.name], gradient_size(plan, p)) for p in raw]
+    # Of updates that are gradients, epsilon's factor is the gradient's size, in any scheme.
+    planned = [(tensors[p.name], p.epsilon) for p in raw]
     return SeenGradients(
         planned=planned,
         by_norm=any(p.folded != 1 for p in raw),
@@ -123,7 +123,7 @@ def sizes_of(each: Sequence[tuple[Tensor, float]]) -> GradientSizes:
     """The sizes of gradients, wherever they lie."""
     gradients = [gradient.detach() for gradient, _ in each]
     norms = torch.stack([norm.double().cpu() for norm in torch._foreach_norm(gradients)])
-    entries = [float(gradient.abs().max()) for gradient in gradients]
+    entries = [float(entry) for entry in torch._foreach_norm(gradients, math.inf)]
     largest = max(entries)
     as_large = {
         size

@@ -129,15 +129,20 @@ def write_result(
             files.write(folder / "report.html", drawn)
         for name, certificate in zip(names, certificates, strict=True):
             files.write(folder / name, _sealed(certificate, folder / name).to_json() + "\n")
-        for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
-            if old.name not in names:  # of an earlier measurement in this folder
-                files.remove(old)
+        remove_certificates(files, folder, but=names)
         for name, content in more.items():
             files.write(folder / name, content)
         for i, study in enumerate(studies if formats else ()):
             within = folder / "charts" / study.axis if i else folder / "charts"
             export(study, within, formats=set(formats), files=files)
     return contents
+
+
+def remove_certificates(files: Files, folder: Path, *, but: Collection[str]) -> None:
+    """Remove those of an earlier measurement in a folder."""
+    for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
+        if old.name not in but:
+            files.remove(old)
 
 
 def _mark(studies: Sequence[Study], certificates: Sequence[Certificate]) -> str:

@@ -10,8 +10,7 @@ from depthmup.posterior.bowl import heights
 from depthmup.posterior.intervals import CONFIDENCE, Array, Index
 from depthmup.posterior.law import Size
 from depthmup.posterior.mixture import NormalMixture
-from depthmup.posterior.recipe import RecipePosterior, recipe_posterior
-from depthmup.posterior.trials import Trials
+from depthmup.posterior.recipe import RecipePosterior
 from depthmup.records import UNKNOWN, Estimate, Place, Tuned, Verdict
 from depthmup.records.finding import change, change_span, verdict_of
 from depthmup.records.recipe import Contour, Recipe, RecipeAlong, RecipeOptimum, RecipeRun, combined
@@ -44,31 +43,6 @@ CORNERS = 240
 
 
 def recipe(
-    trials: Trials,
-    sizes: Sequence[Size],
-    tuned: Sequence[Tuned],
-    *,
-    name: str,
-    title: str,
-    tolerance: float,
-    target: Size | None = None,
-    notes: Sequence[str] = (),
-) -> Recipe:
-    """The recipe of one variant; ``trials`` are its runs, of these sizes."""
-    found = recipe_posterior(trials)
-    return recipe_of(
-        found,
-        sizes,
-        tuned,
-        name=name,
-        title=title,
-        tolerance=tolerance,
-        target=target,
-        notes=notes,
-    )
-
-
-def recipe_of(
     found: RecipePosterior,
     sizes: Sequence[Size],
     tuned: Sequence[Tuned],
@@ -79,7 +53,7 @@ def recipe_of(
     target: Size | None = None,
     notes: Sequence[str] = (),
 ) -> Recipe:
-    """The same where their posterior is there."""
+    """The recipe of one variant by its posterior; ``sizes`` are those of its runs."""
     trials = found.trials
     exponents = _combination(found)
     optima = _optima(found, sizes, exponents)

@@ -49,7 +49,7 @@ def recipe_of_search(state: SearchState) -> SweptRecipe:
     # In the order of sizes, whichever was cheaper.
     return SweptRecipe(
         recipe=recipe(
-            search.trials(sizes),
+            search.known(sizes).found,
             told,
             design.tuned,
             name=variant.name,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
+from depthmup.posterior.recipe import recipe_posterior
 from depthmup.posterior.trials import Trials
 from depthmup.records import LEARNING_RATE, Tuned, worded
 from depthmup.records.printable import printable
@@ -122,14 +123,15 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
         notes.append(f"{counted(lost, 'run')} of sizes where nothing trains left out.")
     if not question.seed:
         notes.append("No column of seeds: how seeds differ is assumed, not measured.")
+    trials = Trials(
+        x=x[order],
+        y=np.log(loss[order]),
+        size=np.asarray(size[order], np.int64),
+        seed=np.asarray(seed[order], np.int64),
+        s=doublings_of(named_sizes),
+    )
     return recipe(
-        Trials(
-            x=x[order],
-            y=np.log(loss[order]),
-            size=np.asarray(size[order], np.int64),
-            seed=np.asarray(seed[order], np.int64),
-            s=doublings_of(named_sizes),
-        ),
+        recipe_posterior(trials),
         named_sizes,
         tuned,
         name=rows.name,
