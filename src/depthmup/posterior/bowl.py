@@ -10,6 +10,7 @@ linear in doublings. Angles are those of Givens' rotations from a first guess of
 *Source:* Golub and Van Loan, Matrix Computations (2013), Section 5.1.8, for Givens' rotations.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -118,21 +119,28 @@ def heights(bowl: Bowl, away: Array, s: Array) -> Heights:
     )
 
 
-def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
-    """The least heights where one value lies so far from its minimum, (points,), others being free.
+def lowest(bowl: Bowl, values: Sequence[int], away: Array, s: Array) -> Array:
+    """The least heights, (points,), where some values lie so far from their minimum, (points,
+    values), the others being free.
 
     Each rise is a parabola of its secant's curvature; the least of these is exact, and repeated.
     """
+    some = list(values)
+    if len(some) == len(bowl.first):
+        whole = np.zeros_like(away)
+        whole[:, some] = away
+        return heights(bowl, whole, s).height
     rotation, _ = bowl.rotations(s)
     shape = full(bowl.shape, s.shape[1])
-    along = rotation[:, :, value] * away[:, None]
+    along = np.einsum("nrv,nv->nr", rotation[:, :, some], away)
     for _ in range(SECANTS):
         apart = np.where(np.abs(along) < NEAREST, NEAREST, along)
         found = rise(apart.T[..., None], shape, s)
         secant = np.maximum(found.slope[..., 0].T / apart, FLATTEST)
         metric = np.einsum("nra,nr,nrb->nab", rotation, secant, rotation)
-        column = np.linalg.inv(metric)[:, :, value]
-        place = away[:, None] * column / column[:, [value]]
+        column = np.linalg.inv(metric)[:, :, some]
+        pulls = np.linalg.solve(column[:, some], away[..., None])[..., 0]
+        place = np.einsum("nav,nv->na", column, pulls)
         along = np.einsum("nrj,nj->nr", rotation, place)
     return np.asarray(rise(along.T[..., None], shape, s).height[..., 0].sum(0))
 
