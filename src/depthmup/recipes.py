@@ -248,13 +248,13 @@ class RecipeReport(Meant):
 
         Args:
             folder: made where it is not there.
-            formats: of the plane of two values as a file beside them, such as "svg".
+            formats: of the planes of all pairs as a file beside them, such as "svg".
 
         Returns:
             The paths of the files.
 
         Raises:
-            ValueError: a plane of other than two values.
+            ValueError: no recipe was found.
         """
         import json
 

@@ -10,6 +10,7 @@ import pytest
 
 import depthmup
 from depthmup.records import Verdict
+from depthmup.records.finding import rate
 from depthmup.reports.recipe_arguments import argument_cells, is_scaled, source_sentence
 from depthmup.statistics.recipe import MARGIN
 
@@ -272,7 +273,8 @@ class TestWritten:
     def test_a_notebook_has_cards_the_arguments_and_the_plane(self, report):
         shown = report._repr_html_()
         assert "The recipe along width" in shown
-        assert "lr=3.9e-3, weight_decay=0.1" in shown
+        lr, decay = (rate(2.0**log2.value) for log2 in report.recipe().target.log2)
+        assert f"lr={lr}, weight_decay={decay}" in shown
         assert shown.count("<svg") == 1
         assert "<script" not in shown
 
@@ -391,7 +393,7 @@ class TestArguments:
     def test_the_report_says_what_the_scheme_scales(self, under, report):
         rows = {row["value"]: row for row in argument_cells(under)}
         assert rows["learning rate"]["with size"] == "muP scales it"
-        assert rows["learning rate"]["argument"] == "lr=3.9e-3"
+        assert rows["learning rate"]["argument"] == f"lr={rate(2.0 ** under.target.log2[0].value)}"
         assert "arXiv 2203.03466" in source_sentence(under)
         rows = {row["value"]: row for row in argument_cells(report.recipe())}
         assert rows["weight decay"]["with size"] == "as the runs of width 1024 had it"

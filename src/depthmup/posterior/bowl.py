@@ -141,10 +141,13 @@ def lowest(bowl: Bowl, values: Sequence[int], away: Array, s: Array) -> Array:
         column = np.linalg.inv(metric)[:, :, some]
         pulls = np.linalg.solve(column[:, some], away[..., None])[..., 0]
         place = np.einsum("nav,nv->na", column, pulls)
-        along = np.einsum("nrj,nj->nr", rotation, place)
+        before, along = along, np.einsum("nrj,nj->nr", rotation, place)
+        # Heights are flat about the least: they are nearer by the square of this.
+        if np.abs(along - before).max() < NEAREST:
+            break
     return np.asarray(rise(along.T[..., None], shape, s).height[..., 0].sum(0))
 
 
-SECANTS = 8
+SECANTS = 16
 NEAREST, FLATTEST = 1e-3, 1e-12
 """Octaves, and nats per octave squared."""
