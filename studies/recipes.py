@@ -4,6 +4,7 @@
     python -m studies.recipes --tables 20 --kinds round ridge --values 2
     python -m studies.recipes --digits        # networks trained here; minutes
     python -m studies.recipes --search --tables 20   # searches in the same worlds; an hour
+    python -m studies.recipes --against --tables 200 --values 2   # tuners; an hour; needs optuna
     python -m studies.recipes --networks      # searches on networks trained here; minutes
 
 Each table is a random search of 40 runs (two values) or 70 (three) at each of five sizes, six
@@ -28,6 +29,13 @@ doublings on. *false*: values that drift by more than the tolerance and were sai
 with eight seeds whose levels differ by 1% and whose optima lie 0.03 octaves aside; and, of the same
 kinds of valley, searches of the rate alone. *runs*: the median and the largest number; *of d = 1*:
 the median over that of one value; *of the grid*: the share of nine values each and three seeds.
+
+``--against`` compares, in the same worlds and two doublings beyond the largest size, the excess
+loss of the recipe that a search predicts with those of the best runs of Optuna's TPE and of random
+search. These train the largest size alone, three octaves around the same start, as many runs as
+cost what the search did, and carry their best run over. *largest*: the search's recipe of the
+largest size, carried over as theirs. Optuna comes by ``pip install --target /tmp/optuna optuna``
+and ``PYTHONPATH=/tmp/optuna``; a numpy that comes with it must go.
 
 ``--networks`` searches the recipe of the built-in networks on the digits at three sizes, predicts a
 fourth, and then searches all four: rate and branch multiplier along depth, under Depth-muP, as in
@@ -301,7 +309,7 @@ class Searched:
         if values == 1:  # the law of one value has no other coordinate that turns with it
             truth = world(rng, "round", 1)
         begun = time.perf_counter()
-        report = search(rng, kind, truth, number)
+        report = search(trained(rng, kind, truth, number))
         self.seconds.append(time.perf_counter() - begun)
         live = truth.live if values > 1 else np.ones(1, bool)
         if values == 1:
@@ -331,32 +339,133 @@ class Searched:
             self.recipe_false.append(report.verdict is Verdict.TRANSFERS)
 
 
-def search(rng: np.random.Generator, kind: str, truth: World, number: int):
-    """One search to its end."""
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What trains in a world: losses of its runs, and where a person begins.
+
+    Attributes:
+        kind, truth, number: of the world.
+        noise: of a run.
+        level, own: of every seed: its level, and how far its optimum lies aside, (seeds, values).
+        start: log2 values that a person has, (values,).
+        wall: octaves from the optimum at which runs diverge, where they do.
+    """
+
+    kind: str
+    truth: World
+    number: int
+    noise: float
+    level: np.ndarray
+    own: np.ndarray
+    start: np.ndarray
+    wall: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES[: len(self.start)]
+
+    def loss(self, i: int, x: np.ndarray, seed: int) -> float:
+        """Of a run at the size i with log2 values x."""
+        away = x - self.truth.optimum[i]
+        if self.kind == "walls" and len(x) > 1 and away[0] + 0.2 * away[1] > self.wall:
+            return float("inf")
+        place = [round(1000 * k) % 2**32 for k in x]
+        noise = np.random.default_rng([self.number, i, seed, *place]).normal(0, self.noise)
+        rise = self.truth.rise(i, (away - self.own[seed])[None])[0]
+        return float(np.exp(1 - 0.1 * i + self.level[seed] + rise + noise))
+
+
+def trained(rng: np.random.Generator, kind: str, truth: World, number: int) -> Trained:
+    """One draw of all that a world has beside its truth."""
     values = truth.optimum.shape[1]
-    noise = rng.choice([0.003, 0.01, 0.02])
+    noise = float(rng.choice([0.003, 0.01, 0.02]))
     level, own = rng.normal(0, 0.01, SEEDS), rng.normal(0, 0.03, (SEEDS, values))
-    start, wall = rng.uniform(-OFF, OFF, values), rng.uniform(0.8, 1.5)
-    names = NAMES[:values]
+    start, wall = rng.uniform(-OFF, OFF, values), float(rng.uniform(0.8, 1.5))
+    return Trained(
+        kind=kind, truth=truth, number=number, noise=noise, level=level, own=own, start=start,
+        wall=wall,
+    )  # fmt: skip
+
+
+def search(of: Trained, target: int | None = None):
+    """One search to its end."""
 
     def train(trial: depthmup.Trial) -> list[float]:
-        i = WIDTHS.index(trial.size["width"])
         told = {"lr": trial.lr, "weight_decay": trial.weight_decay, **trial.settings}
-        x = np.log2([told[name] for name in names])
-        away = x - truth.optimum[i]
-        if kind == "walls" and values > 1 and away[0] + 0.2 * away[1] > wall:
-            return [float("inf")]
-        place = [round(1000 * k) % 2**32 for k in x]
-        of_run = np.random.default_rng([number, i, trial.seed, *place]).normal(0, noise)
-        rise = truth.rise(i, (away - own[trial.seed])[None])[0]
-        return [float(np.exp(1 - 0.1 * i + level[trial.seed] + rise + of_run))]
+        x = np.log2([told[name] for name in of.names])
+        return [of.loss(WIDTHS.index(trial.size["width"]), x, trial.seed)]
 
-    begun = {name: float(2.0**k) for name, k in zip(names, start, strict=True)}
+    begun = {name: float(2.0**k) for name, k in zip(of.names, of.start, strict=True)}
     design = depthmup.Design(
-        base={"width": WIDTHS[0], **begun}, tune=names, width=WIDTHS, steps=1, seeds=SEEDS
+        base={"width": WIDTHS[0], **begun}, tune=of.names, width=WIDTHS, steps=1, seeds=SEEDS
     )
-    model = depthmup.Model(train=train, cost=lambda size: size["width"] ** 2.0, version=f"{number}")
-    return depthmup.transfer(model, design)
+    version = f"{of.number}"
+    model = depthmup.Model(train=train, cost=lambda size: size["width"] ** 2.0, version=version)
+    return depthmup.transfer(model, design, target={"width": target} if target else None)
+
+
+def tuned_at_largest(of: Trained, runs: int, sampler: str) -> np.ndarray:
+    """log2 values of the best run of a tuner at the largest size, within REACH of the start."""
+    last, best = len(WIDTHS) - 1, (float("inf"), of.start)
+    rng = np.random.default_rng([of.number, 2])
+    low, high = of.start - REACH, of.start + REACH
+    if sampler == "tpe":
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=of.number))
+    for number in range(runs):
+        if sampler == "tpe":
+            trial = study.ask()
+            ends = zip(of.names, low, high, strict=True)
+            x = np.array([trial.suggest_float(name, a, b) for name, a, b in ends])
+        else:
+            x = rng.uniform(low, high)
+        loss = of.loss(last, x, number % SEEDS)
+        if sampler == "tpe":
+            study.tell(trial, loss)
+        best = min(best, (loss, x), key=lambda one: one[0])
+    return best[1]
+
+
+def against(kinds: Sequence[str], values: int, worlds: int) -> None:
+    """Prints the excess loss at the target of recipes, and of tuners for the same work."""
+    target = WIDTHS[-1] * 2**FURTHER
+    ways = ("recipe", "largest", "tpe", "random")
+    every: dict[str, list[list[float]]] = {}
+    for number in range(worlds):
+        kind = kinds[number % len(kinds)]
+        rng = np.random.default_rng([number, values, KINDS.index(kind), 3])
+        truth = world(rng, kind, values)
+        of = trained(rng, kind, truth, number)
+        begun = time.process_time()
+        report = search(of, target)
+        seconds = time.process_time() - begun
+        work = float((report.to_pandas("runs")["width"] ** 2.0).sum())
+        affordable = int(work / WIDTHS[-1] ** 2)
+        # A recipe that nothing is predicted for is carried over from the largest size.
+        largest = [one.value for one in report.recipe().optima[-1].log2]
+        told = report.recipe().target
+        found = {
+            "recipe": np.array([one.value for one in told.log2] if told else largest),
+            "largest": np.array(largest),
+            "tpe": tuned_at_largest(of, affordable, "tpe"),
+            "random": tuned_at_largest(of, affordable, "random"),
+        }
+        last = len(WIDTHS) - 1 + FURTHER
+        cost = [float(np.expm1(truth.rise(last, (found[w] - truth.on)[None]))[0]) for w in ways]
+        row = [*cost, float(report.search.runs), float(affordable), seconds]
+        for name in (kind, "all"):
+            every.setdefault(name, []).append(row)
+        print(number, kind, *(f"{cell:.5g}" for cell in row), flush=True)
+    heads = ("values", "kind", "worlds", "runs", "of the largest", *ways, "of TPE", "of random")
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
+    for kind, rows in every.items():
+        middle = np.median(rows, axis=0)
+        excess = [f"{cell:.2%}" for cell in middle[:4]]
+        shares = [f"{middle[0] / middle[i]:.2f}" for i in (2, 3)]
+        counts = [f"{cell:.0f}" for cell in middle[4:6]]
+        print(f"| {' | '.join([str(values), kind, str(len(rows)), *counts, *excess, *shares])} |")
 
 
 SEARCH_HEADS = (
@@ -438,10 +547,15 @@ def main() -> None:
     parser.add_argument("--values", nargs="+", type=int, default=(2, 3), choices=tuple(RUNS))
     parser.add_argument("--digits", action="store_true")
     parser.add_argument("--search", action="store_true")
+    parser.add_argument("--against", action="store_true")
     parser.add_argument("--networks", action="store_true")
     asked = parser.parse_args()
     if asked.networks:
         on_networks()
+        return
+    if asked.against:
+        for values in asked.values:
+            against([kind for kind in asked.kinds if kind != "grid"], values, asked.tables)
         return
     if asked.search:
         searches([kind for kind in asked.kinds if kind != "grid"], asked.values, asked.tables)

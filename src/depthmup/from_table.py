@@ -180,10 +180,10 @@ def _tuned(lr: str | Sequence[str]) -> tuple[str, ...]:
 
 def _recipes(question: Question) -> RecipeReport:
     """Several tuned values have a report of their own."""
-    if question.over or question.scheme is not None or math.isfinite(question.reading.chance):
+    if question.over or math.isfinite(question.reading.chance):
         raise ValueError(
-            "Expected several tuned values without a scheme, a gain over a group or the loss of "
-            "guessing; these are answers about one value. Leave over, scheme and chance out."
+            "Expected several tuned values without a gain over a group or the loss of guessing; "
+            "these are answers about one value. Leave over and chance out."
         )
     found = recipes_of(question)
     return RecipeReport(

@@ -12,7 +12,7 @@ from depthmup._meant import Meant
 from depthmup.records import Verdict
 from depthmup.records.certificate import Refusal
 from depthmup.records.codec import encode, strict, versioned
-from depthmup.records.packages import need
+from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
@@ -23,12 +23,13 @@ from depthmup.reports.recipe import (
     RECIPE_ROWS,
     WIDTH,
     headline,
-    plane_of,
+    notebook_of,
     recipe_dict,
     recipe_page,
     recipe_text,
     search_sentence,
 )
+from depthmup.reports.recipe_planes import picture_of
 from depthmup.reports.result import remove_certificates
 from depthmup.tables.rows import Excluded
 
@@ -40,7 +41,7 @@ CERTIFICATE = "certificate.json"
 PREDICTED = 0.9
 """Of intervals at a target."""
 
-Kind = Literal["optima", "drifts", "runs", "excluded"]
+Kind = Literal["optima", "drifts", "runs", "rules", "excluded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class RecipeReport(Meant):
         **dict.fromkeys(("table", "df", "to_df", "dataframe", "frame"), "report.to_pandas()"),
         **dict.fromkeys(("best", "best_lr", "optima"), 'report.to_pandas("optima")'),
         "drift": 'report.to_pandas("drifts")',
+        "arguments": "report.recipe().arguments()",
         "to_json": "report.to_dict() or report.save(folder)",
         "show": "print(report)",
     }
@@ -196,8 +198,9 @@ class RecipeReport(Meant):
         """A tidy table.
 
         ``optima``: the best values of every size, and of the target. ``drifts``: how each moves
-        along each axis, what carrying it over costs, and the verdicts. ``runs``: all that were
-        used. ``excluded``: the rows of the table that were left out.
+        along each axis, what carrying it over costs, and the verdicts. ``rules``: what the drift of
+        each says of published rules. ``runs``: all that were used. ``excluded``: the rows of the
+        table that were left out.
 
         Args:
             name: of the table.
@@ -222,6 +225,8 @@ class RecipeReport(Meant):
     def plot(self, path: str | Path | None = None) -> Picture:
         """Draw the plane of two values: runs, contours of every size, and the optimum's path.
 
+        Of more values a plane of every pair, the other values being at their best.
+
         Args:
             path: of a file to write, which ends in .svg, .pdf, .png or .html.
 
@@ -229,9 +234,9 @@ class RecipeReport(Meant):
             The chart, which a notebook shows.
 
         Raises:
-            ValueError: other than two values, or another suffix.
+            ValueError: no recipe was found, or another suffix.
         """
-        chart = plane_of(self.recipe())
+        chart = picture_of(self.recipe())
         if path is not None:
             save_chart(chart, Path(path))
         return chart
@@ -244,13 +249,13 @@ class RecipeReport(Meant):
 
         Args:
             folder: made where it is not there.
-            formats: of the plane of two values as a file beside them, such as "svg".
+            formats: of the planes of all pairs as a file beside them, such as "svg".
 
         Returns:
             The paths of the files.
 
         Raises:
-            ValueError: a plane of other than two values.
+            ValueError: no recipe was found.
         """
         import json
 
@@ -276,6 +281,11 @@ class RecipeReport(Meant):
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str | None:
+        if not self.recipes or not installed("vl_convert"):
+            return None  # a notebook shows the text
+        return notebook_of(self.recipes)
 
     def __repr__(self) -> str:
         said = headline(self.recipes[0]) if self.recipes else NO_RECIPE

@@ -94,10 +94,25 @@ def test_the_least_height_with_one_value_aside_is_the_brute_force_one():
     bowl = random_bowl(2, np.random.default_rng(3))
     away = np.array([-1.0, -0.3, 0.5, 1.2])
     grid = np.linspace(-4, 4, 4001)
-    for at, height in zip(away, lowest(bowl, 0, away, np.ones((4, 1))), strict=True):
+    found = lowest(bowl, (0,), away[:, None], np.ones((4, 1)))
+    for at, height in zip(away, found, strict=True):
         places = np.column_stack([np.full_like(grid, at), grid])
         brute = heights(bowl, places, np.ones((len(grid), 1))).height.min()
         assert height == pytest.approx(brute, rel=0.01)
+
+
+def test_the_least_height_with_two_of_three_values_aside_is_the_brute_force_one():
+    bowl = random_bowl(3, np.random.default_rng(4))
+    away = np.array([[-1.0, 0.4], [0.5, 1.2], [0.7, -0.8]])
+    grid = np.linspace(-4, 4, 4001)
+    found = lowest(bowl, (0, 2), away, np.ones((3, 1)))
+    for (first, last), height in zip(away, found, strict=True):
+        places = np.column_stack([np.full_like(grid, first), grid, np.full_like(grid, last)])
+        brute = heights(bowl, places, np.ones((len(grid), 1))).height.min()
+        assert height == pytest.approx(brute, rel=0.01)
+    every = lowest(bowl, (0, 1, 2), np.column_stack([away, away[:, 0]]), np.ones((3, 1)))
+    whole = heights(bowl, np.column_stack([away, away[:, 0]]), np.ones((3, 1)))
+    np.testing.assert_array_equal(every, whole.height)
 
 
 def test_information_at_a_known_shape_is_that_of_least_squares(monkeypatch):

@@ -10,6 +10,8 @@ import pytest
 
 import depthmup
 from depthmup.records import Verdict
+from depthmup.records.finding import rate
+from depthmup.reports.recipe_arguments import argument_cells, is_scaled, source_sentence
 from depthmup.statistics.recipe import MARGIN
 
 COLUMNS = {"axes": ["width"], "loss": "loss", "seed": "seed"}
@@ -188,7 +190,7 @@ class TestRefusals:
         assert len(depthmup.fit(table, **TWO).recipe().runs) == len(table)
 
     def test_other_questions_about_one_value(self):
-        self.refused(runs(), "without a scheme", scheme="mup")
+        self.refused(runs(), "without a gain", over="old")
 
     def test_a_certificate_is_scored_for_one_value(self):
         forecast = depthmup.fit(
@@ -230,7 +232,7 @@ class TestWritten:
         assert len(report.to_pandas("runs")) == 120
         page = (tmp_path / "report.html").read_text()
         assert "The plane of learning rate and weight decay" in page
-        with pytest.raises(ValueError, match="optima, drifts, runs, excluded"):
+        with pytest.raises(ValueError, match="optima, drifts, runs, rules, excluded"):
             report.to_pandas("points")
 
     def test_saving_leaves_no_certificate_of_an_earlier_measurement(self, report, tmp_path):
@@ -268,14 +270,195 @@ class TestWritten:
         )
         assert json.loads(done.stdout)["recipes"][0]["name"] == ""
 
-    def test_three_values_have_tables_and_no_plane(self):
-        table = runs(count=60)
-        rng = np.random.default_rng(5)
-        clip = rng.uniform(-2, 2, len(table))
-        table["loss"] *= np.exp(0.03 * (clip - 0.5) ** 2)
-        table["clip"] = 2.0**clip
-        found = depthmup.fit(table, **{**TWO, "lr": ["lr", "weight_decay", "clip"]})
-        assert found.recipe().optima[0].log2[2].value == pytest.approx(0.5, abs=0.2)
-        assert "values of the clip" not in found.page
-        with pytest.raises(ValueError, match="two tuned values"):
-            found.plot()
+    def test_a_notebook_has_cards_the_arguments_and_the_plane(self, report):
+        shown = report._repr_html_()
+        assert "The recipe along width" in shown
+        lr, decay = (rate(2.0**log2.value) for log2 in report.recipe().target.log2)
+        assert f"lr={lr}, weight_decay={decay}" in shown
+        assert shown.count("<svg") == 1
+        assert "<script" not in shown
+
+    def test_a_notebook_without_a_recipe_shows_the_text(self):
+        assert depthmup.recipes.RecipeReport(recipes=())._repr_html_() is None
+
+
+LEANT = np.array([[0.1, 0.04, 0.0], [0.04, 0.08, 0.03], [0.0, 0.03, 0.09]])
+
+
+class TestThreeValues:
+    @pytest.fixture(scope="class")
+    def three(self):
+        rng, frames = np.random.default_rng(6), []
+        for i in range(3):
+            x = rng.uniform(-2.5, 2.5, (60, 3))
+            y = 1 - 0.1 * i + 0.5 * np.einsum("rj,jk,rk->r", x, LEANT, x)
+            loss = np.exp(y + 0.002 * rng.standard_normal(60))
+            columns = dict(zip(("lr", "weight_decay", "clip"), 2.0**x.T, strict=True))
+            frames.append(pd.DataFrame({"width": 32 * 2**i, "seed": 0, **columns, "loss": loss}))
+        return depthmup.fit(
+            pd.concat(frames),
+            **{**TWO, "lr": ["lr", "weight_decay", "clip"]},
+            target={"width": 256},
+        )
+
+    def test_contours_of_a_pair_have_one_height_with_the_other_at_its_best(self, three):
+        recipe = three.recipe()
+        assert [line.pair for line in recipe.contours] == [
+            pair for pair in ((0, 1), (0, 2), (1, 2)) for _ in recipe.optima
+        ]
+        best = {o.size["width"]: [e.value for e in o.log2] for o in recipe.optima}
+        for line in recipe.contours:
+            pair, (other,) = list(line.pair), {0, 1, 2} - {*line.pair}
+            seen = LEANT[np.ix_(pair, pair)] - (
+                np.outer(LEANT[pair, other], LEANT[other, pair]) / LEANT[other, other]
+            )
+            away = np.array(line.points) - np.array(best[line.size["width"]])[pair]
+            height = 0.5 * np.einsum("rj,jk,rk->r", away, seen, away)
+            assert np.expm1(height) == pytest.approx(recipe.raised, rel=0.3)
+
+    def test_every_pair_has_a_plane(self, three, tmp_path):
+        titles = ["Learning rate and weight decay", "Learning rate and clip"]
+        titles.append("Weight decay and clip")
+        assert [panel["title"]["text"] for panel in three.plot().to_dict()["concat"]] == [
+            [title] for title in titles
+        ]
+        three.plot(tmp_path / "planes.svg")
+        assert (tmp_path / "planes.svg").read_text().startswith("<svg")
+        page = three.page
+        assert "The planes of all pairs" in page
+        assert all(title in page for title in titles)
+        assert "values of the clip" not in page
+
+
+class TestArguments:
+    @pytest.fixture(scope="class")
+    def under(self):
+        return depthmup.fit(runs(), **TWO, scheme="mup", target={"width": 1024}).recipe()
+
+    def test_the_plan_takes_them_as_they_are(self, under):
+        import torch
+        from torch import nn
+
+        def make(width):
+            return nn.Sequential(nn.Linear(8, width), nn.Linear(width, width), nn.Linear(width, 2))
+
+        model = make(64)
+        inputs = torch.zeros(4, 8)
+        plan = depthmup.plan(model, base=make(16), scheme="mup", example_inputs=inputs)
+        told = under.arguments()
+        assert told == {
+            "lr": 2.0 ** under.target.log2[0].value,
+            "weight_decay": 2.0 ** under.target.log2[1].value,
+        }
+        groups = {tuple(g["param_names"]): g for g in plan.param_groups(model, **told)}
+        hidden = next(g for names, g in groups.items() if "1.weight" in names)
+        assert hidden["lr"] == pytest.approx(told["lr"] / 4)
+        assert hidden["weight_decay"] == pytest.approx(told["weight_decay"] * 4)
+
+    def test_values_of_no_scheme_are_those_of_a_size_that_is_named(self, report):
+        recipe = report.recipe()
+        with pytest.raises(ValueError, match=r"size whose values are wanted.*width 32"):
+            recipe.arguments()
+        assert recipe.arguments({"width": 32})["lr"] == 2.0 ** recipe.optima[0].log2[0].value
+        assert recipe.arguments({"width": 1024})["lr"] == 2.0 ** recipe.target.log2[0].value
+        with pytest.raises(ValueError, match=r"one of the sizes width 32; .*got .*33"):
+            recipe.arguments({"width": 33})
+
+    def test_what_no_optimizer_takes_is_named(self):
+        table = runs().rename(columns={"weight_decay": "multiplier"})
+        found = depthmup.fit(table, **{**TWO, "lr": ["lr", "multiplier"]}, scheme="depth-mup")
+        with pytest.raises(ValueError, match=r"multiplier = 0\.1.* is none.*out='multiplier'"):
+            found.recipe().arguments()
+        assert {*found.recipe().arguments(leave_out="multiplier")} == {"lr"}
+        assert "no optimizer takes it" in str(found)
+
+    @pytest.mark.parametrize(
+        ("column", "told"),
+        [
+            ("one_minus_beta2", {"betas": (0.9, 0.875)}),
+            ("one_minus_beta1", {"betas": (0.875, 0.999)}),
+            ("one_minus_momentum", {"momentum": 0.875}),
+            ("epsilon", {"eps": 0.125}),
+            ("wd", {"weight_decay": 0.125}),
+        ],
+    )
+    def test_names_that_people_have(self, column, told):
+        table = runs().rename(columns={"weight_decay": column})
+        found = depthmup.fit(table, **{**TWO, "lr": ["lr", column]}).recipe()
+        values = found.arguments({"width": 32})
+        assert {*values} == {"lr", *told}
+        for name, truth in told.items():
+            assert values[name] == pytest.approx(truth, abs=0.015)
+
+    def test_the_report_says_what_the_scheme_scales(self, under, report):
+        rows = {row["value"]: row for row in argument_cells(under)}
+        assert rows["learning rate"]["with size"] == "muP scales it"
+        assert rows["learning rate"]["argument"] == f"lr={rate(2.0 ** under.target.log2[0].value)}"
+        assert "arXiv 2203.03466" in source_sentence(under)
+        rows = {row["value"]: row for row in argument_cells(report.recipe())}
+        assert rows["weight decay"]["with size"] == "as the runs of width 1024 had it"
+        assert "For a plan take those of its base" in str(report).replace("\n", " ")
+
+    @pytest.mark.parametrize(
+        ("scheme", "key", "scaled"),
+        [
+            ("mup", "lr", True), ("mup", "multiplier", False), ("depth-mup", "multiplier", True),
+            ("mup", "one_minus_beta2", False), ("complete-dp", "one_minus_beta2", True),
+            ("sp", "lr", False), ("mup", "cooldown", False), ("mup", "init_scale", True),
+        ],
+    )  # fmt: skip
+    def test_what_schemes_scale(self, scheme, key, scaled):
+        assert is_scaled(depthmup.rules.scheme(scheme), depthmup.records.tuned(key), "") is scaled
+
+
+class TestRules:
+    def judged(self, report):
+        rows = report.to_pandas("rules").to_dict("records")
+        return {(row["value"], row["rule"]): row for row in rows}
+
+    def test_every_value_is_judged_by_its_own_rules(self, report):
+        found = self.judged(report)
+        assert found["lr", "one rate for all widths"]["answer"] == "consistent"
+        assert found["lr", "one over the width"]["answer"] == "rejected"
+        decay = found["weight_decay", "one over the width"]
+        assert (decay["exponent"], decay["answer"]) == (1.0, "rejected")
+        assert "decay: arXiv 2405.13698" in decay["source"]
+        # Three octaves up a parabola, within what the shape is known to.
+        truth = np.expm1(0.5 * 0.06 * 3**2)
+        assert decay["cost_low"] <= truth <= decay["cost_high"]
+        assert decay["cost"] == pytest.approx(truth, rel=0.15)
+        text = " ".join(str(report).split())
+        assert "Weight decay, one over the width (width^1): rejected. Following it costs" in text
+        assert "Published rules" in report.page
+
+    def test_a_decay_that_grows_with_the_width_agrees_with_its_rule(self):
+        found = self.judged(depthmup.fit(runs(drift=(0.0, 1.0), widths=3), **TWO))
+        assert found["weight_decay", "one over the width"]["answer"] == "consistent"
+        assert found["weight_decay", "one over the width"]["cost"] < 0.01
+        assert found["lr", "one rate for all widths"]["answer"] == "consistent"
+
+    def test_under_a_scheme_the_values_are_its_bases_and_stay(self):
+        found = self.judged(depthmup.fit(runs(drift=(0.0, -0.5)), **TWO, scheme="mup"))
+        assert {rule for _, rule in found} == {"muP"}
+        assert found["lr", "muP"]["answer"] == "consistent"
+        assert found["weight_decay", "muP"]["answer"] == "rejected"
+
+    def test_a_value_that_is_not_bounded_judges_no_rule(self):
+        found = self.judged(depthmup.fit(runs(np.diag([0.1, 0.0])), **TWO))
+        assert found["weight_decay", "one over the width"]["answer"] == "cannot tell"
+
+    def test_a_column_that_changes_with_the_axis_judges_no_rule(self):
+        table = runs()
+        table["batch_size"] = table.width
+        found = depthmup.fit(table, **TWO)
+        assert found.to_pandas("rules").empty
+        assert "batch_size changes with width" in str(found).replace("\n", " ")
+
+    def test_the_best_batch_grows_with_the_tokens(self):
+        columns = {"width": "tokens", "weight_decay": "batch_size"}
+        table = runs(drift=(0.3, 0.57), widths=3).rename(columns=columns)
+        asked = {"axes": ["tokens"], "lr": ["lr", "batch_size"], "loss": "loss", "seed": "seed"}
+        found = self.judged(depthmup.fit(table, **asked))
+        assert found["batch_size", "Step Law"]["answer"] == "consistent"
+        assert found["batch_size", "Step Law"]["exponent"] == pytest.approx(0.571)
+        assert found["lr", "Step Law"]["answer"] == "consistent"  # of runs at their best batch

@@ -1,4 +1,6 @@
-"""What a plan prescribes for one parameter, in words."""
+"""What a plan prescribes for one parameter, or makes of one setting, in words."""
+
+from collections import Counter
 
 from depthmup.planning.content import PlanContent
 from depthmup.planning.prescribe import Prescription
@@ -6,7 +8,9 @@ from depthmup.planning.show import factors
 
 
 def explain(plan: PlanContent, name: str) -> str:
-    """What is prescribed for a parameter, and why, in words."""
+    """What is prescribed for a parameter or made of a setting, and why, in words."""
+    if name not in plan.names and name in _FACTOR_OF:
+        return _of_setting(plan, name)
     p = plan[name]
     growth = (
         f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
@@ -74,6 +78,36 @@ def explain(plan: PlanContent, name: str) -> str:
         lines.append(f"Epsilon: times {said['epsilon']}.")
     lines.append(f"Source: {plan.source}.")
     return "\n".join(lines)
+
+
+_FACTOR_OF = {"lr": "lr", "weight_decay": "decay", "eps": "epsilon", "betas": "betas"}
+"""Settings of groups and the factors on them."""
+
+
+def _of_setting(plan: PlanContent, name: str) -> str:
+    """By what a plan scales a setting of its groups, and where, or that it leaves it alone."""
+    source = f"Source: {plan.source}."
+    if name == "betas":
+        if (plan.one_minus_beta, plan.log_beta2) == (1.0, 1.0):
+            return f"betas: left alone.\n{source}"
+        moved = (
+            f"1 - beta is the base's times {plan.one_minus_beta:.6g}"
+            if plan.one_minus_beta != 1.0
+            else f"beta2 is the base's to the power {plan.log_beta2:.6g}"
+        )
+        return f"betas: {moved}.\n{source}"
+    told = Counter(
+        _factor(p, *factor) for p in plan.prescriptions if (factor := factors(p)[_FACTOR_OF[name]])
+    )
+    if not told:
+        return f"{name}: {plan.optimizer} has none.\n{source}"
+    if {*told} == {"1"}:
+        return f"{name}: left alone.\n{source}"
+    parts = [
+        f"the base's times {said} for {count} parameter{'s' * (count != 1)}"
+        for said, count in told.most_common()
+    ]
+    return f"{name}: {'; '.join(parts)}.\n{source}"
 
 
 def _factor(p: Prescription, value: float, law: str) -> str:

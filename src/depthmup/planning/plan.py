@@ -114,10 +114,11 @@ class Plan(Meant, PlanContent):
         return (prescription.name for prescription in self.prescriptions)
 
     def explain(self, name: str) -> str:
-        """Explain a parameter's factors in words.
+        """Explain a parameter's factors in words, or what the plan makes of a setting.
 
         Args:
-            name: of the parameter, one of all its names if it is shared.
+            name: of the parameter, one of all its names if it is shared; or ``lr``,
+                ``weight_decay``, ``eps`` or ``betas``.
 
         Returns:
             A few sentences.

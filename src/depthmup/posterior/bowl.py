@@ -12,6 +12,7 @@ Angles are those of Givens' rotations from a first guess of R.
 *Source:* Golub and Van Loan, Matrix Computations (2013), Section 5.1.8, for Givens' rotations.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -140,15 +141,21 @@ def heights(bowl: Bowl, away: Array, s: Array) -> Heights:
     )
 
 
-def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
-    """The least heights where one value lies so far from its minimum, (points,), others being free.
+def lowest(bowl: Bowl, values: Sequence[int], away: Array, s: Array) -> Array:
+    """The least heights, (points,), where some values lie so far from their minimum, (points,
+    values), the others being free.
 
     Each rise is a parabola of its secant's curvature; the least of these is exact, and repeated.
     """
+    some = list(values)
+    if len(some) == len(bowl.first):
+        whole = np.zeros_like(away)
+        whole[:, some] = away
+        return heights(bowl, whole, s).height
     rotation, _ = bowl.rotations(s)
     shape = full(bowl.shape, s.shape[1])
     straight = np.eye(len(bowl.first))
-    place = np.eye(len(straight))[value] * away[:, None]
+    place = away @ straight[some]
     for _ in range(SECANTS):
         along = np.einsum("nrj,nj->nr", rotation, place)
         # w is linear in v where f(v) / v is held.
@@ -161,11 +168,15 @@ def lowest(bowl: Bowl, value: int, away: Array, s: Array) -> Array:
         metric = np.einsum("nra,nr,nrb->nab", turned, secant, turned)
         # Bends of flat directions may lie along a steep one: they are no more than flat then.
         least = FLATTEST + FLAT_SHARE * np.trace(metric, axis1=1, axis2=2)
-        column = np.linalg.inv(metric + least[:, None, None] * straight)[:, :, value]
-        place = away[:, None] * column / column[:, [value]]
+        column = np.linalg.inv(metric + least[:, None, None] * straight)[:, :, some]
+        pulls = np.linalg.solve(column[:, some], away[..., None])[..., 0]
+        before, place = place, np.einsum("nav,nv->na", column, pulls)
+        # Heights are flat about the least: they are nearer by the square of this.
+        if np.abs(place - before).max() < NEAREST:
+            break
     return heights(bowl, place, s).height
 
 
-SECANTS = 8
+SECANTS = 16
 NEAREST, FLATTEST, FLAT_SHARE = 1e-3, 1e-12, 1e-9
 """Octaves, nats per octave squared, and a share of all curvatures."""

@@ -6,6 +6,7 @@ holds for every value, with hyperparameters in common; where runs do not bound a
 minima keep the width that they have before any run.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,10 +88,10 @@ class RecipePosterior:
         return heights(self.bowl, away, np.broadcast_to(place, (len(away), place.shape[-1]))).height
 
     def drawn(
-        self, place: Array, away: Array, rng: np.random.Generator, *, alone: bool = True
+        self, place: Array, away: Array, rng: np.random.Generator, *, alone: Iterable[int] = ()
     ) -> Array:
         """Heights there where the shape is drawn anew; and, (values + 1, points), the least ones
-        where each value ``alone`` lies so far from its minimum.
+        where each value ``alone`` lies so far from its minimum; zero of the others.
         """
         normal = rng.standard_normal((SHAPES, len(self.shape_root)))
         steps = np.linalg.solve(self.shape_root.T, normal.T).T
@@ -101,8 +102,8 @@ class RecipePosterior:
             bowl = self.bowl.moved(np.concatenate([still, step]))
             places = np.broadcast_to(place, (len(part), place.shape[-1]))
             result[0, part] = heights(bowl, away[part], places).height
-            for value in range(away.shape[1] if alone else 0):
-                result[value + 1, part] = lowest(bowl, value, away[part, value], places)
+            for value in alone:
+                result[value + 1, part] = lowest(bowl, (value,), away[part][:, [value]], places)
         return np.maximum(result, 0.0)
 
 

@@ -19,8 +19,9 @@ class Tuned:
         name, plural: in sentences.
         word: in a table's header, where the name is too long.
         symbol: in formulas.
-        law: the quantity of a scheme's laws that moves it with size: ``lr``, ``decay``, ``branch``,
-            ``init`` or ``one_minus_beta``; empty where it is not known.
+        law: the quantity of a scheme's or rule's laws that moves it with size: ``lr``, ``decay``,
+            ``branch``, ``init``, ``epsilon``, ``one_minus_beta`` or ``batch``; empty where it is
+            not known.
         start: the value at the base from which the best one is looked for.
         most: the largest value that it can have.
 
@@ -145,12 +146,21 @@ as a fraction (arXiv 2405.18392 varies it)."""
 _OTHER_NAMES = {
     "learning_rate": "lr",
     "decay": "weight_decay",
+    "wd": "weight_decay",
     "branch_multiplier": "multiplier",
     "initial_scale": "init_scale",
     "init": "init_scale",
     "1_beta2": "one_minus_beta2",
     "1_−_β₂": "one_minus_beta2",
 }
+
+
+_LAWS = {
+    **dict.fromkeys(("eps", "epsilon", "adam_eps"), "epsilon"),
+    **dict.fromkeys(("batch", "batch_size"), "batch"),
+    "one_minus_beta1": "one_minus_beta",
+}
+"""Of values that tables have beside those."""
 
 
 def tuned(given: str | Tuned) -> Tuned:
@@ -204,4 +214,5 @@ def worded(words: str) -> Tuned:
             plural=f"values of the {words}",
             word="value",
             symbol=words,
+            law=_LAWS.get(key.strip("_"), ""),
         )

@@ -1,37 +1,27 @@
-"""Several tuned values at once: in words, as rows, and as a page with the plane of two values."""
+"""Several tuned values at once: in words, as rows, as a page, and in a notebook."""
 
-import math
+import html
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from depthmup.records import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records import UNKNOWN, Estimate, Judgement, Place, Tuned, Verdict
 from depthmup.records.finding import change, change_span, ranged, rate
-from depthmup.records.recipe import Recipe, RecipeOptimum
+from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_text
-from depthmup.records.text import begin, counted, table_lines
-from depthmup.reports.axes import plain
-from depthmup.reports.chart import Chart, Layer, draw
-from depthmup.reports.page import Card, Page, Plot, Section, Table
-from depthmup.reports.picture import Picture
+from depthmup.records.text import begin, counted, html_card, table_lines
+from depthmup.reports.page import Card, Page, Section, Table
+from depthmup.reports.recipe_arguments import argument_cells, copied, source_sentence
+from depthmup.reports.recipe_planes import picture_of, planes_section
 from depthmup.reports.search_story import runs_of_round
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import INK, ramp
 
 WIDTH = 100
 """Columns of sentences on a console."""
 
-AIR = 0.5
-"""Octaves around what a plane shows."""
-
 SYMBOLS = {Verdict.TRANSFERS: "✓", Verdict.DRIFTS: "✗", Verdict.UNDECIDED: "?"}
-
-
-def handed_on(recipe: Recipe) -> RecipeOptimum:
-    """The optimum that a person uses next: the target's, else the largest size's."""
-    return recipe.target or max(recipe.optima, key=lambda one: math.prod(one.size.values()))
 
 
 def headline(recipe: Recipe) -> str:
@@ -42,7 +32,7 @@ def headline(recipe: Recipe) -> str:
         Verdict.DRIFTS: f"The recipe drifts along {axes}.",
         Verdict.UNDECIDED: "Whether the recipe transfers is undecided.",
     }
-    best = handed_on(recipe)
+    best = recipe.handed_on
     values = ", ".join(
         f"{one.name} {rate(log2.exp2().value)}"
         for one, log2 in zip(recipe.tuned, best.log2, strict=True)
@@ -54,7 +44,7 @@ def combination_sentence(recipe: Recipe) -> str:
     """The best-known combination, and how free its parts are; empty where there is none."""
     if not recipe.exponents:
         return ""
-    best = handed_on(recipe)
+    best = recipe.handed_on
     parts = [
         (one, log2)
         for one, log2, exponent in zip(recipe.tuned, best.log2, recipe.exponents, strict=True)
@@ -200,8 +190,14 @@ def recipe_text(recipes: Sequence[Recipe], width: int | None = None) -> str:
     width = width or sys.maxsize
     for recipe in recipes:
         title = [f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)]
-        said = [line for text in sentences(recipe) for line in textwrap.wrap(text, wrapped)]
+        texts = [*sentences(recipe), source_sentence(recipe)]
+        said = [line for text in texts for line in textwrap.wrap(text, wrapped)]
         moved = drift_cells(recipe)
+        rules = [
+            line
+            for text in rule_lines(recipe)
+            for line in textwrap.wrap(f"- {text}", wrapped, subsequent_indent="  ")
+        ]
         blocks.append(
             "\n".join(
                 [
@@ -210,7 +206,10 @@ def recipe_text(recipes: Sequence[Recipe], width: int | None = None) -> str:
                     *_optimum_lines(recipe, width),
                     *(["", *_lines(moved, width, ["carried over costs"])] if moved else []),
                     "",
+                    *_lines(argument_cells(recipe), width, ["with size"]),
+                    "",
                     *said,
+                    *(["", "Published rules:", *rules] if rules else []),
                 ]
             )
         )
@@ -278,6 +277,24 @@ def drift_rows(recipe: Recipe) -> list[Row]:
     return rows
 
 
+def rule_rows(recipe: Recipe) -> list[Row]:
+    """What the runs say of each published rule of a value; costs are fractions of the loss."""
+    about = ("setting", "reach", "source", "standing")
+    return [
+        {
+            "group": recipe.name,
+            "axis": judged.axis,
+            "value": one.key,
+            "rule": judged.rule,
+            "exponent": judged.exponent,
+            "answer": judged.answer.value,
+            **_numbers("cost", judged.cost),
+            **{name: getattr(judged, name) for name in about},
+        }
+        for one, judged in judged_of(recipe)
+    ]
+
+
 def run_rows(recipe: Recipe) -> list[Row]:
     """Every run that was used, with its seed where there are several."""
     several = len({run.seed for run in recipe.runs}) > 1
@@ -315,6 +332,7 @@ def recipe_dict(recipe: Recipe) -> dict[str, Any]:
             one.key: _numbers("cost", cost)
             for one, cost in zip(recipe.tuned, recipe.factor_two, strict=True)
         },
+        "rules": rule_rows(recipe),
         "noise": recipe.noise,
         "runs": len(recipe.runs),
         "tolerance": recipe.tolerance,
@@ -322,71 +340,9 @@ def recipe_dict(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def plane(recipe: Recipe) -> Chart | None:
-    """Two tuned values: every run, the contour of every size, and the path of the optimum."""
-    if len(recipe.tuned) != 2:
-        return None
-    sizes = [size_text(one.size) for one in recipe.optima]
-    points = [
-        {
-            "x": 2.0 ** run.log2[0],
-            "y": 2.0 ** run.log2[1],
-            "size": size_text(run.size),
-            "loss": run.loss if math.isfinite(run.loss) else None,
-        }
-        for run in recipe.runs
-    ]
-    low = [min(run.log2[i] for run in recipe.runs) - AIR for i in (0, 1)]
-    high = [max(run.log2[i] for run in recipe.runs) + AIR for i in (0, 1)]
-
-    def within(log2: Sequence[float]) -> tuple[float, float]:
-        x, y = (2.0 ** min(max(v, low[i]), high[i]) for i, v in enumerate(log2))
-        return x, y
-
-    corners = [
-        {"x": within(corner)[0], "y": within(corner)[1], "size": size_text(line.size), "at": number}
-        for line in recipe.contours
-        for number, corner in enumerate(line.points)
-    ]
-    path = []
-    for number, (one, words) in enumerate(zip(recipe.optima, sizes, strict=True)):
-        x, y = within([log2.value for log2 in one.log2])
-        left, down = within([log2.low for log2 in one.log2])
-        right, up = within([log2.high for log2 in one.log2])
-        path.append(
-            {"x": x, "y": y, "left": left, "right": right, "down": down, "up": up,
-             "size": words, "at": number}
-        )  # fmt: skip
-    first, second = recipe.tuned
-    tips = [("size", "size", ""), ("x", first.name, ".3~g"), ("y", second.name, ".3~g")]
-    return Chart(
-        layers=[
-            Layer(mark="point", rows=points, x="x", y="y", by="size", filled=True,
-                  tips=[*tips, ("loss", "loss", ".4g")],
-                  look={"size": 14, "opacity": 0.35, "strokeWidth": 0}),
-            Layer(mark="line", rows=corners, x="x", y="y", by="size", order="at",
-                  look={"strokeWidth": 1.6}),
-            Layer(mark="line", rows=path, x="x", y="y", order="at",
-                  look={"color": INK, "strokeWidth": 1.6}),
-            Layer(mark="rule", rows=path, x="left", x2="right", y="y", by="size",
-                  look={"strokeWidth": 1.2}),
-            Layer(mark="rule", rows=path, x="x", y="down", y2="up", by="size",
-                  look={"strokeWidth": 1.2}),
-            Layer(mark="point", rows=path, x="x", y="y", by="size", tips=tips,
-                  look={"size": 70, "filled": True}),
-        ],
-        x=plain(low[0], high[0], first.name),
-        y=plain(low[1], high[1], second.name),
-        colours=dict(zip(sizes, ramp(len(sizes)), strict=True)),
-        legend="size",
-        description=f"The plane of {first.name} and {second.name} with the optimum of every size",
-        height=420,
-    )  # fmt: skip
-
-
-def _section(recipe: Recipe, *, named: bool) -> list[Section]:
-    """Everything about one recipe."""
-    cards = [
+def cards_of(recipe: Recipe) -> list[Card]:
+    """A card for the verdict along every axis."""
+    return [
         Card(
             title=f"The recipe along {along.axis}",
             verdict=along.verdict.value,
@@ -396,30 +352,22 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
         )
         for along in recipe.along
     ]
-    drawn, plots, legend = plane(recipe), [], []
-    if drawn is not None:
-        sizes = zip(drawn.colours, drawn.colours.values(), strict=True)
-        legend = [(words, "━", colour) for words, colour in sizes]
-        legend.append(("path of the optimum", "━", INK))
-        plots = [Plot(chart=drawn)]
+
+
+def _section(recipe: Recipe, *, named: bool) -> list[Section]:
+    """Everything about one recipe."""
     best, moved = optimum_cells(recipe), drift_cells(recipe)
-    tuned = [one.name for one in recipe.tuned]
     return [
-        Section(title=recipe.title if named else "", part=named, cards=cards),
-        *(
-            [
-                Section(
-                    title=f"The plane of {tuned[0]} and {tuned[1]}",
-                    lead=f"Contours: the loss is {recipe.raised:.1%} above the best of its size. "
-                    "Crosses: best values with 95% intervals. Faint: every run.",
-                    legend=legend,
-                    legend_of="sizes",
-                    plots=plots,
-                )
-            ]
-            if plots
-            else []
+        Section(title=recipe.title if named else "", part=named, cards=cards_of(recipe)),
+        Section(
+            title="The recipe to copy",
+            lead=source_sentence(recipe),
+            table=Table(
+                rows=argument_cells(recipe), name="Arguments", wrapped=("with size",), numbers=()
+            ),
+            code=copied(recipe),
         ),
+        planes_section(recipe),
         Section(
             title="The recipe of every size",
             lead="Best values with 95% intervals, all others being at their best.",
@@ -432,6 +380,59 @@ def _section(recipe: Recipe, *, named: bool) -> list[Section]:
             table=Table(rows=moved, name="Drifts", group="along", verdict="verdict"),
             text=sentences(recipe),
         ),
+        *_rules_section(recipe),
+    ]
+
+
+def _rules_section(recipe: Recipe) -> list[Section]:
+    """Published rules beside what the runs say of them; none where none speaks of a value."""
+    rows = [
+        {
+            "value": one.name,
+            "rule": judged.rule,
+            "these runs": judged.answer.value,
+            "cost": _percent(judged.cost),
+            "exponent": f"{judged.axis}^{judged.exponent:.3g}",
+            "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
+            "source": f"{judged.source} ({judged.standing})",
+        }
+        for one, judged in judged_of(recipe)
+    ]
+    if not rows:
+        return []
+    return [
+        Section(
+            title="Published rules",
+            lead="Consistent: the whole interval of a value's drift lies within the tolerance of "
+            "the rule. Rejected: none of it does. Cost: the excess loss of following it from the "
+            "smallest size to the largest, the other values tuned again there.",
+            table=Table(
+                rows=rows,
+                name="Published rules",
+                group="value",
+                wrapped=("presupposes", "source"),
+                faint=("presupposes", "source"),
+            ),
+        )
+    ]
+
+
+def judged_of(recipe: Recipe) -> list[tuple[Tuned, Judgement]]:
+    """Every published rule that speaks of a value, with what the runs say of it."""
+    return [
+        (one, judged)
+        for along in recipe.along
+        for one, rules in zip(recipe.tuned, along.rules, strict=bool(along.rules))
+        for judged in rules
+    ]
+
+
+def rule_lines(recipe: Recipe) -> list[str]:
+    """A line for each published rule: its answer, its price and its source."""
+    return [
+        f"{begin(one.name)}, {judged.rule} ({judged.axis}^{judged.exponent:.3g}): "
+        f"{judged.answer.value}. Following it costs {_percent(judged.cost)}. {judged.source}."
+        for one, judged in judged_of(recipe)
     ]
 
 
@@ -495,16 +496,23 @@ def _search_section(story: SearchStory) -> Section:
     )
 
 
-RECIPE_ROWS = {"optima": optimum_rows, "drifts": drift_rows, "runs": run_rows}
+RECIPE_ROWS = {
+    "optima": optimum_rows,
+    "drifts": drift_rows,
+    "runs": run_rows,
+    "rules": rule_rows,
+}
 """Tidy tables by their names."""
 
 
-def plane_of(recipe: Recipe) -> Picture:
-    """The plane as a picture of its own."""
-    chart = plane(recipe)
-    if chart is None:
-        raise ValueError(
-            f"Expected two tuned values for the plane; got {len(recipe.tuned)}. The page has their "
-            "tables: report.save(folder)."
-        )
-    return draw(chart)
+def notebook_of(recipes: Sequence[Recipe]) -> str:
+    """Cards of verdicts, the table to copy and the planes as HTML without scripts."""
+    parts = []
+    for recipe in recipes:
+        said = f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)
+        parts.append(f"<div><b>{html.escape(said)}</b></div>")
+        for card in cards_of(recipe):
+            parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
+        parts.append(f"<pre>{html.escape(copied(recipe))}</pre>")
+        parts.append(f"<div>{picture_of(recipe).svg}</div>")
+    return "\n".join(parts)

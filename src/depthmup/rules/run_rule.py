@@ -101,6 +101,7 @@ class RunRule:
         key: the name by which training asks for it, such as ``"sde"``; empty where it says too
             little, or too much, to train by.
         beside: what else it moves: weight decay, epsilon and the decay rates of averages.
+        best_batch: exponents of the best batch, by axis.
     """
 
     name: str
@@ -112,6 +113,7 @@ class RunRule:
     batch: Batch = Batch.UNSAID
     key: str = ""
     beside: RunLaws = field(default_factory=RunLaws)
+    best_batch: Mapping[str, Stated] = field(default_factory=dict)
 
     def speaks_of(self, axis: str) -> bool:
         return axis in self.exponents
@@ -139,7 +141,7 @@ class RunRule:
             lr = lr * _OF_RUN[axis] ** stated.value
         return replace(self.beside, lr=lr)
 
-    def along(self, axis: str, *, fixed: str = "") -> Fraction | None:
+    def along(self, axis: str, *, fixed: str = "", quantity: str = "lr") -> Fraction | None:
         """The exponent along an axis.
 
         At fixed steps tokens grow with the batch, so that both exponents act.
@@ -147,6 +149,7 @@ class RunRule:
         Args:
             axis: by its name here.
             fixed: "tokens" or "steps", which stay as the batch grows.
+            quantity: "lr", another one of ``RunLaws``, or "batch", the best one.
 
         Returns:
             The exponent; None where the rule does not say.
@@ -156,18 +159,37 @@ class RunRule:
             >>> rule = run_rule("sde")
             >>> rule.along("batch", fixed="tokens"), rule.along("batch", fixed="steps")
             (Fraction(1, 2), Fraction(0, 1))
+            >>> rule.along("tokens", quantity="one_minus_beta")
+            Fraction(-1, 1)
         """
-        stated = self.exponents
-        if axis == "steps" and axis not in stated:
-            # At a fixed batch tokens are steps times a constant.
-            return stated["tokens"].value if "tokens" in stated else None
+        stated = self.stated_of(quantity)
+        if axis == "steps" and axis not in stated and "tokens" in stated:
+            tokens = stated["tokens"]
+            # Tokens are steps times the batch: a constant, or itself steps^p with p = e (1 + p).
+            return tokens / (1 - tokens) if quantity == "batch" else tokens
         if axis not in stated:
             return None
         if axis == "batch" and fixed == "steps":
-            return stated["batch"].value + stated["tokens"].value if "tokens" in stated else None
+            return stated["batch"] + stated["tokens"] if "tokens" in stated else None
         if axis == "batch" and fixed not in ("tokens", "steps"):
             return None
-        return stated[axis].value
+        return stated[axis]
+
+    def stated_of(self, quantity: str) -> dict[str, Fraction]:
+        """The exponents of a quantity by axis, of which it says something."""
+        if quantity in ("lr", "batch"):
+            stated = self.exponents if quantity == "lr" else self.best_batch
+            return {axis: each.value for axis, each in stated.items()}
+        power: Power = getattr(self.beside, quantity, ONE)
+        exponents = {
+            "width": power.fan_in,
+            "depth": power.depth,
+            "batch": power.batch,
+            "tokens": power.duration,
+            # Of N, as laws of the run take it: width^2 depth.
+            "parameters": power.depth,
+        }
+        return {axis: exponent for axis, exponent in exponents.items() if exponent}
 
 
 def canonical(axis: str) -> str:

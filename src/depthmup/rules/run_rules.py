@@ -40,10 +40,14 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one over the width",
+        # Rate times decay stays: a constant time of averaging (arXiv 2405.13698).
+        beside=RunLaws(decay=Power(fan_in=Fraction(1))),
         exponents=_stated(width="-1"),
-        setting="Adam, one global rate, hidden matrices of a standard parametrization",
+        setting="Adam, one global rate, hidden matrices of a standard parametrization; rate times "
+        "decay stays",
         reach="widths at which hidden matrices decide",
-        source="TP5 (arXiv 2203.03466) Table 3: Adam's hidden row",
+        source="TP5 (arXiv 2203.03466) Table 3: Adam's hidden row; decay: arXiv 2405.13698 "
+        "abstract",
         standing=Standing.TABLE,
     ),
     RunRule(
@@ -72,6 +76,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         source="arXiv 2503.04715",
         standing=Standing.NOTES,
         batch=Batch.BEST,
+        best_batch=_stated(tokens=("0.571", "0.534", "0.606")),
     ),
     RunRule(
         name="DeepSeek",
@@ -81,6 +86,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         source="arXiv 2401.02954",
         standing=Standing.NOTES,
         batch=Batch.BEST,
+        best_batch=_stated(compute="0.3271"),
     ),
     RunRule(
         name="Microsoft horizons",
@@ -184,6 +190,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         source="arXiv 2510.03871",
         standing=Standing.TEXT,
         batch=Batch.BEST,
+        best_batch=_stated(tokens="0.45"),
     ),
     RunRule(
         name="LMO theory",

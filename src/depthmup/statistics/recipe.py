@@ -1,21 +1,25 @@
 """From runs with several tuned values to a recipe: joint optima, drifts, costs and verdicts."""
 
 import math
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import TypeAlias
 
 import numpy as np
 
-from depthmup.posterior.bowl import heights
+from depthmup.posterior.bowl import lowest
 from depthmup.posterior.intervals import CONFIDENCE, Array, Index
 from depthmup.posterior.law import Size
 from depthmup.posterior.mixture import NormalMixture
 from depthmup.posterior.recipe import RecipePosterior
 from depthmup.records import UNKNOWN, Estimate, Place, Tuned, Verdict
 from depthmup.records.finding import change, change_span, verdict_of
+from depthmup.records.judgement import Answer, Judgement
 from depthmup.records.recipe import Contour, Recipe, RecipeAlong, RecipeOptimum, RecipeRun, combined
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.minimum import doublings_of
+from depthmup.statistics.study import Claim, answer, judgement
 from depthmup.statistics.table import slices
 
 MARGIN = 0.02
@@ -39,7 +43,21 @@ FAR_BETTER = 0.5
 RAISED = 0.01
 """Nats above the best loss at which contours are drawn."""
 
-CORNERS = 240
+CORNERS, FEW = 240, 96
+"""Corners of a contour, of two values and of more, whose least heights take longer."""
+
+SHARP = 1e-5
+"""Of what is drawn: how near a contour is to its height."""
+
+FOLLOWED = 240
+"""Draws for the cost of following a published rule: an interval's ends to a fifth of their size."""
+
+Claims: TypeAlias = Callable[[str, Tuned], Iterable[Claim]]
+"""What published rules say of a value along an axis."""
+
+
+def _nobody(axis: str, one: Tuned) -> tuple[Claim, ...]:
+    return ()
 
 
 def recipe(
@@ -52,14 +70,24 @@ def recipe(
     tolerance: float,
     target: Size | None = None,
     notes: Sequence[str] = (),
+    claims: Claims | None = None,
 ) -> Recipe:
-    """The recipe of one variant by its posterior; ``sizes`` are those of its runs."""
+    """The recipe of one variant by its posterior; ``sizes`` are those of its runs.
+
+    ``claims`` are what published rules say of a value along an axis.
+    """
     trials = found.trials
     exponents = _combination(found)
     optima = _optima(found, sizes, exponents)
     largest = int(np.argmax(trials.s.sum(-1)))
     axes = _varied(sizes)
-    along = _moves(found, sizes, tuned, optima, exponents, tolerance)
+    along = tuple(
+        replace(
+            each,
+            rules=_rules(found, sizes, tuned, optima, each, name, tolerance, claims or _nobody),
+        )
+        for each in _moves(found, sizes, tuned, optima, exponents, tolerance)
+    )
     return Recipe(
         name=name,
         title=title,
@@ -77,7 +105,7 @@ def recipe(
             )
             for i, x, y, j in zip(trials.size, trials.x, trials.y, trials.seed, strict=True)
         ),
-        contours=_contours(found, sizes) if trials.values == 2 else (),
+        contours=_contours(found, sizes),
         raised=math.expm1(RAISED),
         notes=(*notes, *_unmoved(sizes, axes, along)),
     )
@@ -206,10 +234,13 @@ def _at(
     )
 
 
+def _values_of(sizes: Sequence[Size]) -> Array:
+    return np.array([[size[a] for a in sizes[0]] for size in sizes], float)
+
+
 def _arms(sizes: Sequence[Size], axis: str) -> list[Index]:
     """Sizes that differ along one axis alone, increasing; all where others grow in step with it."""
-    values = np.array([[size[a] for a in sizes[0]] for size in sizes], float)
-    if found := slices(values, list(sizes[0]).index(axis)):
+    if found := slices(_values_of(sizes), list(sizes[0]).index(axis)):
         return found
     s = doublings_of(sizes)
     if np.linalg.matrix_rank(s - s.mean(0), tol=1e-6) == 1:
@@ -252,8 +283,7 @@ def _along(
         Estimate(value=e.value, low=e.low, high=e.high, unit=unit)
         for e, unit in zip(told, units, strict=False)
     )
-    used = sorted({int(i) for members in arms for i in members})
-    free = [sum(optima[i].free[v] for i in used) * 2 > len(used) for v in range(values)]
+    free = _free(optima, arms)
     verdicts = tuple(
         Verdict.UNDECIDED if loose else verdict_of(drift, -tolerance, tolerance)
         for drift, loose in zip(drifts, free, strict=True)
@@ -276,6 +306,12 @@ def _along(
     )
 
 
+def _free(optima: Sequence[RecipeOptimum], arms: Sequence[Index]) -> list[bool]:
+    """Values that the runs bound at fewer than half of the sizes along an axis."""
+    used = sorted({int(i) for members in arms for i in members})
+    return [sum(free) * 2 > len(used) for free in zip(*(optima[i].free for i in used), strict=True)]
+
+
 def _cost(nats: Array) -> Estimate:
     """The median of excess losses as fractions, with its interval."""
     tail = (1 - CONFIDENCE) / 2
@@ -292,8 +328,61 @@ def _carried(
     for value in range(values):
         rows[value, base, value], rows[value, largest, value] = 1.0, -1.0
     away = found.minima.draws(rows.reshape(values, -1), DRAWS, rng)
-    whole, *each = found.drawn(found.trials.s[[largest]], away, rng, alone=alone)
+    asked = range(values) if alone else ()
+    whole, *each = found.drawn(found.trials.s[[largest]], away, rng, alone=asked)
     return _cost(whole), tuple(map(_cost, each)) if alone else ()
+
+
+def _rules(
+    found: RecipePosterior,
+    sizes: Sequence[Size],
+    tuned: Sequence[Tuned],
+    optima: Sequence[RecipeOptimum],
+    along: RecipeAlong,
+    name: str,
+    tolerance: float,
+    claims: Claims,
+) -> tuple[tuple[Judgement, ...], ...]:
+    """The published rules that speak of every value along an axis, judged by its drift.
+
+    None where other axes grow in step with this one. A value that the runs do not bound tells
+    nothing of any rule.
+    """
+    arms = slices(_values_of(sizes), list(sizes[0]).index(along.axis))
+    if not arms:
+        return tuple(() for _ in tuned)
+    free = _free(optima, arms)
+    base, largest = (list(map(dict, sizes)).index(dict(s)) for s in (along.base, along.largest))
+    doublings = math.log2(along.largest[along.axis] / along.base[along.axis])
+    result = []
+    for value, (one, drift) in enumerate(zip(tuned, along.drifts, strict=True)):
+        spoken = list(claims(along.axis, one))
+        moved = np.array([float(claim.exponent) * doublings for claim in spoken])
+        costs = _followed(found, base, largest, value, moved)
+        answers = [
+            Answer.UNDECIDED if free[value] else answer(drift, float(claim.exponent), tolerance)
+            for claim in spoken
+        ]
+        told = zip(spoken, answers, costs, strict=True)
+        result.append(tuple(judgement(name, along.axis, *each) for each in told))
+    return tuple(result)
+
+
+def _followed(
+    found: RecipePosterior, base: int, largest: int, value: int, moved: Array
+) -> list[Estimate]:
+    """Excess loss at one size with another's value moved by some octaves, others tuned again."""
+    if not len(moved):
+        return []
+    values, rng = found.trials.values, np.random.default_rng(0)
+    row = np.zeros((found.trials.sizes, values))
+    row[base, value], row[largest, value] = 1.0, -1.0
+    away = found.minima.draws(row.reshape(1, -1), FOLLOWED, rng)[:, 0]
+    every = np.zeros((FOLLOWED * len(moved), values))
+    # Neighbours share a shape: rules alternate, so that each has all shapes.
+    every[:, value] = (away[:, None] + moved).ravel()
+    nats = found.drawn(found.trials.s[[largest]], every, rng, alone=(value,))[1 + value]
+    return [_cost(own) for own in nats.reshape(FOLLOWED, -1).T]
 
 
 def _factor_two(found: RecipePosterior, size: int) -> tuple[Estimate, ...]:
@@ -301,7 +390,7 @@ def _factor_two(found: RecipePosterior, size: int) -> tuple[Estimate, ...]:
     sides = np.repeat([-1.0, 1.0], DRAWS // 2)[:, None] * np.ones(values)
     # Neighbours share a shape: sides alternate, so that each shape has both.
     sides = sides.reshape(2, -1, values).swapaxes(0, 1).reshape(-1, values)
-    _, *alone = found.drawn(found.trials.s[[size]], sides, rng)
+    _, *alone = found.drawn(found.trials.s[[size]], sides, rng, alone=range(values))
     return tuple(_cost(nats.reshape(-1, 2).mean(-1)) for nats in map(np.asarray, alone))
 
 
@@ -391,22 +480,25 @@ def _moving(moves: Sequence[tuple[str, Estimate]]) -> str:
 
 
 def _contours(found: RecipePosterior, sizes: Sequence[Size]) -> tuple[Contour, ...]:
-    """Where the loss is ``RAISED`` above its best, as far as the runs reach."""
-    angles = np.linspace(0, 2 * math.pi, CORNERS + 1)
-    ways = np.column_stack([np.cos(angles), np.sin(angles)])
+    """Where the loss is ``RAISED`` above its best, as far as the runs reach, of every pair.
+
+    Other values are at their best there: what is drawn is the valley's shadow on the plane.
+    """
+    angles = np.linspace(0, 2 * math.pi, (CORNERS if found.trials.values == 2 else FEW) + 1)
+    around = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(sizes), 1))
+    places = np.repeat(found.trials.s, len(angles), 0)
     reach = float(np.ptp(found.trials.x, axis=0).max())
     result = []
-    for i, size in enumerate(sizes):
-        place = np.broadcast_to(found.trials.s[i], (len(ways), found.trials.s.shape[1]))
-        low, high = np.zeros(len(ways)), np.full(len(ways), reach)
-        for _ in range(30):
+    for pair in combinations(range(found.trials.values), 2):
+        low, high = np.zeros(len(around)), np.full(len(around), reach)
+        while (high - low).max() > SHARP * reach:
             middle = (low + high) / 2
-            below = heights(found.bowl, ways * middle[:, None], place).height < RAISED
+            below = lowest(found.bowl, pair, around * middle[:, None], places) < RAISED
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        corners = found.middle[i] + ways * low[:, None]
-        result.append(
-            Contour(size=dict(size), points=tuple((float(a), float(b)) for a, b in corners))
-        )
+        corners = np.repeat(found.middle[:, list(pair)], len(angles), 0) + around * low[:, None]
+        for size, points in zip(sizes, np.split(corners, len(sizes)), strict=True):
+            ends = tuple((float(a), float(b)) for a, b in points)
+            result.append(Contour(size=dict(size), points=ends, pair=pair))
     return tuple(result)
 
 

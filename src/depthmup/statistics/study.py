@@ -237,21 +237,24 @@ def judged(
         price = UNKNOWN
         if ends is not None:
             price = along.cost(*ends, exponent * float(x[ends[1]] - x[ends[0]]))
-        judgements.append(
-            Judgement(
-                scheme=runs.name,
-                rule=claim.rule,
-                axis=axis,
-                exponent=exponent,
-                answer=Answer.ELSEWHERE if claim.elsewhere else found,
-                cost=price,
-                setting=claim.setting,
-                reach=claim.reach,
-                source=claim.source,
-                standing=claim.standing,
-            )
-        )
+        judgements.append(judgement(runs.name, axis, claim, found, price))
     return tuple(judgements)
+
+
+def judgement(name: str, axis: Axis, claim: Claim, found: Answer, cost: Estimate) -> Judgement:
+    """What measurements of a variant say of one claim, which may be of other runs."""
+    return Judgement(
+        scheme=name,
+        rule=claim.rule,
+        axis=axis,
+        exponent=float(claim.exponent),
+        answer=Answer.ELSEWHERE if claim.elsewhere else found,
+        cost=cost,
+        setting=claim.setting,
+        reach=claim.reach,
+        source=claim.source,
+        standing=claim.standing,
+    )
 
 
 def answer(drift: Estimate, exponent: float, tolerance: float) -> Answer:

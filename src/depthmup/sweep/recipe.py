@@ -1,7 +1,7 @@
 """From the runs of a search over several values to their recipe, or why there is none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from depthmup.statistics.recipe import recipe
 from depthmup.statistics.recipe_search import RecipeSearch
 from depthmup.statistics.refusals import refuse_design
 from depthmup.sweep.strategy import SearchState, recipe_search_of
+from depthmup.sweep.study import claims_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +48,19 @@ def recipe_of_search(state: SearchState) -> SweptRecipe:
         notes.append(f"Not trained: {'; '.join(new)}.")
     notes += [f"Nothing is predicted. {lack.reason} {lack.advice}" for lack in lacks]
     # In the order of sizes, whichever was cheaper.
+    found = recipe(
+        search.known(sizes).found,
+        told,
+        design.tuned,
+        name=variant.name,
+        title=variant.title,
+        tolerance=state.tolerance,
+        target=None if lacks else state.target,
+        notes=notes,
+        claims=lambda axis, one: claims_of(design, variant, axis, one),
+    )
     return SweptRecipe(
-        recipe=recipe(
-            search.known(sizes).found,
-            told,
-            design.tuned,
-            name=variant.name,
-            title=variant.title,
-            tolerance=state.tolerance,
-            target=None if lacks else state.target,
-            notes=notes,
-        ),
+        recipe=replace(found, scheme=variant.scheme, optimizer=variant.optimizer),
         refusals=tuple(lacks),
     )
 

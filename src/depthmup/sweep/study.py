@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.posterior.intervals import geometric_mean
-from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Window
+from depthmup.records import UNKNOWN, Axis, Curve, Point, Record, Study, Tuned, Window
 from depthmup.records.ablation import Ablation
 from depthmup.records.judgement import Judgement
 from depthmup.records.note import Note
@@ -146,7 +146,7 @@ def studies(
         far = [note for runs in last for note in far_sizes(runs, axis, design.tune)]
         rules: list[Judgement] = []
         for variant, runs, transfer in zip(design.judged, last, windows[-1].transfers, strict=True):
-            spoken = _claims(design, variant, axis)
+            spoken = claims_of(design, variant, axis, design.tune)
             rules += judged(runs, axis, transfer.drift, spoken, tolerance)
         result.append(
             Study(
@@ -200,10 +200,8 @@ def _earlier(sweep: Sweep, records: Records, headline: Window, span: slice) -> W
     return Window(start=span.start, stop=span.stop, curves=tuple(curves), transfers=())
 
 
-def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[AxisClaim, ...]:
-    """What published rules say of a variant's values at the base; of learning rates alone."""
-    if not design.tune.is_learning_rate:
-        return ()
+def claims_of(design: Design, variant: Variant, axis: Axis, tuned: Tuned) -> tuple[AxisClaim, ...]:
+    """What published rules say of a variant's values at the base."""
     fixed = "tokens" if "tokens" in design.base else "steps"
     scheme = replace(variant.scheme, run=variant.run_laws)
-    return tuple(claims(axis, fixed, scheme, batch_held=True))
+    return tuple(claims(axis, fixed, scheme, batch_held=True, quantity=tuned.law))

@@ -1,6 +1,6 @@
 """What is held as an axis grows and what changes too: the question that a drift answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -69,9 +69,21 @@ def unnamed(group: Cleaned, axis: str) -> list[str]:
     if group.prefixes and is_length(axis):
         return [group.prefixes]  # of whose runs these are parts: their schedules had not ended
     members, _ = slices_of(group.runs, axis)
-    known = set(map(canonical, group.runs.sizes[0]))
-    others = [column for column in group.settings if axis_named(column) not in known]
-    return [c for c in others if _confounds(c, axis) and _changes(group, c, members)]
+    return confounding(group.settings, axis, group.runs.sizes[0], members)
+
+
+def confounding(
+    settings: Mapping[str, Index], axis: str, axes: Iterable[str], members: Sequence[Index]
+) -> list[str]:
+    """Columns that change with an axis along some slices, and that move the best value, too."""
+    known = set(map(canonical, axes))
+    others = [column for column in settings if axis_named(column) not in known]
+    return [
+        column
+        for column in others
+        if _confounds(column, axis)
+        and any(len(np.unique(settings[column][member])) > 1 for member in members)
+    ]
 
 
 def _confounds(column: str, axis: str) -> bool:
@@ -123,11 +135,15 @@ def unnamed_notes(groups: Sequence[Cleaned]) -> Iterator[Note]:
         for column in group.settings:
             if with_it := [axis for axis in axes if column in along[axis]]:
                 these = " and ".join(map(printable, with_it))
-                text = (
-                    f"{printable(column)} changes with {these}: a drift may be its doing, so no "
-                    f"published rule is judged along {these}. Name it as an axis, too."
-                )
-                yield Note(text=text, scheme=group.runs.name)
+                yield Note(text=its_doing(column, these), scheme=group.runs.name)
+
+
+def its_doing(column: str, axes: str) -> str:
+    """A sentence on a column that changes with axes and was not named."""
+    return (
+        f"{printable(column)} changes with {axes}: a drift may be its doing, so no "
+        f"published rule is judged along {axes}. Name it as an axis, too."
+    )
 
 
 def budget_notes(question: Question) -> Iterator[Note]:

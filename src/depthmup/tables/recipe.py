@@ -1,6 +1,7 @@
 """Recipes of a table: the runs of each group with several tuned values, read and refused."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from depthmup.records import LEARNING_RATE, Tuned, worded
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.text import counted
+from depthmup.rules import canonical
+from depthmup.rules.claims import AxisClaim, claims
 from depthmup.statistics.minimum import doublings_of
 from depthmup.statistics.recipe import recipe
 from depthmup.statistics.scattered import is_scattered
@@ -18,10 +21,11 @@ from depthmup.tables import defects, ends
 from depthmup.tables.clean import number
 from depthmup.tables.columns import LIKELY
 from depthmup.tables.groups import named, parts
+from depthmup.tables.held import confounding, its_doing
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import Excluded, GroupRows
-from depthmup.tables.settings import settings_of
+from depthmup.tables.settings import codes_of_sizes, settings_of
 
 MOST_VALUES = 4
 """Tuned together: people have general optimizers for more."""
@@ -100,7 +104,7 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
     ends.ended(rows)
     ends.zeros(rows)
     defects.losses_of_no_logarithm(rows)
-    settings_of(rows, rows.sizes()[1])
+    names = settings_of(rows, rows.sizes()[1])
     defects.unsound(rows)
     sizes, size = rows.sizes()
     log2_rate, loss = defects.rates_and_losses(rows, size)
@@ -111,7 +115,9 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
         )
     others = [np.log2(rows.table.numbers[column]) for column in question.beside]
     x = np.column_stack([log2_rate, *others])
+    settings = codes_of_sizes(rows, size, names)
     kept, some = _trained(size, loss, len(sizes))
+    settings = {column: codes[some >= 0] for column, codes in settings.items()}
     x, loss, size, sizes = x[kept], loss[kept], some[size[kept]], sizes[some >= 0]
     seed = np.unique(rows.seed[kept], return_inverse=True)[1].reshape(-1)
     _told(rows, tuned, x, loss, size, len(sizes))
@@ -125,6 +131,20 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
         notes.append(f"{counted(lost, 'run')} of sizes where nothing trains left out.")
     if not question.seed:
         notes.append("No column of seeds: how seeds differ is assumed, not measured.")
+    doing = {
+        axis: confounding(settings, axis, question.axes, [np.arange(len(sizes))])
+        for axis in question.axes
+    }
+    notes += [its_doing(column, axis) for axis, columns in doing.items() for column in columns]
+    called = set(map(canonical, question.axes))
+    fixed = next((axis for axis in ("tokens", "steps") if axis in called), "")
+
+    def claimed(axis: str, one: Tuned) -> Iterable[AxisClaim]:
+        if doing[axis]:
+            return ()
+        held = "batch" in called
+        return claims(axis, fixed, question.scheme, batch_held=held, quantity=one.law)
+
     trials = Trials(
         x=x[order],
         y=np.log(loss[order]),
@@ -132,7 +152,7 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
         seed=np.asarray(seed[order], np.int64),
         s=doublings_of(named_sizes),
     )
-    return recipe(
+    found = recipe(
         recipe_posterior(trials),
         named_sizes,
         tuned,
@@ -141,7 +161,9 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
         tolerance=question.tolerance,
         target=question.target,
         notes=notes,
+        claims=claimed,
     )
+    return replace(found, scheme=question.scheme)
 
 
 def _trained(size: Index, loss: Array, count: int) -> tuple[Flags, Index]:

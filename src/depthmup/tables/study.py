@@ -197,12 +197,13 @@ def _study(
         )
         transfers.append(transfer)
         notes += far_sizes(group.runs, axis, tuned)
-        if tuned.is_learning_rate and not unnamed(group, axis):  # of which published rules speak
+        if not unnamed(group, axis):
             spoken = claims(
                 axis,
                 _fixed(group, axis, question),
                 scheme_of(group, question),
                 batch_held=_batch_held(group, question),
+                quantity=tuned.law,
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
     together = _together(transfers, question)
