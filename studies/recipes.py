@@ -27,7 +27,7 @@ doublings on. *false*: values that drift by more than the tolerance and were sai
 
 ``--search`` lets ``depthmup.transfer`` search the same worlds, from values up to 1.5 octaves off,
 with eight seeds whose levels differ by 1% and whose optima lie 0.03 octaves aside; and, of the same
-kinds of valley, searches of the rate alone.*runs*: the median and the largest number; *of d = 1*:
+kinds of valley, searches of the rate alone. *runs*: the median and the largest number; *of d = 1*:
 the median over that of one value; *work*: of all runs, in runs of the largest size; *of the grid*:
 the share of nine values each and three seeds.
 
