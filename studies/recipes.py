@@ -28,7 +28,8 @@ doublings on. *false*: values that drift by more than the tolerance and were sai
 ``--search`` lets ``depthmup.transfer`` search the same worlds, from values up to 1.5 octaves off,
 with eight seeds whose levels differ by 1% and whose optima lie 0.03 octaves aside; and, of the same
 kinds of valley, searches of the rate alone. *runs*: the median and the largest number; *of d = 1*:
-the median over that of one value; *of the grid*: the share of nine values each and three seeds.
+the median over that of one value; *work*: of all runs, in runs of the largest size; *of the grid*:
+the share of nine values each and three seeds.
 
 ``--against`` compares, in the same worlds and two doublings beyond the largest size, the excess
 loss of the recipe that a search predicts with those of the best runs of Optuna's TPE and of random
@@ -297,10 +298,11 @@ class Searched:
     false: list[bool]
     recipe_false: list[bool]
     seconds: list[float]
+    work: list[float]
 
     @staticmethod
     def none() -> "Searched":
-        return Searched([], [], [], [], [], [], [])
+        return Searched([], [], [], [], [], [], [], [])
 
     def add(self, kind: str, values: int, number: int) -> None:
         """One more world."""
@@ -311,6 +313,8 @@ class Searched:
         begun = time.perf_counter()
         report = search(trained(rng, kind, truth, number))
         self.seconds.append(time.perf_counter() - begun)
+        widths = report.to_pandas("runs")["width"]
+        self.work.append(float(((widths / WIDTHS[-1]) ** 2.0).sum()))
         live = truth.live if values > 1 else np.ones(1, bool)
         if values == 1:
             found = report.finding()
@@ -469,8 +473,8 @@ def against(kinds: Sequence[str], values: int, worlds: int) -> None:
 
 
 SEARCH_HEADS = (
-    "values", "kind", "runs", "most", "of d = 1", "of the grid", "decided", "optimum", "drift",
-    "false", "recipe false", "seconds",
+    "values", "kind", "runs", "most", "of d = 1", "work", "of the grid", "decided", "optimum",
+    "drift", "false", "recipe false", "seconds",
 )  # fmt: skip
 
 
@@ -479,6 +483,7 @@ def search_line(values: int, kind: str, found: Searched, alone: float) -> str:
     grid = 9**values * 3 * len(WIDTHS)
     cells = [
         str(values), kind, f"{median:.0f}", str(max(found.runs)), f"{median / alone:.1f}",
+        f"{np.median(found.work):.1f}",
         f"{median / grid:.1%}", share(found.decided), share(found.optimum), share(found.drift),
         count(found.false), count(found.recipe_false), f"{np.median(found.seconds):.0f}",
     ]  # fmt: skip

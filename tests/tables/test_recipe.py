@@ -354,6 +354,13 @@ class TestArguments:
         hidden = next(g for names, g in groups.items() if "1.weight" in names)
         assert hidden["lr"] == pytest.approx(told["lr"] / 4)
         assert hidden["weight_decay"] == pytest.approx(told["weight_decay"] * 4)
+        assert "the base's times 4 (law m_in, m_in = 4) for 1 parameter" in plan.explain(
+            "weight_decay"
+        )
+        assert "times 0.25 (law m_in^-1" in plan.explain("lr")
+        assert plan.explain("betas").splitlines() == [
+            "betas: left alone.", "Source: TP5 (arXiv 2203.03466) Table 8; microsoft/mup 1.0.0."
+        ]  # fmt: skip
 
     def test_values_of_no_scheme_are_those_of_a_size_that_is_named(self, report):
         recipe = report.recipe()

@@ -9,7 +9,7 @@ from depthmup.planning.show import factors
 
 def explain(plan: PlanContent, name: str) -> str:
     """What is prescribed for a parameter or made of a setting, and why, in words."""
-    if name not in plan.names and name in _FACTOR_OF:
+    if name in _FACTOR_OF and all(name not in p.names for p in plan.prescriptions):
         return _of_setting(plan, name)
     p = plan[name]
     growth = (
