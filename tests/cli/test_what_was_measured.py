@@ -138,6 +138,20 @@ def test_a_stray_shard_does_not_hide_a_finished_sweep(here, monkeypatch, capsys)
     assert "Expected a measurement of 1 to 2" in capsys.readouterr().err
 
 
+def test_two_unfinished_sweeps_and_their_missing_shards_are_named(here, monkeypatch, capsys):
+    """The stray shard takes the name of the one that is missing, so no file is missing."""
+    monkeypatch.chdir(here)
+    wanted = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,4"]
+    stray = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,8"]
+    assert main(["transfer", *SWEEP, *wanted, "--out", "half", "--shard", "1/2"]) == 0
+    assert main(["transfer", *SWEEP, *stray, "--out", "half", "--shard=2/2"]) == 0
+    capsys.readouterr()
+    assert main(["merge", "half"]) == 2
+    told = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert re.search(r"1 is depth 2, 4 under .*? no store of its shard 2/2 was joined\.", told)
+    assert re.search(r"2 is depth 2, 8 under .*? no store of its shard 1/2 was joined\.", told)
+
+
 def test_a_folder_with_two_finished_sweeps_asks(here, monkeypatch, capsys):
     monkeypatch.chdir(here)
     lrs = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--out", "two"]

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
 from depthmup.cli.interrupts import INTERRUPTED, status_of
-from depthmup.cli.output import print_error, styled
+from depthmup.cli.output import fitting, print_error, styled
 from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
 
@@ -171,7 +171,8 @@ def say_error(text: str, status: int) -> None:
     error, hint = text, ""
     if "\n" not in text and (parts := _SENTENCES.fullmatch(text)):
         error, hint = parts.groups()
-    print(f"{styled('error:', 'bold red', sys.stderr)} {error}", file=sys.stderr)
-    if hint:
-        print(f"{styled('hint:', 'bold cyan', sys.stderr)} {hint}", file=sys.stderr)
+    for word, style, words in (("error:", "bold red", error), ("hint:", "bold cyan", hint)):
+        if words:
+            shown = fitting(f"{word} {words}", sys.stderr).removeprefix(word)
+            print(f"{styled(word, style, sys.stderr)}{shown}", file=sys.stderr)
     print_error({"error": error, "hint": hint, "status": status})
