@@ -875,12 +875,13 @@ def _chosen(store: Store, number: int | None, *, partial: bool) -> Report | Reci
         report = load_report(store, found[chosen], partial=partial)
     else:
         report, chosen = _finished(store, found, last_first, partial=partial)
-    others = [f"{i} is {_described(found[i])}" for i in sorted({*found} - {chosen})]
+    named = _told_apart(found)
+    others = [f"{i} is {named[i]}" for i in sorted({*found} - {chosen})]
     if not others:
         return report
     text = (
         f"This folder has {len(found)} measurements. This is number {chosen}, "
-        f"{_described(found[chosen])}. {begin('; '.join(others))}. Show another: `depthmup report "
+        f"{named[chosen]}. {begin('; '.join(others))}. Show another: `depthmup report "
         f"{shlex.quote(str(store.path.parent))} --measurement {min({*found} - {chosen})}`."
     )
     if isinstance(report, RecipeReport):
@@ -901,9 +902,9 @@ def _finished(
             lacking[i] = error.said
     if partial:
         return load_report(store, found[order[0]], partial=True), order[0]
+    named = _told_apart(found)
     each = (
-        f"Number {i} is {_described(found[i])}: {lacking[i].removesuffix('.')}"
-        f"{_not_joined(store, found[i])}."
+        f"Number {i} is {named[i]}: {lacking[i].removesuffix('.')}{_not_joined(store, found[i])}."
         for i in sorted(lacking)
     )
     raise MissingRuns(
@@ -932,6 +933,31 @@ def _not_joined(store: Store, sweep: Sweep) -> str:
     more = f" and {len(absent) - SHARDS} more" if len(absent) > SHARDS else ""
     listed = ", ".join(absent[:SHARDS]) + more
     return f", and no store of its shard {listed} was joined"
+
+
+def _told_apart(found: Mapping[int, Sweep]) -> dict[int, str]:
+    """Measurements in a few words; those of one description by what else differs between them."""
+    words = {i: _described(sweep) for i, sweep in found.items()}
+    for described in {*words.values()}:
+        alike = [i for i in found if words[i] == described]
+        settings = {
+            i: {**found[i].to_dict()["model"], **found[i].to_dict()["design"]} for i in alike
+        }
+        names = dict.fromkeys(name for each in settings.values() for name in each)
+        differ = [
+            name for name in names if len({repr(each.get(name)) for each in settings.values()}) > 1
+        ]
+        for i in alike:
+            apart = (f"{name} {_shortly(settings[i].get(name))}" for name in differ)
+            words[i] = ", ".join([described, *apart])
+    return words
+
+
+def _shortly(value: Any) -> str:
+    """A setting in a few letters: of a list its length and ends."""
+    if isinstance(value, list) and len(value) > 2:
+        return f"{value[0]:.3g} to {value[-1]:.3g} ({len(value)})"
+    return reprlib.repr(value).strip("'")
 
 
 def _described(sweep: Sweep) -> str:
@@ -988,6 +1014,11 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, tuple[Tuned, ...]]:
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
         why = f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+        if not missing:
+            why = (
+                f"The grid's {len(sweep.runs)} runs are all there. `depthmup report "
+                f"{shlex.quote(str(store.path.parent))}` ends with the command that asks for more."
+            )
         return missing, why, sweep.design.tuned
     state = advance(_begun(sweep, last), store)
     if state.pending:
