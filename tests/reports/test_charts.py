@@ -389,3 +389,17 @@ def test_ticks_of_steps_are_plain_numbers():
     drawn = re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(chart.to_dict()))
     assert {"0", "10", "20", "30", "40"} <= {*drawn}
     assert not [label for label in drawn if "e+" in label]
+
+
+def test_words_without_an_interval_stand_where_there_is_room(study):
+    from depthmup.reports.drift_chart import forest
+
+    for drift, side in ((-0.8, "left"), (0.8, "right")):
+        known_row = {"drift": drift, "drift_low": drift - 0.1, "drift_high": drift + 0.1}
+        lost = dict.fromkeys(known_row, None)
+        rows = [
+            {"name": name, "text": "needed", "tone": "", **row}
+            for name, row in (("one", known_row), ("two", lost))
+        ]
+        forest(study, rows, axis="depth", tips=[], height=60, description="")
+        assert rows[1]["side"] == side

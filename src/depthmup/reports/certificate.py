@@ -117,11 +117,12 @@ def _up_to(certificate: Certificate) -> str:
     return f", measured up to {largest}" + (f"; the target is {beyond} beyond" if beyond else "")
 
 
-def certificate_text(certificate: Certificate) -> str:
+def certificate_text(certificate: Certificate, *, width: int = 100) -> str:
     """The certificate as aligned lines for the terminal.
 
     Args:
         certificate: to be shown.
+        width: of the lines below the first.
 
     Returns:
         Lines of text.
@@ -134,7 +135,7 @@ def certificate_text(certificate: Certificate) -> str:
     name = certificate.title or certificate.scheme
     lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]
     lines += [
-        wrap.fill(s, width=100, initial_indent="  ", subsequent_indent="    ")
+        wrap.fill(s, width=width, initial_indent="  ", subsequent_indent="    ")
         for s in certificate_sentences(certificate)
     ]
     axes = tuple(certificate.base)
