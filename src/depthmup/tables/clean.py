@@ -263,9 +263,10 @@ def _of_sizes(runs: Runs) -> list[Note]:
 
 
 def _first(runs: Runs, flags: Flags) -> str:
-    """The first of some sizes, as text."""
-    shown = np.flatnonzero(flags)[:SHOWN]
-    return "; ".join(_size(runs.sizes[i]) for i in shown)
+    """The first of some sizes, as text; of several axes behind their names."""
+    sizes = [runs.sizes[i] for i in np.flatnonzero(flags)[:SHOWN]]
+    axes = f"{', '.join(runs.sizes[0])}: " if len(runs.sizes[0]) > 1 else ""
+    return axes + "; ".join(", ".join(map(size_number, size.values())) for size in sizes)
 
 
 def _size(size: Mapping[Axis, float]) -> str:
