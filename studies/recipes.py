@@ -62,7 +62,7 @@ from depthmup.records import Estimate, Verdict
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.recipe import MARGIN
 
-KINDS = ("round", "ridge", "no effect", "edge", "walls", "grid")
+KINDS = ("round", "ridge", "no effect", "edge", "walls", "grid", "bent")
 RUNS = {2: 40, 3: 70}
 GRID = {2: 6, 3: 4}
 NAMES = ("lr", "weight_decay", "clip")
@@ -80,6 +80,7 @@ class World:
         directions: principal ones as rows.
         curvature, power, turn, trend: of the rise along each.
         live: values that have an effect.
+        bend: of the steepest direction by the next one, per octave.
     """
 
     optimum: np.ndarray
@@ -90,10 +91,12 @@ class World:
     turn: np.ndarray
     trend: np.ndarray
     live: np.ndarray
+    bend: float
 
     def rise(self, size: int, away: np.ndarray) -> np.ndarray:
         """Log loss above the best, (points,)."""
         v = away @ self.directions.T
+        v[:, 0] += self.bend * v[:, 1] ** 2 / 2
         lopsided = np.exp((self.turn + self.trend * size) * np.tanh(v))
         return (self.curvature / 2 * np.abs(v) ** self.power * lopsided).sum(1)
 
@@ -106,11 +109,12 @@ def world(rng: np.random.Generator, kind: str, values: int) -> World:
     directions, _ = np.linalg.qr(rng.normal(size=(values, values)))
     curvature = 0.05 * 2 ** rng.uniform(0, 2, values)
     live = np.ones(values, bool)
-    if kind == "ridge":
+    if kind in ("ridge", "bent"):
         curvature[1:] = curvature[0] / rng.choice([10.0, 30.0, 100.0])
     if kind == "no effect":
         directions, curvature[-1], live[-1] = np.eye(values), 0.0, False
     scatter = rng.normal(0, 0.03, (len(s), values))
+    bend = rng.uniform(-0.3, 0.3) if kind == "bent" else 0.0
     return World(
         optimum=start + s[:, None] * drift + scatter,
         on=start + drift * (s[-1] + FURTHER),
@@ -120,6 +124,7 @@ def world(rng: np.random.Generator, kind: str, values: int) -> World:
         turn=rng.uniform(-0.3, 0.3, values),
         trend=rng.normal(0, 0.02, values),
         live=live,
+        bend=bend,
     )
 
 

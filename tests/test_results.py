@@ -84,7 +84,9 @@ def test_the_vocabulary_of_a_report(report, tmp_path):
     shown = report.plot(tmp_path / "optima.svg")
     assert (tmp_path / "optima.svg").stat().st_size > 1000
     assert report.plot().to_dict() == shown.to_dict()
-    assert shown.title.text == "Flat lines transfer, slopes drift"  # no page says what it shows
+    assert (
+        shown.spec["title"]["text"] == "Flat lines transfer, slopes drift"
+    )  # no page says what it shows
     assert example_check().plot().to_dict()["width"] > 400  # a file has no place to be as wide as
 
 
@@ -191,7 +193,7 @@ def test_the_vocabulary_of_a_certificate(tmp_path):
     shown = certificate.plot(tmp_path / "law.svg")
     assert (tmp_path / "law.svg").stat().st_size > 1000
     assert certificate.plot().to_dict() == shown.to_dict()
-    assert shown.title.text == "The law, up to the target"
+    assert shown.spec["title"]["text"] == "The law, up to the target"
     with pytest.raises(AttributeError, match="dates the forecast"):
         _ = certificate.save
     assert pickle.loads(pickle.dumps(certificate)) == copy.copy(certificate) == certificate

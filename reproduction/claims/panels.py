@@ -45,42 +45,59 @@ def lines(
     the values of ``by`` have an order. On a logarithmic axis values that are not positive are left
     out, and an interval that reaches below zero is drawn down to the lowest value of the axis.
     """
-    import altair as alt
-
-    from depthmup.reports import configured, page_spec
-
     shown = _drawable(rows, x, y, references)
-    base = alt.Chart(_inline(shown)).encode(
-        # Sizes are powers of two: a logarithmic axis is labelled where there are points.
-        x=_encoded(alt.X, x, ticks=sorted({row[x.field] for row in shown}) if x.log else None)
-    )
-    if frames:
-        base = base.transform_filter("datum.window === window_index")
+    # Sizes are powers of two: a logarithmic axis is labelled where there are points.
+    across = _across(x, sorted({row[x.field] for row in shown}) if x.log else None)
+    base: dict[str, Any] = {"x": across}
     if by:
         values = list(dict.fromkeys(row[by] for row in shown))
         title = by if by_title is None else by_title
-        base = base.encode(color=_colour(by, title, values, ordered=ordered))
+        base["color"] = _colour(by, title, values, ordered=ordered)
     first = shown[0] if shown else {}  # nothing is left where every network diverged
-    tips = [
-        f"{key}:{'Q' if isinstance(value, (int, float)) else 'N'}" for key, value in first.items()
-    ]
-    layers = []
+    tips = [_number(k) if isinstance(v, (int, float)) else _name(k) for k, v in first.items()]
+    vertical, order = _vertical(y), {"order": _number(x.field)}
+    layers: list[Row] = []
     if any("low" in row for row in shown):
         # Below the lines, so that intervals do not cross out the points.
-        layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
-    vertical = _encoded(alt.Y, y)
+        ends = {"y": _number("low"), "y2": {"field": "high"}}
+        layers.append(_layer("rule", {**base, **ends}, strokeWidth=1.4))
     layers += [
-        base.mark_line(strokeWidth=2).encode(y=vertical, order=f"{x.field}:Q"),
-        base.mark_point(size=46, filled=True, opacity=1).encode(y=vertical, tooltip=tips),
+        _layer("line", {**base, "y": vertical, **order}, strokeWidth=2),
+        _layer("point", {**base, "y": vertical, "tooltip": tips}, size=46, filled=True, opacity=1),
     ]
+    if frames:
+        shown_alone = [{"filter": "datum.window === window_index"}]
+        layers = [{**layer, "transform": shown_alone} for layer in layers]
     for label, points in references:
         layers += _dashed(label, points)
-    chart = alt.layer(*layers).properties(width="container", height=280)
-    if frames:
-        chart = chart.add_params(alt.param(name="window_index", value=len(frames) - 1))
-    return Picture(
-        name=name, caption=caption, spec=page_spec(configured(chart)), frames=tuple(frames)
-    )
+    window = [{"name": "window_index", "value": len(frames) - 1}]
+    spec = {**_rows(shown), "layer": layers, **({"params": window} if frames else {})}
+    return Picture(name=name, caption=caption, spec=_wide(spec), frames=tuple(frames))
+
+
+def _wide(spec: Row) -> dict[str, Any]:
+    """A specification as wide as its page."""
+    from depthmup.reports import configured, page_spec
+
+    return page_spec(configured({**spec, "width": "container", "height": 280}))
+
+
+def _layer(mark: str, encoding: Row, **look: Any) -> Row:
+    return {"mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def _rows(rows: Sequence[Row]) -> Row:
+    from depthmup.reports import strict
+
+    return {"data": {"values": strict(list(rows))}}
+
+
+def _number(column: str) -> Row:
+    return {"field": column, "type": "quantitative"}
+
+
+def _name(column: str) -> Row:
+    return {"field": column, "type": "nominal"}
 
 
 def _drawable(rows: Sequence[Row], x: Axis, y: Axis, references: References) -> list[Row]:
@@ -98,53 +115,59 @@ def _drawable(rows: Sequence[Row], x: Axis, y: Axis, references: References) -> 
     return shown
 
 
-def _encoded(channel: Any, axis: Axis, *, ticks: Sequence[Any] | None = None) -> Any:
-    """An axis as a channel of Altair; horizontal ones (with ticks or not) have no grid."""
-    import altair as alt
-
-    # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
-    style: dict[str, Any] = {"format": "~g" if axis.log else "~f"}
-    if channel is alt.X:
-        style |= {"grid": False, "values": alt.Undefined if ticks is None else ticks}
-    scale = alt.Scale(type="log", nice=False) if axis.log else alt.Scale(zero=False)
-    return channel(f"{axis.field}:Q", title=axis.title, scale=scale, axis=alt.Axis(**style))
+def _across(axis: Axis, ticks: Sequence[Any] | None) -> Row:
+    """The horizontal axis, which has no grid."""
+    found = _vertical(axis)
+    own = {"grid": False, **({} if ticks is None else {"values": ticks})}
+    return {**found, "axis": {**found["axis"], **own}}
 
 
-def _colour(by: str, title: str, values: Sequence[Any], *, ordered: bool) -> Any:
-    import altair as alt
-
-    scale = (
-        alt.Scale(domain=values, scheme="plasma", reverse=True)
-        if ordered
-        else alt.Scale(
-            domain=values,
-            range=[_CATEGORIES[i % len(_CATEGORIES)] for i in range(len(values))],
-        )
-    )
-    return alt.Color(
-        f"{by}:{'O' if ordered else 'N'}",
-        title=title or None,
-        scale=scale,
-        legend=alt.Legend(orient="top", columns=4, symbolOpacity=1),
-    )
+def _vertical(axis: Axis) -> Row:
+    """An axis as a channel."""
+    return {
+        **_number(axis.field),
+        "title": axis.title,
+        "scale": {"type": "log", "nice": False} if axis.log else {"zero": False},
+        # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
+        "axis": {"format": "~g" if axis.log else "~f"},
+    }
 
 
-def _dashed(label: str, points: Sequence[tuple[float, float]]) -> list[Any]:
+def _colour(by: str, title: str, values: Sequence[Any], *, ordered: bool) -> Row:
+    colours = [_CATEGORIES[i % len(_CATEGORIES)] for i in range(len(values))]
+    ramp = {"scheme": "plasma", "reverse": True}
+    return {
+        "field": by,
+        "type": "ordinal" if ordered else "nominal",
+        "title": title or None,
+        "scale": {"domain": values, **(ramp if ordered else {"range": colours})},
+        "legend": {"orient": "top", "columns": 4, "symbolOpacity": 1},
+    }
+
+
+_AT = {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}
+
+
+def _labelled(label: str, points: Sequence[tuple[float, float]]) -> Row:
+    return _rows([{"x": px, "y": py, "label": label} for px, py in points])
+
+
+def _dashed(label: str, points: Sequence[tuple[float, float]]) -> list[Row]:
     """A dashed line with its label at the right end."""
-    import altair as alt
-
-    line = alt.Chart(
-        alt.InlineData(values=[{"x": px, "y": py, "label": label} for px, py in points])
-    )
+    rows, muted = _labelled(label, points), "#5b6472"
+    rank = {
+        "window": [{"op": "rank", "field": "", "as": "rank"}],
+        "sort": [{"field": "x", "order": "descending"}],
+    }
+    line = {**_AT, "order": _number("x")}
     return [
-        line.mark_line(strokeDash=[5, 4], color="#5b6472", strokeWidth=1.4).encode(
-            x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
-        ),
-        line.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
-        # The point farthest right alone carries the label.
-        .transform_filter("datum.rank === 1")
-        .mark_text(align="right", dy=-8, color="#5b6472")
-        .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
+        {**rows, **_layer("line", line, strokeDash=[5, 4], color=muted, strokeWidth=1.4)},
+        {
+            **rows,
+            # The point farthest right alone carries the label.
+            "transform": [rank, {"filter": "datum.rank === 1"}],
+            **_layer("text", {**_AT, "text": _name("label")}, align="right", dy=-8, color=muted),
+        },
     ]
 
 
@@ -163,80 +186,60 @@ def heat_map(
 
     ``lines_over`` are labels with the points of lines; ``marked`` is the field of cells with a dot.
     """
-    import altair as alt
-
-    from depthmup.reports import configured, page_spec
-
-    base = alt.Chart(_inline(rows))
+    dots = {"x": _number(x.field), "y": _number(y.field)}
+    white = {"size": 24, "filled": True, "color": "white", "opacity": 1}
     layers = [
-        _cells(base, rows, x, y, value),
-        base.transform_filter(f"datum['{marked}']")
-        .mark_point(size=24, filled=True, color="white", opacity=1)
-        .encode(x=alt.X(f"{x.field}:Q"), y=alt.Y(f"{y.field}:Q")),
+        _cells(rows, x, y, value),
+        {"transform": [{"filter": f"datum['{marked}']"}], **_layer("point", dots, **white)},
     ]
     for label, points in lines_over.items():
-        over = alt.Chart(
-            alt.InlineData(values=[{"x": a, "y": b, "label": label} for a, b in points])
-        )
-        layers.append(
-            over.mark_line(color="white", strokeWidth=2, clip=True).encode(
-                x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q", tooltip="label:N"
-            )
-        )
-    chart = alt.layer(*layers).properties(width="container", height=280)
-    return Picture(name=name, caption=caption, spec=page_spec(configured(chart)))
+        line = {**_AT, "order": _number("x"), "tooltip": _name("label")}
+        over = _layer("line", line, color="white", strokeWidth=2, clip=True)
+        layers.append({**_labelled(label, points), **over})
+    return Picture(name=name, caption=caption, spec=_wide({**_rows(rows), "layer": layers}))
 
 
-def _cells(base: Any, rows: Sequence[Row], x: Axis, y: Axis, value: Axis) -> Any:
+def _cells(rows: Sequence[Row], x: Axis, y: Axis, value: Axis) -> Row:
     """One rectangle per row, as wide and high as neighbouring rows are apart."""
-    import altair as alt
-
-    half_x, half_y = (_step(sorted({row[a.field] for row in rows})) / 2 for a in (x, y))
-    scale = alt.Scale(zero=False, nice=False)
-    # An encoded datum that is no number has no place on a scale: it gets the grey of the condition.
-    colour = alt.condition(
-        f"isValid(datum['{value.field}'])",
-        alt.Color(
-            f"{value.field}:Q",
-            title=value.title,
-            scale=alt.Scale(scheme="viridis"),
-            legend=alt.Legend(orient="top", gradientLength=160),
+    scale = {"zero": False, "nice": False}
+    halves = {a.field: _step(sorted({row[a.field] for row in rows})) / 2 for a in (x, y)}
+    ends = [
+        {"calculate": f"datum['{a.field}'] {sign} {halves[a.field]}", "as": f"{of}{end}"}
+        for of, a in (("x", x), ("y", y))
+        for end, sign in enumerate("-+")
+    ]
+    colour = {
+        **_number(value.field),
+        "title": value.title,
+        "scale": {"scheme": "viridis"},
+        "legend": {"orient": "top", "gradientLength": 160},
+    }
+    return {
+        "transform": ends,
+        **_layer(
+            "rect",
+            {
+                "x": {**_number("x0"), "title": x.title, "scale": scale},
+                "x2": {"field": "x1"},
+                "y": {**_number("y0"), "title": y.title, "scale": scale},
+                "y2": {"field": "y1"},
+                # An encoded datum that is no number has no place on a scale: it gets the grey.
+                "color": {
+                    "condition": {"test": f"isValid(datum['{value.field}'])", **colour},
+                    "value": "#d5d9e0",
+                },
+                "tooltip": [_number(a.field) for a in (x, y, value)],
+            },
         ),
-        alt.value("#d5d9e0"),
-    )
-    return (
-        base.transform_calculate(
-            x0=f"datum['{x.field}'] - {half_x}",
-            x1=f"datum['{x.field}'] + {half_x}",
-            y0=f"datum['{y.field}'] - {half_y}",
-            y1=f"datum['{y.field}'] + {half_y}",
-        )
-        .mark_rect()
-        .encode(
-            x=alt.X("x0:Q", title=x.title, scale=scale),
-            x2="x1:Q",
-            y=alt.Y("y0:Q", title=y.title, scale=scale),
-            y2="y1:Q",
-            color=colour,
-            tooltip=[f"{a.field}:Q" for a in (x, y, value)],
-        )
-    )
+    }
 
 
 def framed(chart: Any, *, name: str, caption: str) -> Picture:
     """A chart that is drawn elsewhere as a picture as wide as the page gives."""
     from depthmup.reports import page_spec
 
-    return Picture(name=name, caption=caption, spec=page_spec(chart.properties(width="container")))
-
-
-def _inline(rows: Sequence[Row]) -> Any:
-    import altair as alt
-
-    from depthmup.reports import strict
-
-    values: Any = strict(list(rows))
-    return alt.InlineData(values=values)
+    spec = {**page_spec(chart), "width": "container"}
+    return Picture(name=name, caption=caption, spec=spec)
 
 
 def _floor(rows: Sequence[Row], y: str, references: References) -> float:

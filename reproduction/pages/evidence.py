@@ -18,6 +18,7 @@ from depthmup.reports import (
     strict,
     together,
 )
+from depthmup.reports import Picture as Drawn
 from reproduction.evidence import Comparison, Evidence, Finding, Reproduction
 
 _TONES = {
@@ -230,8 +231,6 @@ def export_pictures(
     evidence: Evidence, folder: Path, *, formats: Iterable[str], files: Files | None = None
 ) -> tuple[Path, ...]:
     """Every chart as a file, at the last frame of its slider; with ``files`` of the same result."""
-    import altair as alt
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     pictures = [(finding, picture) for finding in evidence.findings for picture in finding.pictures]
@@ -240,10 +239,9 @@ def export_pictures(
             spec = {**picture.spec}
             if spec.get("width") == "container":
                 spec["width"] = 560
-            chart = alt.Chart.from_dict(spec)
             for kind in sorted(set(formats)):
                 path = folder / f"{_place(finding, picture.name)}.{kind}"
-                save_chart(chart, path, files=drafts)
+                save_chart(Drawn(spec=spec), path, files=drafts)
                 written.append(path)
     return tuple(written)
 

@@ -4,14 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from depthmup.reports import INK, Page, Plot, Section, Table, configured
+from depthmup.reports import INK, Page, Picture, Plot, Section, Table, configured
 from depthmup.rules import CATALOGUE, REGIONS
 
-if TYPE_CHECKING:
-    import altair as alt
-
+Row = dict[str, Any]
 Pair = tuple[Fraction, Fraction]
 
 # From what must not be used to what should be: reds and greys, then blues, one green.
@@ -36,7 +34,7 @@ class MapPoint:
     decided: bool = True
 
 
-def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
+def regime_map(points: Sequence[MapPoint], *, title: str) -> Picture:
     """A map of the computed or measured regions; crosses mark points where the theory differs.
 
     Points that are not decided are hollow.
@@ -45,38 +43,30 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
         >>> from fractions import Fraction
         >>> half = Fraction(1, 2)
         >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
-        >>> regime_map([point], title="One pair").title
+        >>> regime_map([point], title="One pair").spec["title"]
         'One pair'
 
     *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
-    result: alt.Chart = configured(_map(points, title=title))
-    return result
+    return configured(_map(points, title=title))
 
 
-def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
+def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> Picture:
     """Maps beside each other, by their titles.
 
     Example:
         >>> from fractions import Fraction
         >>> half = Fraction(1, 2)
         >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
-        >>> len(regime_maps({"computed": [point], "measured": [point]}).hconcat)
+        >>> len(regime_maps({"computed": [point], "measured": [point]}).spec["hconcat"])
         2
     """
-    import altair as alt
-
-    result: alt.HConcatChart = configured(
-        alt.hconcat(*(_map(points, title=title) for title, points in maps.items()))
-    )
-    return result
+    return configured({"hconcat": [_map(points, title=title) for title, points in maps.items()]})
 
 
-def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
+def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> dict[str, Any]:
     """The map of one measurement; on a page as wide as that, with its legend below."""
-    import altair as alt
-
-    rows = [
+    rows: list[Row] = [
         {
             "alpha": float(point.alpha),
             "gamma": float(point.gamma),
@@ -88,49 +78,67 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         for point in points
     ]
     wrong = [row for row in rows if row["region"] != row["theory"]]
-    x = alt.X(
-        "alpha:Q",
-        title="alpha: branch multiplier L^-alpha",
-        scale=_padded([point.alpha for point in points]),
-        axis=_axis([point.alpha for point in points]),
-    )
-    y = alt.Y(
-        "gamma:Q",
-        title="gamma: updates inside branches L^-gamma",
-        scale=_padded([point.gamma for point in points]),
-        axis=_axis([point.gamma for point in points]),
-    )
-    colour = alt.Color(
-        "region:N",
-        title="region",
-        scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
-        legend=alt.Legend(orient="bottom", columns=_COLUMNS if page else 3),
-    )
+    place = {
+        "x": _channel("alpha", "branch multiplier L^-alpha", [point.alpha for point in points]),
+        "y": _channel("gamma", "updates inside branches L^-gamma", [p.gamma for p in points]),
+    }
+    colour = {
+        **_name("region"),
+        "title": "region",
+        "scale": {"domain": list(REGIONS), "range": list(COLOURS)},
+        "legend": {"orient": "bottom", "columns": _COLUMNS if page else 3},
+    }
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
         "yes": {"filled": True, "size": _sized(480, page=page)},
         "no": {"filled": False, "size": _sized(320, page=page), "strokeWidth": 4},
     }
+    tips = [_name(column) for column in ("pair", "region", "theory", "decided")]
     squares = [
-        alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
-        .mark_point(shape="square", opacity=1, **style)
-        .encode(x=x, y=y, color=colour, tooltip=["pair:N", "region:N", "theory:N", "decided:N"])
+        {
+            **_rows([row for row in rows if row["decided"] == decided]),
+            "mark": {"type": "point", "shape": "square", "opacity": 1, **style},
+            "encoding": {**place, "color": colour, "tooltip": tips},
+        }
         for decided, style in styles.items()
     ]
-    crosses = (
-        alt.Chart(alt.Data(values=wrong))
-        .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
-        .encode(x="alpha:Q", y="gamma:Q")
-    )
-    layers = [
-        _line(points),
-        *squares,
-        crosses,
-        *_schemes(points, page=page),
-    ]
-    return alt.layer(*layers).properties(
-        title=title, width="container" if page else 560, height=520
-    )
+    cross = {"shape": "cross", "angle": 45, "filled": True, "color": "black", "size": 120}
+    crosses = {**_rows(wrong), "mark": {"type": "point", **cross}, "encoding": _AT}
+    layers = [_line(points), *squares, crosses, *_schemes(points, page=page)]
+    width = "container" if page else 560
+    return {"title": title, "width": width, "height": 520, "layer": layers}
+
+
+def _rows(values: Sequence[Row]) -> dict[str, Any]:
+    return {"data": {"values": list(values)}}
+
+
+def _name(column: str) -> dict[str, Any]:
+    return {"field": column, "type": "nominal"}
+
+
+def _number(column: str) -> dict[str, Any]:
+    return {"field": column, "type": "quantitative"}
+
+
+_AT = {"x": _number("alpha"), "y": _number("gamma")}
+"""Where a point of the map lies."""
+
+
+def _channel(exponent: str, means: str, values: Sequence[Fraction]) -> dict[str, Any]:
+    """An exponent as an axis, with room for the squares at its ends.
+
+    Ticks stand at the multiples of 1/4, where the theory's named points lie.
+    """
+    low, high = float(min(values)), float(max(values))
+    pad = 0.06 * max(high - low, 0.1)
+    quarters = range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)
+    return {
+        **_number(exponent),
+        "title": f"{exponent}: {means}",
+        "scale": {"domain": [low - pad, high + pad], "nice": False, "zero": False},
+        "axis": {"grid": False, "values": [k / 4 for k in quarters], "format": ".2~f"},
+    }
 
 
 def _sized(area: int, *, page: bool) -> Any:
@@ -138,9 +146,7 @@ def _sized(area: int, *, page: bool) -> Any:
 
     A picture has its own width; of several maps side by side there is no one ``width`` in Vega.
     """
-    import altair as alt
-
-    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)") if page else area
+    return {"expr": f"{area} * pow(min(width, 560) / 560, 2)"} if page else area
 
 
 _COLUMNS = {"expr": "width < 400 ? 1 : 3"}
@@ -148,30 +154,21 @@ _COLUMNS = {"expr": "width < 400 ? 1 : 3"}
 
 def _shown(*, page: bool) -> Any:
     """Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
-    import altair as alt
-
-    return alt.ExprRef("width < 400 ? 0 : 1") if page else 1
+    return {"expr": "width < 400 ? 0 : 1"} if page else 1
 
 
-def _line(points: Sequence[MapPoint]) -> Any:
+def _line(points: Sequence[MapPoint]) -> dict[str, Any]:
     """alpha + gamma = 1: below it training diverges with depth, above it nothing is learned."""
-    import altair as alt
-
     low, high = (float(end([p.gamma for p in points])) for end in (min, max))
     left, right = (float(end([p.alpha for p in points])) for end in (min, max))
     ends = [max(left, 1 - high), min(right, 1 - low)]
+    look = {"color": INK, "strokeWidth": 14, "opacity": 0.18, "strokeCap": "round"}
     rows = [{"alpha": alpha, "gamma": 1 - alpha} for alpha in ends]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(color=INK, strokeWidth=14, opacity=0.18, strokeCap="round")
-        .encode(x="alpha:Q", y="gamma:Q")
-    )
+    return {**_rows(rows), "mark": {"type": "line", **look}, "encoding": _AT}
 
 
-def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
+def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[dict[str, Any]]:
     """The published schemes where they lie on the map."""
-    import altair as alt
-
     middle = sum(float(end([p.alpha for p in points])) for end in (min, max)) / 2
     rows: list[dict[str, Any]] = [
         {
@@ -183,20 +180,20 @@ def _schemes(points: Sequence[MapPoint], *, page: bool) -> list[Any]:
         }
         for (alpha, gamma), names in sorted(_named(points).items())
     ]
-    base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
-    layers = [base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)]
+    tip = {"tooltip": _name("schemes")}
+    dot = {"filled": True, "size": 60, "color": INK, "stroke": "white", "opacity": 1}
+    layers = [{**_rows(rows), "mark": {"type": "point", **dot}, "encoding": {**_AT, **tip}}]
+    place = {"x": _number("alpha"), "y": _number("beside"), "text": _name("schemes"), **tip}
     for align, right in (("left", False), ("right", True)):
         # To the left of its point where the map ends soon; a halo keeps it legible on any colour.
-        side = [row for row in rows if (row["alpha"] > middle) is right]
-        text = alt.Chart(alt.Data(values=side)).encode(
-            x="alpha:Q", y="beside:Q", text="schemes:N", tooltip="schemes:N"
-        )
-        font: dict[str, Any] = {"fontSize": 11, "align": align, "dx": 6 if right else -6}
+        side = _rows([row for row in rows if (row["alpha"] > middle) is right])
+        font = {"fontSize": 11, "align": align, "dx": 6 if right else -6}
         font["opacity"] = _shown(page=page)
-        layers.append(
-            text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
-        )
-        layers.append(text.mark_text(color=INK, **font))
+        halo = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "color": "white"}
+        layers += [
+            {**side, "mark": {"type": "text", **look, **font}, "encoding": place}
+            for look in (halo, {"color": INK})
+        ]
     return layers
 
 
@@ -274,20 +271,3 @@ _MEANINGS = (
     "Training is stable and features are learned, but neighbouring layers learn the same.",
     "Training is stable and layers learn different features.",
 )
-
-
-def _padded(values: Sequence[Fraction]) -> "alt.Scale":
-    """A scale that leaves room for the squares at its ends."""
-    import altair as alt
-
-    low, high = float(min(values)), float(max(values))
-    pad = 0.06 * max(high - low, 0.1)
-    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
-
-
-def _axis(values: Sequence[Fraction]) -> "alt.Axis":
-    """Ticks at the multiples of 1/4 within the values: where the theory's named points lie."""
-    import altair as alt
-
-    quarters = range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)
-    return alt.Axis(grid=False, values=[k / 4 for k in quarters], format=".2~f")

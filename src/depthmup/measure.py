@@ -32,6 +32,7 @@ from depthmup.sweep import (
     Shard,
     Size,
     Store,
+    Sweep,
     WorkerError,
     advance,
     outline,
@@ -137,7 +138,7 @@ def transfer(
     """
     leave_if_starting()
     if out is not None:
-        need("The page in a folder", "altair", "vl_convert")
+        need("The page in a folder", "vl_convert")
     if isinstance(model, Mapping):
         return _of_several(
             model,
@@ -204,6 +205,8 @@ def transfer(
         _store_in(folder, path) as store,
         told(progress) as tell_all,
     ):
+        if forecast is not None and (said := _of_other_code(store, sweep)):
+            forecast(said)
 
         def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
             first = runner.trainer.of_command and not len(store)
@@ -372,6 +375,20 @@ def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
         )
 
     return told
+
+
+def _of_other_code(store: Store, sweep: Sweep) -> str:
+    """That a store's runs of this model were trained by other code, so that none is used again."""
+    own = sweep.to_dict()["model"]
+    before = [s["sweep"]["model"] for s in store.sessions() if "sweep" in s]
+    changed = [model for model in before if {**model, "code": own.get("code")} == own]
+    if "code" not in own or not changed or own in changed:
+        return ""
+    return (
+        f"The code of {own['name']} has changed since the runs in {store.path.parent}: none of "
+        "them is used again. They stay: `depthmup report "
+        f"{shlex.quote(str(store.path.parent))}` names both."
+    )
 
 
 def _tell_time(missing: Sequence[Any], runner: Runner, forecast: Callable[[str], None]) -> None:

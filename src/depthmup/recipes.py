@@ -17,6 +17,7 @@ from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.reports.files import save_chart
+from depthmup.reports.picture import Picture
 from depthmup.reports.recipe import (
     NO_RECIPE,
     RECIPE_ROWS,
@@ -221,7 +222,7 @@ class RecipeReport(Meant):
         rows = RECIPE_ROWS[name]
         return pd.DataFrame([row for one in self.recipes for row in rows(one)])
 
-    def plot(self, path: str | Path | None = None) -> Any:
+    def plot(self, path: str | Path | None = None) -> Picture:
         """Draw the plane of two values: runs, contours of every size, and the optimum's path.
 
         Of more values a plane of every pair, the other values being at their best.
@@ -282,7 +283,7 @@ class RecipeReport(Meant):
         return self.summary()
 
     def _repr_html_(self) -> str | None:
-        if not self.recipes or not installed("altair", "vl_convert"):
+        if not self.recipes or not installed("vl_convert"):
             return None  # a notebook shows the text
         return notebook_of(self.recipes)
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -56,6 +57,7 @@ from depthmup.sweep import (
     Losses,
     MissingRuns,
     SearchState,
+    Shard,
     Store,
     StoreError,
     Sweep,
@@ -81,6 +83,9 @@ if TYPE_CHECKING:
 
 LISTED = 100_000
 """Runs that may be missing where a message counts them exactly, at a millisecond each."""
+
+SHARDS = 8
+"""Shards without a store that a message names."""
 
 Kind = Literal[
     "points", "optima", "transfers", "runs", "trials", "rules", "laws", "notes", "gains",
@@ -531,7 +536,9 @@ class Report(Meant):
         """
         return reports.study_figure(self.study(axis), name, kind=kind)
 
-    def plot(self, path: str | Path | None = None, *, axis: Axis | None = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, axis: Axis | None = None
+    ) -> "reports.Picture":
         """Draw the best values against size.
 
         Args:
@@ -690,7 +697,7 @@ class Report(Meant):
         return printable(f"<Report: {found.rstrip('.')}; print it for the table>")
 
     def _repr_html_(self) -> str | None:
-        if not installed("altair", "vl_convert"):
+        if not installed("vl_convert"):
             return None  # a notebook shows the text
         if not self.studies:
             runs = counted(len(self.records), "run")
@@ -765,12 +772,18 @@ def load_report(
             if partial and len(store) > len(state.records):
                 state = with_all_stored(state, store)
         if sweep.design.beside:
-            return _recipes(state, last, own=sessions, notes=notes)
+            return _recipes(
+                state,
+                last,
+                own=sessions,
+                notes=notes,
+                command=_of_folder(last.get("command", ()), store),
+            )
         sweep, search = state.sweep.with_shared_runs(), story(state)
     else:
         _check_size(sweep, store)
     records = store.records(sweep.runs)
-    command = {"command": _of_all_shards(last["command"])} if "command" in last else {}
+    command = {"command": _of_folder(last["command"], store)} if "command" in last else {}
     own = [session for session in sessions if session["sweep"] == last["sweep"]]
     about: dict[str, Any] = {
         "tolerance": last["tolerance"],
@@ -807,6 +820,7 @@ def _recipes(
     *,
     own: Sequence[Mapping[str, Any]],
     notes: Sequence[Note],
+    command: Sequence[str],
 ) -> RecipeReport:
     """The report of several values that were tuned together."""
     sweep, found = state.sweep, recipe_of_search(state)
@@ -816,7 +830,7 @@ def _recipes(
         recipes=() if found.recipe is None else (found.recipe,),
         problems=() if found.recipe else ((variant.title, found.why),),
         title=last.get("title", "") or sweep.title,
-        command=_of_all_shards(last.get("command", ())),
+        command=command,
         search=story(state),
         target=last.get("target"),
         refusals=found.refusals,
@@ -863,12 +877,13 @@ def _chosen(store: Store, number: int | None, *, partial: bool) -> Report | Reci
         report = load_report(store, found[chosen], partial=partial)
     else:
         report, chosen = _finished(store, found, last_first, partial=partial)
-    others = [f"{i} is {_described(found[i])}" for i in sorted({*found} - {chosen})]
+    named = _told_apart(found)
+    others = [f"{i} is {named[i]}" for i in sorted({*found} - {chosen})]
     if not others:
         return report
     text = (
         f"This folder has {len(found)} measurements. This is number {chosen}, "
-        f"{_described(found[chosen])}. {begin('; '.join(others))}. Show another: `depthmup report "
+        f"{named[chosen]}. {begin('; '.join(others))}. Show another: `depthmup report "
         f"{shlex.quote(str(store.path.parent))} --measurement {min({*found} - {chosen})}`."
     )
     if isinstance(report, RecipeReport):
@@ -881,15 +896,70 @@ def _finished(
     store: Store, found: Mapping[int, Sweep], order: Sequence[int], *, partial: bool
 ) -> tuple[Report | RecipeReport, int]:
     """The first that has all of its runs, with its number; without one, the first."""
-    errors = []
+    lacking: dict[int, str] = {}
     for i in order:
         try:
             return load_report(store, found[i]), i
         except MissingRuns as error:
-            errors.append(error)
-    if not partial:
-        raise errors[0]
-    return load_report(store, found[order[0]], partial=True), order[0]
+            lacking[i] = error.said
+    if partial:
+        return load_report(store, found[order[0]], partial=True), order[0]
+    named = _told_apart(found)
+    each = (
+        f"Number {i} is {named[i]}: {lacking[i].removesuffix('.')}{_not_joined(store, found[i])}."
+        for i in sorted(lacking)
+    )
+    raise MissingRuns(
+        f"Expected a measurement that has all of its runs; {store.path} has {len(found)} that lack "
+        f"some. {' '.join(each)}",
+        "Finish one: repeat its command with this folder, and with the shards that are missing.",
+        several=True,
+    )
+
+
+def _not_joined(store: Store, sweep: Sweep) -> str:
+    """The shards of a measurement that are not in a store, by the commands that are."""
+    commands = (s.get("command", ()) for s in store.sessions() if s.get("sweep") == sweep.to_dict())
+    joined = {
+        Shard.parse(word)
+        for command in commands
+        for option, word in pairwise(part for given in command for part in given.split("=", 1))
+        if option == "--shard"
+    }
+    counts = sorted({shard.count for shard in joined})
+    absent = [
+        f"{i}/{k}" for k in counts for i in range(1, k + 1) if Shard(index=i, count=k) not in joined
+    ]
+    if not absent:
+        return ""
+    more = f" and {len(absent) - SHARDS} more" if len(absent) > SHARDS else ""
+    listed = ", ".join(absent[:SHARDS]) + more
+    return f", and no store of its shard {listed} was joined"
+
+
+def _told_apart(found: Mapping[int, Sweep]) -> dict[int, str]:
+    """Measurements in a few words; those of one description by what else differs between them."""
+    words = {i: _described(sweep) for i, sweep in found.items()}
+    for described in {*words.values()}:
+        alike = [i for i in found if words[i] == described]
+        settings = {
+            i: {**found[i].to_dict()["model"], **found[i].to_dict()["design"]} for i in alike
+        }
+        names = dict.fromkeys(name for each in settings.values() for name in each)
+        differ = [
+            name for name in names if len({repr(each.get(name)) for each in settings.values()}) > 1
+        ]
+        for i in alike:
+            apart = (f"{name} {_shortly(settings[i].get(name))}" for name in differ)
+            words[i] = ", ".join([described, *apart])
+    return words
+
+
+def _shortly(value: Any) -> str:
+    """A setting in a few letters: of a list its length and ends."""
+    if isinstance(value, list) and len(value) > 2:
+        return f"{value[0]:.3g} to {value[-1]:.3g} ({len(value)})"
+    return reprlib.repr(value).strip("'")
 
 
 def _described(sweep: Sweep) -> str:
@@ -946,6 +1016,11 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, tuple[Tuned, ...]]:
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
         why = f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+        if not missing:
+            why = (
+                f"The grid's {len(sweep.runs)} runs are all there. `depthmup report "
+                f"{shlex.quote(str(store.path.parent))}` ends with the command that asks for more."
+            )
         return missing, why, sweep.design.tuned
     state = advance(_begun(sweep, last), store)
     if state.pending:
@@ -955,14 +1030,19 @@ def next_of(store: Store) -> tuple[Sequence[Any], str, tuple[Tuned, ...]]:
     return (), why, sweep.design.tuned
 
 
-def _of_all_shards(command: Sequence[str]) -> list[str]:
-    """A command without its share: what is repeated from a report is about all runs."""
+def _of_folder(command: Sequence[str], store: Store) -> list[str]:
+    """A command that goes on in a store's folder, with all runs: shards may have had others."""
     before = ["", *command]
-    return [
+    words = [
         word
         for last, word in zip(before, command, strict=False)
         if last != "--shard" and word.partition("=")[0] != "--shard"
     ]
+    if "--out" in words and (at := words.index("--out") + 1) < len(words):
+        here = store.path.parent
+        if Path(words[at]).resolve() != here.resolve():
+            words[at] = str(here)
+    return words
 
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main, refusals
-from depthmup.cli.interrupts import INTERRUPTED
+from depthmup.cli.interrupts import INTERRUPTED, UNREAD
 from depthmup.cli.refusals import DEFECT, OWN_CODE, REFUSED, explained
 from depthmup.model import time_limit
 
@@ -192,6 +193,34 @@ def test_colour_is_for_terminals_without_no_color(monkeypatch, capsys):
     monkeypatch.setenv("NO_COLOR", "1")
     output.show("Depth-muP: transfers")
     assert capsys.readouterr().out == "Depth-muP: transfers\n"
+
+
+def test_sentences_fit_a_terminal_and_commands_stay_whole(monkeypatch, capsys):
+    from depthmup.cli import output
+
+    monkeypatch.setattr(output, "terminal_width", lambda stream=None: 40)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    sentence = "This is a sentence of more than forty letters, which a terminal would cut."
+    command = "    depthmup transfer --command 'python train.py' --depths 2,4,8"
+    row = "depth-mup  0.15  0.13  0.12  0.12  0.13  −4%  0.019  transfers"
+    output.show("\n".join([sentence, f"Copy this: {command.strip()}", command, row]))
+    one, two, *whole = capsys.readouterr().out.splitlines()
+    assert max(len(one), len(two)) <= 40
+    assert f"{one} {two}" == sentence
+    assert whole == [f"Copy this: {command.strip()}", command, row]
+
+
+def test_whoever_stops_reading_is_told_of_by_the_status():
+    words = [sys.executable, "-m", "depthmup", "help", "transfer"]
+    command = shlex.join(words) + " | head -1 >&2; exit ${PIPESTATUS[0]}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert done.returncode in (0, UNREAD)  # 0: the pipe took all before the reader ended
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (UNREAD, b"")
 
 
 def test_a_message_cannot_command_a_terminal(capsys):

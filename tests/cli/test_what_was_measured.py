@@ -138,6 +138,22 @@ def test_a_stray_shard_does_not_hide_a_finished_sweep(here, monkeypatch, capsys)
     assert "Expected a measurement of 1 to 2" in capsys.readouterr().err
 
 
+def test_two_unfinished_sweeps_and_their_missing_shards_are_named(here, monkeypatch, capsys):
+    """The stray shard takes the name of the one that is missing, so no file is missing."""
+    monkeypatch.chdir(here)
+    wanted = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,4"]
+    stray = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--depths", "2,8"]
+    for asked in ([*wanted, "--shard", "1/2"], [*stray, "--shard=2/2"]):
+        words = ["transfer", *SWEEP, *asked, "--out", "half"]
+        monkeypatch.setattr(sys, "argv", ["depthmup", *words])  # which stores keep
+        assert main(words) == 0
+    capsys.readouterr()
+    assert main(["merge", "half"]) == 2
+    told = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert re.search(r"1 is depth 2, 4 under .*? no store of its shard 2/2 was joined\.", told)
+    assert re.search(r"2 is depth 2, 8 under .*? no store of its shard 1/2 was joined\.", told)
+
+
 def test_a_folder_with_two_finished_sweeps_asks(here, monkeypatch, capsys):
     monkeypatch.chdir(here)
     lrs = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "2", "--out", "two"]
@@ -149,3 +165,31 @@ def test_a_folder_with_two_finished_sweeps_asks(here, monkeypatch, capsys):
         assert main(["report", "two", *chosen]) == 0
         told = re.sub(r"\s+", " ", capsys.readouterr().out)
         assert f"This is number {number or 2}, depth {depths} under" in told
+
+
+def test_code_that_changed_between_two_sessions_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "log.py"
+    script.write_text(SCRIPT)
+    asked = ["transfer", *SWEEP, "--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "1", "--out", "out"]
+    assert main(asked) == 0
+    assert "has changed" not in "".join(capsys.readouterr())
+    script.write_text(SCRIPT + "\nbeside = 1\n")
+    assert main(asked) == 0
+    told = re.sub(r"\s+", " ", "".join(capsys.readouterr()))
+    assert "has changed since the runs in out: none of them is used again" in told
+    assert main(["report", "out"]) == 0
+    told = re.sub(r"\s+", " ", capsys.readouterr().out)
+    one, two = re.search(r"This is number 2, (.*?)\. 1 is (.*?)\. Show another", told).groups()
+    assert one != two  # by their code alone
+    assert one.partition(", code")[0] == two.partition(", code")[0]
+
+
+def test_a_finished_grid_names_what_shows_the_next_command(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+    asked = ["--lrs", "1.6e-2,3.2e-2,6.4e-2", "--seeds", "1", "--out", "whole"]
+    assert main(["transfer", *SWEEP, *asked]) == 0
+    capsys.readouterr()
+    assert main(["next", "whole"]) == 0
+    told = re.sub(r"\s+", " ", "".join(capsys.readouterr()))
+    assert "The grid's 6 runs are all there. `depthmup report whole` ends with" in told

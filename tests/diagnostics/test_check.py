@@ -519,6 +519,36 @@ def test_an_undecided_check_ends_with_the_command_that_decides_it(tmp_path, monk
     assert main(shlex.split(command)[1:]) in (0, 1)
 
 
+def test_where_nothing_is_predicted_no_seeds_are_proposed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(own_models.SOURCE)
+    monkeypatch.chdir(tmp_path)
+    words = ["check", "--model", "mine.py:make", "--scheme", "sp", "--widths", "8"]
+    words += ["--depths", "2", "4", "8", "--seeds", "2", "--steps", "1"]
+    monkeypatch.setattr("sys.argv", ["depthmup", *words])
+    assert main(words) == 5
+    told = capsys.readouterr().out
+    assert "SP predicts no exponent of what was measured" in told
+    assert f"\n    {shlex.join(['depthmup', *words, '--all'])}\n" in told
+
+
+def test_a_table_of_exponents_fits_a_terminal():
+    estimate = Estimate(value=1.0, low=0.9, high=1.1)
+    off = Exponent(
+        observable="update effect", module="transformer.h.*.attn.c_attn.weight", axis="width",
+        expected="0", estimate=estimate, outcome=Outcome.FAIL,
+    )  # fmt: skip
+    found = Check(
+        title="mine", scheme="SP", optimizer="sgd", applied=True, widths=(1,), depths=(2,),
+        seeds=3, steps=1, lr=0.1, margin=0.25, confidence=0.95, outcome=Outcome.FAIL,
+        exponents=(off,),
+    )  # fmt: skip
+    assert max(map(len, found.summary().splitlines())) > 80
+    lines = found.summary(width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    # A name longer than its column is cut where it ends, and goes on below.
+    assert "transformer.h.*.attn.c_attn.weight:updateeffect" in "".join("".join(lines).split())
+
+
 def test_seeds_are_proposed_that_make_intervals_narrow_enough():
     def open_one(value, half):
         estimate = Estimate(value=value, low=value - half, high=value + half)

@@ -126,6 +126,12 @@ def test_a_fault_of_the_proof_is_not_called_the_models(monkeypatch):
     assert "the proof itself failed (TypeError: " in planned().proof
 
 
+def test_a_declared_start_that_the_model_does_not_have_is_the_persons_to_mend():
+    said = planned(own_init={"1.up.weight": "fixed"}).proof
+    assert said.startswith("Not proven: own_init says that 1.up.weight starts 1 times as large")
+    assert "report it" not in said
+
+
 def test_a_loss_of_the_persons_own_is_what_is_trained():
     """Three steps of both models; what is no number, or trains nothing, is said."""
     seen = []

@@ -1,5 +1,6 @@
 """The joint minima of several tuned values, against closed forms and finite differences."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,7 @@ def random_bowl(values, rng):
         shape=shape + 0.1 * rng.normal(size=shape.shape),
         angles=0.3 * rng.normal(size=(planes, 2)),
         first=first,
+        bends=0.1 * rng.normal(size=(values, values - 1)),
     )
 
 
@@ -143,6 +145,21 @@ def test_the_joint_minimum_of_an_exact_quadratic(found):
     np.testing.assert_allclose(found.middle, MINIMA, atol=0.05)
     row = np.kron(slope_row(S[:, 0]), np.eye(2))
     np.testing.assert_allclose(found.minima.of_sizes(row).value, [0.1, -0.2], atol=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_ridge_that_bends_leaves_its_minimum_where_it_is(seed):
+    """Taken for straight, the valley is lowest an octave aside."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, (SIZES, 40, 2))
+    away = (x - MINIMA[:, None]) @ np.array([[1, 1], [1, -1]]) / math.sqrt(2)
+    u, v = np.moveaxis(away, -1, 0)
+    y = 0.1 * (u - 0.15 * v**2) ** 2 + 0.006 * v**2 + 0.003 * rng.standard_normal(u.shape)
+    runs = replace(trials(MINIMA, runs=40), x=x.reshape(-1, 2), y=y.ravel())
+    low, middle, high = recipe_posterior(runs).minima.of_sizes(np.eye(2 * SIZES)).interval(0.95)
+    assert (low <= MINIMA.ravel()).all()
+    assert (MINIMA.ravel() <= high).all()
+    assert np.abs(middle - MINIMA.ravel()).max() < 0.25  # half of an interval
 
 
 def test_turned_coordinates_turn_the_minima(found):

@@ -66,8 +66,8 @@ def test_extras_that_messages_name_exist():
     [
         (["transfer", "--preset", "tiny", "--out", "runs"], "vl_convert"),
         (["fit", "runs.csv", "--axes", "depth=depth", "--lr", "lr", "--loss", "loss"], "pandas"),
-        (["limit", "--out", "limit.html"], "altair"),
-        (["check", "--model", "no_such_file.py:make", "--out", "check.html"], "altair"),
+        (["limit", "--out", "limit.html"], "vl_convert"),
+        (["check", "--model", "no_such_file.py:make", "--out", "check.html"], "vl_convert"),
     ],
 )
 def test_work_is_refused_with_the_command_that_installs(words, missing, tmp_path):

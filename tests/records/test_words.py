@@ -40,8 +40,8 @@ BATCHES = [{"width": 64, "batch": batch} for batch in (8, 16, 32)]
         (canonical_json({"steps": 2, "seed": 0}), '{"seed":0,"steps":2}'),
         (printable("a\x1b[2Jb"), "a\\x1b[2Jb"),
         (
-            without("A chart", "altair"),
-            f"A chart needs altair, which is not installed here: {pip()} install "
+            without("A chart", "vl_convert"),
+            f"A chart needs vl_convert, which is not installed here: {pip()} install "
             "'depthmup[pages]'.",
         ),
     ],

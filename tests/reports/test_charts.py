@@ -173,10 +173,10 @@ def test_an_axis_of_any_name_is_no_field_of_a_chart(study, tmp_path):
     odd = replace(study, axis=name, windows=tuple(windows), config={})
     for key in available(odd):
         chart = CHARTS[FILES.get(key, key)]
-        spec = chart(odd).to_dict(validate=False)
+        spec = chart(odd).to_dict()
         marks = spec.pop("datasets")
         assert not re.search(r'"field": "(?!\w+")', json.dumps(spec)), key
-        usual = chart(study).to_dict(validate=False)["datasets"]
+        usual = chart(study).to_dict()["datasets"]
         assert [len(rows) for rows in marks.values()] == [len(rows) for rows in usual.values()]
     paths = export(odd, tmp_path, formats={"svg"})
     assert "optimum-against-layers_0___x_.svg" in {path.name for path in paths}
@@ -355,19 +355,19 @@ def test_a_long_title_is_folded_and_not_cut(study):
         for w in study.windows
     ]
     renamed = replace(study, windows=tuple(windows))
-    spec = CHARTS["drift"](renamed).to_dict(validate=False)
+    spec = CHARTS["drift"](renamed).to_dict()
     name = next(row["name"] for row in rows(spec) if row.get("title") == title)
     assert name.replace("\n", " ") == title
     assert max(map(len, name.splitlines())) <= 16
     assert "split(datum.label" in json.dumps(spec)
-    beside = optimum_against_size(renamed).to_dict(validate=False)
+    beside = optimum_against_size(renamed).to_dict()
     words = {row["words"] for row in rows(beside) if row.get("title") == title}
     assert {text.replace("\n", " ") for text in words} == {title}
     assert '"lineBreak": "\\n"' in json.dumps(beside)
 
 
 def test_losses_over_training_end_at_the_best_loss_that_was_run(study):
-    spec = CHARTS["loss-against-step"](study).to_dict(validate=False)
+    spec = CHARTS["loss-against-step"](study).to_dict()
     drawn = [row for row in rows(spec) if "of" in row]
     last = study.headline
     ends = {row["loss"] for row in drawn if row["of"] == f"{last.start}–{last.stop}"}
@@ -389,3 +389,17 @@ def test_ticks_of_steps_are_plain_numbers():
     drawn = re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(chart.to_dict()))
     assert {"0", "10", "20", "30", "40"} <= {*drawn}
     assert not [label for label in drawn if "e+" in label]
+
+
+def test_words_without_an_interval_stand_where_there_is_room(study):
+    from depthmup.reports.drift_chart import forest
+
+    for drift, side in ((-0.8, "left"), (0.8, "right")):
+        known_row = {"drift": drift, "drift_low": drift - 0.1, "drift_high": drift + 0.1}
+        lost = dict.fromkeys(known_row, None)
+        rows = [
+            {"name": name, "text": "needed", "tone": "", **row}
+            for name, row in (("one", known_row), ("two", lost))
+        ]
+        forest(study, rows, axis="depth", tips=[], height=60, description="")
+        assert rows[1]["side"] == side

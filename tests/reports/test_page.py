@@ -11,6 +11,7 @@ import pytest
 from depthmup.records import UNKNOWN, Place, Verdict
 from depthmup.records.finding import rate
 from depthmup.reports import comparison_page, page
+from depthmup.reports.page import Page, Section, Table
 from depthmup.reports.sentences import best_rate, headline, significant
 
 
@@ -66,6 +67,13 @@ def test_the_page_says_how_it_was_run(study):
     assert study.config["command"] in text
     for said in ("2.13.0+cpu", "2 cores of an AMD EPYC 9R14", "151.3", "label noise", "1e-08"):
         assert said in text
+
+
+def test_numbers_in_tables_do_not_break_at_their_sign():
+    rows = [{"rate": "2.0e-3 (1.8e-3 to 2.2e-3)", "name": "<b>"}]
+    shown = Page(title="x", headline="y", sections=[Section(table=Table(rows=rows))]).html()
+    assert '<td><span class="kept">2.0e-3</span> (<span class="kept">1.8e-3</span> to' in shown
+    assert "<td>&lt;b&gt;</td>" in shown
 
 
 def test_hostile_text_stays_text(odd_study, hostile):

@@ -326,6 +326,7 @@ def test_decimal_commas_are_read_beside_texts_and_points_then_group_digits(tmp_p
         (["1.234,5", "-2,0e-3"], ["1234.5", "-2.0e-3"]),
         (["1.5", "1.250"], ["1.5", "1.250"]),  # a point that groups no digits: none of them does
         (["0.125", "2,5"], ["0.125", "2.5"]),
+        (["1.221e-04", "9.766E-04"], ["1.221e-04", "9.766E-04"]),  # powers of ten group no digits
         (["1,3M", "1.300M"], ["1.3M", "1300M"]),
         (["a,b", "adamw"], ["a,b", "adamw"]),
     ],
@@ -334,6 +335,17 @@ def test_numbers_of_a_column_where_commas_are_decimal(tmp_path, cells, numbers):
     path = tmp_path / "runs.csv"
     path.write_text("\n".join(["value;lr", *(f"{c};0,5" for c in cells), "nan;0,5"]))
     assert [*Source(path).frame["value"]] == [*numbers, "nan"]
+
+
+def test_columns_of_a_messy_export_are_proposed_and_dates_name_no_runs(tmp_path):
+    path = tmp_path / "export.csv"
+    rows = (f"2026-0{i}-1{i} 10:0{i},{64 * i},{4 * i},1e-{i},2.{i}\n" for i in range(1, 7))
+    path.write_text("Created,Hidden Dim,# Layers,Peak LR,eval/loss (final)\n" + "".join(rows))
+    with pytest.raises(ValueError, match="By their names these look like it") as refused:
+        fit(path)
+    for named in ("'depth': '# Layers'", "'width': 'Hidden Dim'", "lr='Peak LR'"):
+        assert named in str(refused.value)
+    assert "Names of runs" not in str(refused.value)
 
 
 @pytest.mark.parametrize("column", ["lr", "loss", "layers"])

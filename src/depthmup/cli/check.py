@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from depthmup.cli.folders import page_and_data
-from depthmup.cli.output import answer, write_files
+from depthmup.cli.output import answer, terminal_width, write_files
 from depthmup.cli.refusals import FAILS, HOLDS, UNDECIDED
 from depthmup.cli.sizes import parse_along
 from depthmup.cli.spelling import arguments
@@ -63,7 +63,7 @@ class Options:
 
 def run(options: Options) -> int:
     if options.out is not None:
-        need("The page", "altair", "vl_convert")
+        need("The page", "vl_convert")
     import torch
 
     from depthmup.cli.terminal import Done
@@ -85,6 +85,7 @@ def run(options: Options) -> int:
     files = None if options.out is None else page_and_data(options.out, "check")
     result = replace(check(**asked), command=("depthmup", *sys.argv[1:]))
     # Printed first: it stays where the disk is full.
-    answer(result, result.summary(everything=options.all), json=options.json)
+    text = result.summary(everything=options.all, width=terminal_width())
+    answer(result, text, json=options.json)
     write_files(files, result, lambda data: check_page(result))
     return {Outcome.PASS: HOLDS, Outcome.FAIL: FAILS}.get(result.outcome, UNDECIDED)

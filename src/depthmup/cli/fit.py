@@ -10,7 +10,8 @@ import tyro
 
 from depthmup.cli.columns import EXAMPLE_COLUMNS, RunColumns, table_named
 from depthmup.cli.folders import prepare_file, prepare_folder
-from depthmup.cli.output import print_json, show, terminal_width
+from depthmup.cli.output import print_json
+from depthmup.cli.report import show_report
 from depthmup.cli.sizes import parse_pairs
 from depthmup.cli.spelling import arguments
 from depthmup.records.printable import printable
@@ -73,7 +74,6 @@ def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
     from depthmup._excluded import EXCLUDED, FILES
     from depthmup.from_table import fit
-    from depthmup.recipes import RecipeReport
     from depthmup.reports.files import CHART_FORMATS
     from depthmup.tables import Reading
 
@@ -100,8 +100,7 @@ def run(options: Options) -> int:
     if options.json:
         print_json(report.to_dict())
     else:
-        several = isinstance(report, RecipeReport)
-        show(report.summary(terminal_width()) if several else report.summary())
+        show_report(report)
     written: list[Path] = []
     if options.out is not None:
         written += report.save(options.out)

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-INTERRUPTED, TERMINATED = 130, 143
-"""Exit statuses after Ctrl-C and after SIGTERM, as shells count them: 128 and the signal."""
+INTERRUPTED, UNREAD, TERMINATED = 130, 141, 143
+"""Exit statuses after Ctrl-C, a reader that went away (SIGPIPE) and SIGTERM, as shells count them:
+128 and the signal.
+"""
 
 
 class Terminated(KeyboardInterrupt):

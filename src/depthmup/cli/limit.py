@@ -123,7 +123,7 @@ class Options:
 
 def run(options: Options) -> int:
     if options.out is not None:
-        need("The page", "altair", "vl_convert")
+        need("The page", "vl_convert")
     files = None if options.out is None else page_and_data(options.out, "limit")
     if options.optimum:
         return _optimum(options, files)

@@ -57,7 +57,7 @@ def run(options: Options) -> int:
     try:
         return report_on(out, export=options.export, json=options.json)
     except MissingRuns as error:
-        if not (absent := _absent(stores)):
+        if error.several or not (absent := _absent(stores)):
             raise
         names = ", ".join(f"{shard.index}/{shard.count}" for shard in absent[:SHOWN])
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""

@@ -10,6 +10,7 @@ import json as json_format
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -89,17 +90,51 @@ def styled(text: str, style: str, stream: IO[str]) -> str:
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
 
 
-def terminal_width() -> int | None:
+def terminal_width(stream: IO[str] | None = None) -> int | None:
     """Columns of the terminal, at most 100; none where there is no terminal."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(file=stream)
     return min(100, console.width) if console.is_terminal else None
 
 
 def show(text: str) -> None:
-    """Print a result, with its verdicts in their colours on a terminal."""
+    """Print a result; on a terminal with its verdicts in colours, and sentences that fit it."""
+    text = fitting(text, sys.stdout)
     print(_VERDICT.sub(lambda m: styled(m[0], _STYLES[m[0]], sys.stdout), text))
+
+
+def fitting(text: str, stream: IO[str]) -> str:
+    """A text whose sentences fit the stream, if that is a terminal."""
+    width = terminal_width(stream) if stream.isatty() else None
+    if width is None:
+        return text
+    return "\n".join(fitted(line, width) for line in text.split("\n"))
+
+
+def fitted(line: str, width: int) -> str:
+    """A line in lines of at most ``width``, if it is a sentence.
+
+    Rows of tables, which have gaps, and what is to be copied, which is indented or has options,
+    stay whole.
+
+    Example:
+        >>> print(fitted("- one two three", 11))
+        - one two
+          three
+    """
+    bare = line.lstrip()
+    indent = len(line) - len(bare)
+    if len(line) <= width or indent > 3 or "  " in bare or " --" in bare:
+        return line
+    further = " " * (indent + 2 if indent or bare.startswith("- ") else 0)
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @contextmanager

@@ -9,6 +9,7 @@
 | 4 | a mistake in this package |
 | 5 | done, and what was judged is undecided (``check``, ``transfer --fail-unless``) |
 | 130 | interrupted by Ctrl-C |
+| 141 | whoever read the output had enough (``| head``) |
 | 143 | ended by SIGTERM, as clusters do; finished runs are stored, as after Ctrl-C |
 """
 
@@ -20,8 +21,8 @@ import traceback
 from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
-from depthmup.cli.interrupts import INTERRUPTED, status_of
-from depthmup.cli.output import print_error, styled
+from depthmup.cli.interrupts import UNREAD, status_of
+from depthmup.cli.output import fitting, print_error, styled
 from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
 
@@ -65,7 +66,7 @@ def readers_gone() -> int:
     """The reader of the output had enough (`depthmup ... | head`): end as quietly as others do."""
     # Or Python would fail once more when it flushes the stream at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return INTERRUPTED
+    return UNREAD
 
 
 def _explain(error: BaseException) -> int:
@@ -171,7 +172,8 @@ def say_error(text: str, status: int) -> None:
     error, hint = text, ""
     if "\n" not in text and (parts := _SENTENCES.fullmatch(text)):
         error, hint = parts.groups()
-    print(f"{styled('error:', 'bold red', sys.stderr)} {error}", file=sys.stderr)
-    if hint:
-        print(f"{styled('hint:', 'bold cyan', sys.stderr)} {hint}", file=sys.stderr)
+    for word, style, words in (("error:", "bold red", error), ("hint:", "bold cyan", hint)):
+        if words:
+            shown = fitting(f"{word} {words}", sys.stderr).removeprefix(word)
+            print(f"{styled(word, style, sys.stderr)}{shown}", file=sys.stderr)
     print_error({"error": error, "hint": hint, "status": status})

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from depthmup.cli.clone import reproduction
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, show
 from depthmup.records.text import aligned
 from depthmup.rules import regime
 
@@ -79,5 +79,5 @@ def run(options: Options) -> int:
         if name not in ("alpha", "gamma", "name", "why")
     ]
     print(*aligned(rows, left=(0, 1, 2)), sep="\n")
-    print(f"\n{region.why}")
+    show(f"\n{region.why}")
     return 0

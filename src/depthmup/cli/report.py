@@ -156,10 +156,8 @@ def deliver(
     # Printed first: it stays where the disk is full.
     if json:
         print_json(report.to_dict())
-    elif isinstance(report, RecipeReport):
-        show(report.summary(terminal_width()))
     else:
-        _show(report)
+        show_report(report)
     if folder is None:
         return
     if export or not saved:
@@ -170,12 +168,16 @@ def deliver(
         say_page(folder / "report.html")
 
 
-def _show(report: "Report") -> None:
+def show_report(report: "Report | RecipeReport") -> None:
     """Show the tables, as wide as the terminal."""
     from rich.console import Console
 
+    from depthmup.recipes import RecipeReport
     from depthmup.reports.tables import parts
 
+    if isinstance(report, RecipeReport):
+        show(report.summary(terminal_width()))
+        return
     console = Console()
     width = terminal_width()
     coloured = width is not None

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from depthmup.cli.output import print_json
+from depthmup.cli.output import print_json, show
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import aligned
 from depthmup.rules import Said, contradictions, growth, listing, said, scheme
@@ -69,25 +69,25 @@ def run(options: Options) -> int:
             }
         )
         return 0
-    print("Times the base: " + ", ".join(f"{axis} {n:.4g}" for axis, n in of.items()) + ".")
+    show("Times the base: " + ", ".join(f"{axis} {n:.4g}" for axis, n in of.items()) + ".")
     if chosen is not None:
-        print(f"Width and depth are scaled by {chosen.title}.")
+        show(f"Width and depth are scaled by {chosen.title}.")
     if not rules:
-        print("No published rule speaks of what grows here.")
+        show("No published rule speaks of what grows here.")
         return 0
-    print("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
+    show("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
     if apart := contradictions(rules, of):
-        print(f"They contradict each other: {'; '.join(map(str, apart))}.")
-        print("Measure it: depthmup transfer --along AXIS=..., or depthmup fit on runs you have.")
+        show(f"They contradict each other: {'; '.join(map(str, apart))}.")
+        show("Measure it: depthmup transfer --along AXIS=..., or depthmup fit on runs you have.")
     for one in rules:
-        print(f"\n{one.rule.name}: {one.rule.setting}.")
+        show(f"\n{one.rule.name}: {one.rule.setting}.")
         # A rule that leaves the rate alone has no exponent of the batch, either.
         said_of_batch = one.rule.exponents and one.rule.batch is not Batch.UNSAID
         batch = f"Batch {one.rule.batch.value}. " if said_of_batch else ""
         source = f"{one.rule.source}, {one.rule.standing.value}"
-        print(
+        show(
             f"  {batch}Range: {one.rule.reach}. Source: {source}"
-            + (f". To train by it: run={one.rule.key!r}." if one.rule.key else ".")
+            + (f". To train by it: --run {one.rule.key}." if one.rule.key else ".")
         )
     return 0
 
@@ -99,7 +99,7 @@ def _list(as_json: bool) -> int:
         return 0
     columns = min(shutil.get_terminal_size().columns, 100)
     for title, rows in listing().items():
-        print(f"\n{title}")
+        show(f"\n{title}")
         for row in rows:
             (_, name), *cells = row.items()
             text = f"{name}: {'; '.join(f'{what} {cell}' for what, cell in cells)}."
@@ -107,7 +107,7 @@ def _list(as_json: bool) -> int:
                 text, columns, initial_indent="  ", subsequent_indent="      ",
                 break_on_hyphens=False,
             )  # fmt: skip
-            print("\n".join(lines))
+            show("\n".join(lines))
     return 0
 
 
@@ -128,7 +128,7 @@ def _row(one: Said, lr: float | None) -> dict[str, str]:
         "decay x": f"{one.decay:.3g}",
         "epsilon x": f"{one.epsilon:.3g}",
         "1 - beta x": f"{one.one_minus_beta:.3g}" if averages else f"beta2^{one.beta2_power:.3g}",
-        "says nothing of": ", ".join(one.silent) if speaks else "the learning rate",
+        "not about": ", ".join(one.silent) if speaks else "the learning rate",
     }
 
 

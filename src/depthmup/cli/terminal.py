@@ -63,7 +63,8 @@ class Display:
             self._bar.update(self._task, completed=progress.done, total=total, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            print(f"{runs_done(progress)}, {left}", file=sys.stderr, flush=True)
+            comma = "" if left.startswith("(") else ","  # no time is known, the reason stands alone
+            print(f"{runs_done(progress)}{comma} {left}", file=sys.stderr, flush=True)
 
 
 class Done:

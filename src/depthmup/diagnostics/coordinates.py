@@ -33,7 +33,7 @@ from depthmup.diagnostics.verdicts import (
 )
 from depthmup.model import Model, check_axes, with_factory
 from depthmup.planning import Plan, plan
-from depthmup.records import Axis, Check, Exponent, NonFinite
+from depthmup.records import Axis, Check, Exponent, NonFinite, Outcome
 from depthmup.records.grammar import either
 from depthmup.records.text import counted
 from depthmup.rules import Family, Kind, Observable, Role, Scheme, named
@@ -167,6 +167,7 @@ def check(
     exponents, doubts = judge(
         values, chances, grid, points, expected, family, roles, modules, own_depths
     )
+    outcome = outcome_of(exponents, nonfinite)
     return Check(
         title=model.name,
         scheme=expected.title,
@@ -180,7 +181,7 @@ def check(
         lr=rate,
         margin=MARGIN,
         confidence=CONFIDENCE,
-        outcome=outcome_of(exponents, nonfinite),
+        outcome=outcome,
         exponents=exponents,
         sizes=summaries(values, grid),
         nonfinite=nonfinite,
@@ -188,7 +189,8 @@ def check(
         notes=(
             *_notes(plans if applied else (), points),
             *doubts,
-            *_of_deep_blocks(expected, exponents, roles),
+            # Of a network that does not follow the scheme they show nothing of the scheme.
+            *(() if outcome is Outcome.FAIL else _of_deep_blocks(expected, exponents, roles)),
             *_limits(expected, values, _branches(grid, points)),
         ),
         seconds=time.perf_counter() - started,

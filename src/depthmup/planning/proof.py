@@ -39,6 +39,7 @@ from depthmup.measuring import (
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import initialize, initialized
 from depthmup.planning.matching import Match
+from depthmup.planning.own_init import UnrecognizedInit
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sharded import is_sharded
 from depthmup.planning.sites import Where
@@ -154,6 +155,9 @@ def prove(
     except _NotRun as error:
         # Whatever a person's model does when it runs is no reason to refuse a plan of it.
         return f"Not proven: the models could not be run ({_short(error.__cause__)})."
+    except UnrecognizedInit as error:
+        # A loaded checkpoint starts as no law says, and needs no initialization.
+        return f"Not proven: {error}"
     except Exception as error:
         return f"Not proven: the proof itself failed ({_short(error)}). Please report it."
     if growths:

@@ -59,6 +59,9 @@ WALL = 6.0
 SWINGS = 0.05
 """Radians per doubling by which they turn."""
 
+BENT = 0.1
+"""Per octave: at two octaves along a ridge its middle lies a fifth of an octave aside."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Errors:
@@ -245,9 +248,10 @@ def prior_of_shape(guess: Guess, axes: int, belief: int) -> tuple[Array, Array]:
     scale[:, at : at + 5 * axes] = np.repeat([GROWTH_SPREAD, turn, bend, bend, bend], axes)
     kept = free(axes)
     of_angles = np.tile(np.r_[TURNED, np.full(axes, SWINGS)], len(planes(count)))
+    of_bends = np.full(count * (count - 1), BENT)
     return (
-        np.concatenate([mean[:, kept].ravel(), np.zeros(len(of_angles))]),
-        np.concatenate([scale[:, kept].ravel(), of_angles]),
+        np.concatenate([mean[:, kept].ravel(), np.zeros(len(of_angles) + len(of_bends))]),
+        np.concatenate([scale[:, kept].ravel(), of_angles, of_bends]),
     )
 
 
@@ -258,8 +262,9 @@ def start(guess: Guess, centre: Array, mean: Array, axes: int) -> Bowl:
     return Bowl(
         k=centre,
         shape=mean[:shapes].reshape(values, -1),
-        angles=mean[shapes:].reshape(len(planes(values)), 1 + axes),
+        angles=np.zeros((len(planes(values)), 1 + axes)),
         first=guess.directions[1],
+        bends=np.zeros((values, values - 1)),
     )
 
 

@@ -274,7 +274,7 @@ class Certificate(Meant):
         Raises:
             ValueError: another suffix.
         """
-        need("A chart", "altair", "vl_convert")
+        need("A chart", "vl_convert")
         from depthmup.reports import save_chart
         from depthmup.reports.certificate import certificate_picture
 

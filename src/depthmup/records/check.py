@@ -2,7 +2,8 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -221,11 +222,12 @@ class Check(Meant):
             self.exponents, key=lambda e: (_ORDER.index(e.outcome), e.axis, -abs(deviation(e)))
         )
 
-    def summary(self, *, everything: bool = False) -> str:
+    def summary(self, *, everything: bool = False, width: int | None = None) -> str:
         """The check as lines of text: failures and undecided exponents, with their causes.
 
         Args:
             everything: whether the other exponents are listed, too.
+            width: of a terminal, in which names of modules are folded.
         """
         lines = [self.headline]
         shown = [e for e in self.ordered if everything or e.is_off]
@@ -234,7 +236,7 @@ class Check(Meant):
             for e in shown:
                 measured = (f"{e.estimate.value:+.2f}", e.interval, e.expected or "-")
                 table.append((str(e.outcome), e.axis, *measured, f"{e.module}: {e.observable}"))
-            lines += ["", *aligned(table, left=range(len(table[0])))]
+            lines += ["", *aligned(_folded(table, width), left=range(len(table[0])))]
         if causes := dict.fromkeys(e.cause for e in self.failures if e.cause):
             lines += ["", "Likely, causes before consequences:", *(f"  - {c}" for c in causes)]
         if self.outcome is Outcome.UNDECIDED:
@@ -248,17 +250,20 @@ class Check(Meant):
 
         An interval of half-width h from s seeds that passes at half-width g needs s (h / g)^2.
         """
-        seeds = 2 * self.seeds
         open_ones = [e for e in self.exponents if e.outcome is Outcome.UNDECIDED]
-        if open_ones:
-            parts = [_half(e) / _room(e, self.margin) for e in open_ones]
-            seeds = max(self.seeds + 1, math.ceil(self.seeds * min(max(parts), MOST_OF_SEEDS) ** 2))
+        if not open_ones:
+            lead = (
+                f"Undecided: {self.scheme} predicts no exponent of what was measured, so no number "
+                "of seeds decides. See what was measured:"
+            )
+            words = shlex.join(with_option(self.command, "--all"))
+            return lead, words if self.command else "print(check.summary(everything=True))"
+        parts = [_half(e) / _room(e, self.margin) for e in open_ones]
+        seeds = max(self.seeds + 1, math.ceil(self.seeds * min(max(parts), MOST_OF_SEEDS) ** 2))
         seconds = max(self.seconds * seeds / self.seeds, 1)
         lead = (
             f"Undecided: {counted(len(open_ones), 'interval')} also "
             f"{'contains' if len(open_ones) == 1 else 'contain'} a wrong exponent."
-            if open_ones
-            else "Undecided: nothing was judged."
         )
         words = with_option(self.command, f"--seeds {seeds}")
         code = shlex.join(words) if self.command else f"depthmup.check(..., seeds={seeds})"
@@ -293,7 +298,7 @@ class Check(Meant):
         Raises:
             ValueError: another suffix, or a check in which nothing was measured.
         """
-        need("A chart", "altair", "vl_convert")
+        need("A chart", "vl_convert")
         from depthmup.reports import save_chart  # which imports this package
         from depthmup.reports.chart import draw
         from depthmup.reports.check_page import deviations
@@ -315,7 +320,7 @@ class Check(Meant):
         Returns:
             The paths of the files.
         """
-        need("The page", "altair", "vl_convert")
+        need("The page", "vl_convert")
         from depthmup.reports.check_page import write_check  # which imports this package
 
         folder = Path(folder)
@@ -336,6 +341,18 @@ class Check(Meant):
 
 MOST_OF_SEEDS = 4.0
 """How many times narrower intervals may have to be where seeds are proposed for it."""
+
+
+def _folded(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[str, ...]]:
+    """Rows whose last cell goes on in rows of its own, where it does not fit a terminal."""
+    if width is None:
+        return list(rows)
+    before = sum(max(map(len, cells)) + 2 for cells in list(zip(*rows, strict=True))[:-1])
+    folded = []
+    for *cells, last in rows:
+        first, *more = textwrap.wrap(last, max(width - before, 16), subsequent_indent="  ") or [""]
+        folded += [(*cells, first), *((*[""] * len(cells), line) for line in more)]
+    return folded
 
 
 def _half(e: Exponent) -> float:

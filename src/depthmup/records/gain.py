@@ -102,7 +102,7 @@ class Gain:
         Raises:
             ValueError: another suffix, or a gain at one size.
         """
-        need("A chart", "altair", "vl_convert")
+        need("A chart", "vl_convert")
         from depthmup.reports import save_chart
         from depthmup.reports.gain import gain_picture
 

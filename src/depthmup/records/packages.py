@@ -6,7 +6,6 @@ import sys
 from importlib.util import find_spec
 
 EXTRAS = {
-    "altair": "pages",
     "vl_convert": "pages",
     "pandas": "tables",
     "pyarrow": "parquet",
@@ -33,11 +32,6 @@ def need(what: str, *packages: str) -> None:
     for name in packages:
         if find_spec(name) is None:
             raise ModuleNotFoundError(without(what, name))
-    if sys.flags.optimize > 1 and "altair" in packages:
-        raise ValueError(
-            f"{what} needs altair, which reads its own docstrings: run Python without -OO and "
-            "PYTHONOPTIMIZE=2."
-        )
 
 
 def without(what: str, package: str) -> str:

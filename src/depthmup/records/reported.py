@@ -31,9 +31,11 @@ def step_of(row: Mapping[str, Any], number: int) -> Any:
 def last_part(name: str) -> str:
     """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike.
 
-    As are ``Val Loss`` and ``val_loss``; what stands in brackets is a unit or a remark.
+    As are ``Val Loss`` and ``val_loss``, or ``# Layers`` and ``n_layers``; what stands in brackets
+    is a unit or a remark.
     """
     bare = re.sub(r"\([^)]*\)|\[[^]]*\]", "", name).strip().lower()
+    bare = re.sub(r"^(#|no\.|number of)\s*", "n_", bare)
     return re.sub(r"[\s-]+", "_", re.split(r"[./]|params_", bare)[-1])
 
 

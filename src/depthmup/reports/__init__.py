@@ -1,4 +1,4 @@
-"""From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
+"""From a finished study to pages, charts, tables and files. No torch."""
 
 from depthmup._drafts import Files, together, write_bytes, write_text
 from depthmup.records.codec import strict
@@ -15,6 +15,7 @@ from depthmup.reports.files import CHART_FORMATS, save_chart
 from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.picture import Picture, configured
 from depthmup.reports.prediction import (
     Movement,
     optimum_chart,
@@ -44,7 +45,7 @@ from depthmup.reports.study_charts import Name as FigureName
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import SCHEMA, summary
 from depthmup.reports.tables import plain_table, table
-from depthmup.reports.theme import INK, Style, configured, tone
+from depthmup.reports.theme import INK, Style, tone
 
 __all__ = [
     "CHARTS",
@@ -59,6 +60,7 @@ __all__ = [
     "Files",
     "Movement",
     "Page",
+    "Picture",
     "Plot",
     "Section",
     "Style",

@@ -13,6 +13,7 @@ from depthmup.records.text import aligned, begin, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.page import Card, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.sentences import PLACES, UNKNOWN, advice, holding, number, rate_interval
 
 MOST_ROWS = 12
@@ -116,11 +117,12 @@ def _up_to(certificate: Certificate) -> str:
     return f", measured up to {largest}" + (f"; the target is {beyond} beyond" if beyond else "")
 
 
-def certificate_text(certificate: Certificate) -> str:
+def certificate_text(certificate: Certificate, *, width: int = 100) -> str:
     """The certificate as aligned lines for the terminal.
 
     Args:
         certificate: to be shown.
+        width: of the lines below the first.
 
     Returns:
         Lines of text.
@@ -133,7 +135,7 @@ def certificate_text(certificate: Certificate) -> str:
     name = certificate.title or certificate.scheme
     lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]
     lines += [
-        wrap.fill(s, width=100, initial_indent="  ", subsequent_indent="    ")
+        wrap.fill(s, width=width, initial_indent="  ", subsequent_indent="    ")
         for s in certificate_sentences(certificate)
     ]
     axes = tuple(certificate.base)
@@ -231,7 +233,7 @@ def certificate_figure(
     return Figure(chart=picture([plot], figure_style(kind)), caption=caption)
 
 
-def certificate_picture(certificate: Certificate) -> Any:
+def certificate_picture(certificate: Certificate) -> Picture:
     """The law up to the target as a picture of its own, with its words."""
     plot = CERTIFICATE_CHARTS["law"](certificate)
     return picture([plot], title=plot.title, lead=wrap.wrap(plot.lead, 100))

@@ -3,8 +3,7 @@
 One function draws all charts in the style of a page, a paper or a slide. A chart may hold several
 windows of training: it shows the one that its parameter ``window_index`` names, the last unless a
 slider says otherwise. Series in ``hidden_series`` are not drawn. Titles stand on the page or the
-picture that shows a chart. Altair is imported inside the functions, so that this module costs
-nothing.
+picture that shows a chart.
 """
 
 import hashlib
@@ -19,8 +18,9 @@ from depthmup.records.certificate import BandPoint
 from depthmup.records.codec import strict
 from depthmup.records.text import MUTED
 from depthmup.reports.axes import PERCENT, RATE, SIZE, Axis
+from depthmup.reports.picture import Picture, configured
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BAND, INK, SCREEN, Style, config, configured
+from depthmup.reports.theme import BAND, INK, SCREEN, Style
 
 WINDOW, HIDDEN = "window_index", "hidden_series"
 CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
@@ -71,82 +71,43 @@ class Chart:
     window: int = 0  # of training, shown first
 
 
-def draw(chart: Chart, style: Style = SCREEN) -> Any:
-    """The chart in a style, as Altair's.
-
-    Its parts are not checked against Vega-Lite's schema, which takes a quarter of a page's time:
-    the tests check the whole.
-    """
-    from altair.utils.schemapi import debug_mode
-
-    with debug_mode(False):
-        return configured(panel(chart, style), style)
-
-
-def panel(chart: Chart, style: Style) -> Any:
-    """The layers of a chart as Altair's, without the theme that a picture has once."""
-    import altair as alt
-
-    # All at once: each change of a chart copies all of its layers several times.
-    return alt.layer(
-        *(_altair_layer(chart, layer, style) for layer in chart.layers),
-        params=[alt.param(**parameter).param for parameter in _parameters(chart)],
-        **_frame(chart, style),
-    )
+def draw(chart: Chart, style: Style = SCREEN) -> Picture:
+    """The chart as a picture in a style."""
+    panel, rows = panel_of(chart, style)
+    return configured({**panel, "params": parameters(chart), "datasets": rows}, style)
 
 
 def specification(chart: Chart, style: Style) -> dict[str, Any]:
-    """The chart's Vega-Lite specification, as wide as its place: what ``draw`` would give.
+    """The chart's Vega-Lite specification."""
+    return draw(chart, style).to_dict()
 
-    Without Altair, whose objects are copied and walked through, rows included, several times for
-    each chart: most of the time of a page.
-    """
-    from altair import SCHEMA_URL
 
+def panel_of(chart: Chart, style: Style) -> tuple[dict[str, Any], dict[str, list[Row]]]:
+    """The layers of a chart, and their rows by the names under which layers share them."""
     layers, datasets = [], {}
     for layer in chart.layers:
         rows = strict(list(layer.rows))
         name = _dataset(rows)
         datasets[name] = rows
         layers.append({"data": {"name": name}, **_layer(chart, layer, style)})
-    shared = {"data": layers[0].pop("data")} if len(layers) == 1 else {}
-    return {
-        "config": config(style),
-        "layer": layers,
-        "autosize": {"contains": "padding", "type": "fit-x"},
-        **_alphabetical({**shared, **_frame(chart, style), "params": _parameters(chart)}),
-        "$schema": SCHEMA_URL,
-        **({"datasets": datasets} if datasets else {}),
-    }
-
-
-def _frame(chart: Chart, style: Style) -> dict[str, Any]:
-    return {
+    panel = {
         "width": style.width,
         "height": chart.height if style.height is None else style.height,
         "description": chart.description,
+        "layer": layers,
     }
+    return panel, datasets
 
 
-def _parameters(chart: Chart) -> list[dict[str, Any]]:
+def parameters(chart: Chart) -> list[dict[str, Any]]:
     """What a page may set: the window of training, and the series that its legend hides."""
     return [{"name": WINDOW, "value": chart.window}, {"name": HIDDEN, "value": []}]
 
 
 def _dataset(rows: Sequence[Row]) -> str:
-    """The name of rows, by which layers of the same ones share them; as Altair names them."""
-    if rows == [{}]:
-        return "empty"
+    """The name of rows, by which layers of the same ones share them."""
     text = json.dumps(rows, sort_keys=True, default=str)
     return f"data-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-
-
-def _altair_layer(chart: Chart, layer: Layer, style: Style) -> Any:
-    import altair as alt
-
-    drawn = alt.Chart.from_dict(_layer(chart, layer, style), validate=False)
-    drawn.data = data(layer.rows)
-    return drawn
 
 
 def _layer(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
@@ -159,17 +120,9 @@ def _layer(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
     if layer.where:
         tests.append(layer.where)
     return {
-        "mark": {"type": layer.mark, **_alphabetical(_look(layer, style))},
-        "encoding": _alphabetical({**_places(chart, layer, style), **_series(chart, layer, style)}),
+        "mark": {"type": layer.mark, **_look(layer, style)},
+        "encoding": {**_places(chart, layer, style), **_series(chart, layer, style)},
         **({"transform": [{"filter": test} for test in tests]} if tests else {}),
-    }
-
-
-def _alphabetical(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties in the order in which Altair writes them, inner ones too."""
-    return {
-        name: _alphabetical(value) if isinstance(value, dict) else value
-        for name, value in sorted(properties.items())
     }
 
 
@@ -297,13 +250,11 @@ def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
         }
     if layer.tips:
         channels["tooltip"] = [
-            _alphabetical(
-                {
-                    **(_number(column) if form else _name(column)),
-                    "title": tip_title(title),
-                    **({"format": form} if form else {}),
-                }
-            )
+            {
+                **(_number(column) if form else _name(column)),
+                "title": tip_title(title),
+                **({"format": form} if form else {}),
+            }
             for column, title, form in layer.tips
         ]
     return channels
@@ -354,17 +305,6 @@ def against_size(
               look={"align": "left", "dx": 11, "fontWeight": "bold"}),
     ]  # fmt: skip
     return [layer for layer in layers if layer.rows]
-
-
-def data(rows: Sequence[Row]) -> Any:
-    import altair as alt
-
-    # InlineData, unlike Data, is stored once however many layers draw it. Rows given when it is
-    # made would be checked cell by cell, and a list be copied whenever a chart is: each was half
-    # of a page's time.
-    inline = alt.InlineData(values=[])
-    inline.values = tuple(strict(list(rows)))
-    return inline
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:

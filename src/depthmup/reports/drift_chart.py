@@ -73,6 +73,8 @@ def forest(
         row["change"] = row["factor"] - 1
         row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
         row["side"] = _side(math.log2(row["text_at"]), NEAR * (max(ends) - min(ends) + 2 * air))
+        if not known(row["drift"]):  # words alone, which are long, stand where there is room
+            row["side"] = "left" if -min(ends) > max(ends) else "right"
     return Chart(
         layers=[
             Layer(mark="rect", rows=band_rows(study), x="least", x2="most", look=GREY),

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from depthmup._drafts import Files, together
-from depthmup.reports.chart import panel
+from depthmup.reports.chart import panel_of, parameters
 from depthmup.reports.files import save_chart
 from depthmup.reports.page import Plot
-from depthmup.reports.theme import FIGURES, SCREEN, Style, configured
+from depthmup.reports.picture import Picture, configured
+from depthmup.reports.study_rows import Row
+from depthmup.reports.theme import FIGURES, SCREEN, Style
 
 Kind = Literal["paper", "slide"]
 
@@ -21,34 +23,34 @@ def picture(
     columns: int = 0,
     title: str = "",
     lead: Sequence[str] = (),
-) -> Any:
+) -> Picture:
     """A chart alone, or panels in columns under their own titles, each as large as the style says.
 
     The title and the lines below it are shown where the style has a title.
     """
-    import altair as alt
-
-    panels = [panel(plot.chart, style) for plot in plots]
+    panels = list[dict[str, Any]]()
+    rows = dict[str, list[Row]]()
+    small = style.type < SCREEN.type
+    for plot in plots:
+        panel, own = panel_of(plot.chart, style)
+        rows |= own
+        if columns:
+            panel["title"] = {
+                "text": plot.title.split("\n"),
+                "fontSize": style.type if small else 13,
+                "anchor": "middle" if small else "start",
+                "offset": 3 if small else 6,
+            }
+            if not small and plot.verdicts:
+                panel["title"]["subtitle"] = plot.verdicts[plot.chart.window]
+        panels.append(panel)
     if columns:
-        small = style.type < SCREEN.type
-        titled = [
-            drawn.properties(
-                title=alt.TitleParams(
-                    text=plot.title.split("\n"),
-                    subtitle=alt.Undefined if small else plot.verdicts[plot.chart.window :][:1],
-                    fontSize=style.type if small else 13,
-                    anchor="middle" if small else "start",
-                    offset=3 if small else 6,
-                )
-            )
-            for drawn, plot in zip(panels, plots, strict=True)
-        ]
-        chart = alt.concat(*titled, columns=columns, spacing=8 if small else 26)
+        spec = {"concat": panels, "columns": columns, "spacing": 8 if small else 26}
     else:
-        [chart] = panels
+        [spec] = panels
     if style.titled and title:
-        chart = chart.properties(title=alt.TitleParams(text=title, subtitle=list(lead)))
-    return configured(chart, style)
+        spec["title"] = {"text": title, "subtitle": list(lead)}
+    return configured({**spec, "params": parameters(plots[0].chart), "datasets": rows}, style)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +58,11 @@ class Figure:
     """A chart without a title, and the caption that says what it shows.
 
     Attributes:
-        chart: an Altair chart.
+        chart: the picture.
         caption: what it shows, with the numbers.
     """
 
-    chart: Any
+    chart: Picture
     caption: str
 
     def save(self, path: str | Path, *, files: Files | None = None) -> Path:
@@ -86,10 +88,9 @@ class Figure:
     def _repr_html_(self) -> str:
         import html
 
-        import vl_convert
-
-        picture = vl_convert.vegalite_to_svg(self.chart.to_json())
-        return f"<figure>{picture}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        return (
+            f"<figure>{self.chart.svg}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
 
 
 def figure_style(kind: str) -> Style:

@@ -6,16 +6,19 @@ from typing import Any
 
 from depthmup._drafts import Files, naming, together
 from depthmup.reports.pdf import in_order
+from depthmup.reports.theme import VEGA_LITE
 
 CHART_FORMATS = (".html", ".svg", ".pdf", ".png")
 
 
-def save_chart(chart: Any, path: Path, *, points: bool = False, files: Files | None = None) -> None:
+def save_chart(
+    chart: Any, path: str | Path, *, points: bool = False, files: Files | None = None
+) -> None:
     """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
     titles and data are escaped.
 
     Args:
-        chart: of Altair.
+        chart: a ``Picture``, or one of Altair's.
         path: ends in .html, .svg, .pdf or .png.
         points: whether its units are points, as a PDF has them: an SVG says so, and a PNG has four
             dots for each.
@@ -31,6 +34,7 @@ def save_chart(chart: Any, path: Path, *, points: bool = False, files: Files | N
         Traceback (most recent call last):
         ValueError: Expected a chart file to end in .html, .svg, .pdf, .png; got 'drift.gif'.
     """
+    path = Path(path)
     kind = path.suffix.lower()
     if kind not in CHART_FORMATS:
         raise ValueError(
@@ -44,13 +48,21 @@ def save_chart(chart: Any, path: Path, *, points: bool = False, files: Files | N
             page = Page(title=path.stem, headline="", sections=[Section(plots=[plot])])
             drafts.write(path, page.html())
             return
-        draft, scale = drafts.draft(path), (4 if points else 2) if kind == ".png" else 1
-        chart.save(str(draft), format=kind[1:], scale_factor=scale)
-        if kind == ".pdf":
-            draft.write_bytes(in_order(draft.read_bytes()))
-        if points and kind == ".svg":
-            sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
-            picture = draft.read_text(encoding="utf-8")
-            draft.write_text(
-                re.sub(sized, r'\1 width="\2pt" height="\3pt"', picture, count=1), "utf-8"
-            )
+        drafts.write(path, _drawn(chart.to_dict(), kind, points=points))
+
+
+def _drawn(spec: dict[str, Any], kind: str, *, points: bool) -> bytes:
+    """A chart's picture as a file of some kind has it."""
+    import vl_convert
+
+    if kind == ".png":
+        dots = 4 if points else 2
+        png: bytes = vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=dots)
+        return png
+    if kind == ".pdf":
+        return in_order(vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE))
+    picture = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    if points:
+        sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
+        picture = re.sub(sized, r'\1 width="\2pt" height="\3pt"', picture, count=1)
+    return bytes(picture, "utf-8")

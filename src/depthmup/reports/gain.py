@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from statistics import median
-from typing import Any
 
 from depthmup.records import Estimate, Study
 from depthmup.records.gain import Gain, GainVerdict
@@ -13,6 +12,7 @@ from depthmup.reports import theme
 from depthmup.reports.axes import Axis, size_axis
 from depthmup.reports.chart import DASHED, Chart, Layer, against_size, band_of, draw
 from depthmup.reports.page import Plot, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.sentences import number
 from depthmup.reports.study_rows import Row, title_of
 
@@ -177,7 +177,7 @@ def gain_chart(study: Study) -> Chart | None:
     return chart_of(study.gains, study.axis, [_name(study, gain) for gain in study.gains])
 
 
-def gain_picture(gain: Gain) -> Any:
+def gain_picture(gain: Gain) -> Picture:
     """One gain along the first axis that its sizes vary along; on a chart of one size there is it
     alone.
     """

@@ -10,6 +10,7 @@ from typing import Any
 from depthmup.records.codec import strict
 from depthmup.records.packages import need
 from depthmup.reports.kept import kept_text
+from depthmup.reports.theme import PAPER_COLOURS, VEGA_LITE
 
 
 def render(template: str, *, package: str = "depthmup.reports", **values: Any) -> str:
@@ -34,8 +35,6 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
 def _templates(package: str) -> Any:
     """The templates of a package, each of which is compiled once."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    from depthmup.reports.theme import PAPER_COLOURS
 
     packages = dict.fromkeys([package, "depthmup.reports"])
     templates = Environment(
@@ -74,10 +73,8 @@ def _coded(text: str) -> Any:
 def page_spec(chart: Any) -> dict[str, Any]:
     """A chart for a page: as wide as its place, under the page's own heading, which wraps.
 
-    Not checked against Vega-Lite's schema, which takes half of a page's time: the tests draw it.
-
     Args:
-        chart: of Altair.
+        chart: a ``Picture``, or one of Altair's.
 
     Returns:
         Its Vega-Lite specification.
@@ -87,8 +84,7 @@ def page_spec(chart: Any) -> dict[str, Any]:
         >>> page_spec(drift(example_study()))["autosize"]["type"]
         'fit-x'
     """
-    # A copy of a chart of layers would take a third of the page's time.
-    spec: dict[str, Any] = chart.to_dict(validate=False)
+    spec: dict[str, Any] = chart.to_dict()
     spec.pop("title", None)
     spec["autosize"] = {"contains": "padding", "type": "fit-x"}
     return spec
@@ -162,17 +158,17 @@ def library() -> Any:
         >>> "vegaEmbed" in library()
         True
     """
-    need("A page", "altair", "vl_convert")
-    import altair as alt
-    import vl_convert
+    need("A page", "vl_convert")
     from markupsafe import Markup
 
-    version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
+    def bundled() -> str:
+        import vl_convert
+
+        code: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE)
+        return code
+
     # Bundling takes 1.6 s, longer than a small page.
-    code = kept_text(
-        f"vega-{version}-{installed_version('vl-convert-python')}",
-        lambda: vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version),
-    )
+    code = kept_text(f"vega-{VEGA_LITE}-{installed_version('vl-convert-python')}", bundled)
     # A script element ends at the first "</script", even inside a string of the library.
     return Markup(code.replace("</script", "<\\/script"))
 

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from depthmup.reports.axes import Axis
 from depthmup.reports.chart import Chart, Layer
 from depthmup.reports.figure import picture
 from depthmup.reports.page import Page, Plot, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.theme import BLUE, Style, ramp
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 def limit_chart(
@@ -20,7 +18,7 @@ def limit_chart(
     rms: Sequence[Sequence[float]],
     *,
     title: str,
-) -> "alt.ConcatChart":
+) -> Picture:
     """Loss against step, and RMS of x against depth p = l/L with one line per step.
 
     Args:
@@ -34,15 +32,14 @@ def limit_chart(
 
     Example:
         >>> chart = limit_chart([1.0, 0.5], [0.0, 1.0], [[1.0, 1.2], [1.0, 1.4]], title="Two steps")
-        >>> len(chart.concat)
+        >>> len(chart.spec["concat"])
         2
     """
     plots = [
         Plot(title="Loss", chart=_loss_chart(losses)),
         Plot(title="Residual stream", chart=_stream_chart(positions, rms)),
     ]
-    result: alt.ConcatChart = picture(plots, _PANEL, columns=2, title=title)
-    return result
+    return picture(plots, _PANEL, columns=2, title=title)
 
 
 _PANEL = Style(width=340, height=280)

@@ -46,7 +46,7 @@ class Plot:
     """A chart on a page.
 
     Attributes:
-        chart: a ``Chart`` of this package's, or one of Altair's.
+        chart: a ``Chart``, a ``Picture``, or one of Altair's.
         title: above it, if the section's own does not say enough.
         lead: below the title.
         legend: of its lines, on screens that have no room for labels beside them.
@@ -207,7 +207,7 @@ def spec_of(plot: Plot) -> dict[str, Any]:
         return specification(plot.chart, theme.PAGE)
     if not plot.fixed:
         return page_spec(plot.chart)
-    spec: dict[str, Any] = plot.chart.to_dict(validate=False)
+    spec: dict[str, Any] = plot.chart.to_dict()
     return spec
 
 

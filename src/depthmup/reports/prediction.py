@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.records.finding import change, change_span, in_percent
@@ -13,10 +13,8 @@ from depthmup.reports.axes import plain, size_axis
 from depthmup.reports.chart import Chart, against_size, powers
 from depthmup.reports.figure import picture
 from depthmup.reports.page import Page, Plot, Section, Table
+from depthmup.reports.picture import Picture
 from depthmup.reports.theme import BLUE, INK, Style
-
-if TYPE_CHECKING:
-    import altair as alt
 
 PREDICTED, MEASURED = "predicted", "measured"
 PANEL = Style(width=420)
@@ -44,7 +42,7 @@ def optimum_chart(
     axis: str = "depth",
     title: str,
     style: Style = PANEL,
-) -> "alt.LayerChart":
+) -> Picture:
     """Multiples of the base's rate against size: the predicted line, and measured points.
 
     Args:
@@ -61,14 +59,12 @@ def optimum_chart(
         >>> from depthmup.records import Estimate
         >>> stays, falls = (Estimate(value=v, low=v - 0.1, high=v + 0.1) for v in (0.0, -0.5))
         >>> movement = Movement(label="predicted", sizes=(8, 16), octaves=(stays, falls))
-        >>> chart = optimum_chart(movement, title="SP")
-        >>> type(chart).__name__
-        'LayerChart'
+        >>> optimum_chart(movement, title="SP").spec["title"]["text"]
+        'SP'
     """
     labels = [each.label for each in (predicted, measured) if each is not None]
     plot = _plot(predicted, measured, axis)
-    result: alt.LayerChart = picture([plot], style, title=title, lead=labels)
-    return result
+    return picture([plot], style, title=title, lead=labels)
 
 
 def _plot(predicted: Movement, measured: Movement | None, axis: str) -> Plot:
@@ -99,7 +95,7 @@ def _plot(predicted: Movement, measured: Movement | None, axis: str) -> Plot:
     return Plot(chart=chart)
 
 
-def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
+def prediction_chart(prediction: Prediction) -> Picture:
     """One panel for each axis of a prediction.
 
     Args:
@@ -110,7 +106,7 @@ def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
 
     Example:
         >>> from depthmup.reports import example_prediction
-        >>> len(prediction_chart(example_prediction()).concat)  # one for each axis
+        >>> len(prediction_chart(example_prediction()).spec["concat"])  # one for each axis
         1
     """
     plots = [
@@ -118,8 +114,7 @@ def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
         for along in prediction.axes
     ]
     title = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
-    result: alt.ConcatChart = picture(plots, PANEL, columns=len(plots), title=title)
-    return result
+    return picture(plots, PANEL, columns=len(plots), title=title)
 
 
 def _movement(along: AxisPrediction) -> Movement:

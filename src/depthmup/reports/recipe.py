@@ -507,8 +507,6 @@ RECIPE_ROWS = {
 
 def notebook_of(recipes: Sequence[Recipe]) -> str:
     """Cards of verdicts, the table to copy and the planes as HTML without scripts."""
-    import vl_convert
-
     parts = []
     for recipe in recipes:
         said = f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)
@@ -516,5 +514,5 @@ def notebook_of(recipes: Sequence[Recipe]) -> str:
         for card in cards_of(recipe):
             parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
         parts.append(f"<pre>{html.escape(copied(recipe))}</pre>")
-        parts.append(f"<div>{vl_convert.vegalite_to_svg(picture_of(recipe).to_json())}</div>")
+        parts.append(f"<div>{picture_of(recipe).svg}</div>")
     return "\n".join(parts)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 from depthmup.records.recipe import Recipe
 from depthmup.records.sizes import size_text
@@ -12,6 +11,7 @@ from depthmup.reports.axes import plain
 from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.figure import picture
 from depthmup.reports.page import Plot, Section
+from depthmup.reports.picture import Picture
 from depthmup.reports.theme import INK, SCREEN, ramp
 
 AIR = 0.5
@@ -44,7 +44,7 @@ def planes_section(recipe: Recipe) -> Section:
     )
 
 
-def picture_of(recipe: Recipe) -> Any:
+def picture_of(recipe: Recipe) -> Picture:
     """The plane as a picture of its own, or the matrix of all pairs."""
     drawn = planes(recipe)
     if len(drawn) == 1:

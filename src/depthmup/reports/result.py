@@ -196,8 +196,6 @@ def notebook(study: Study, *more: Study) -> str:
         >>> "<svg" in notebook(example_study())
         True
     """
-    import vl_convert
-
     parts = []
     for s in (study, *more):
         parts += [
@@ -206,5 +204,5 @@ def notebook(study: Study, *more: Study) -> str:
         for card in verdict_cards(s):
             parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
         for chart in (picture_of(section_of(s, name)) for name in ("transfer", "rates")):
-            parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
+            parts.append(f"<div>{chart.svg}</div>")
     return "\n".join(parts)

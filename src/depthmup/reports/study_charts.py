@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from depthmup.records import Study
 from depthmup.records.finding import in_percent
@@ -23,6 +22,7 @@ from depthmup.reports.drift_chart import drift_section
 from depthmup.reports.figure import Figure, Kind, figure_style, picture
 from depthmup.reports.gain import gain_section
 from depthmup.reports.page import Plot, Section
+from depthmup.reports.picture import Picture
 from depthmup.reports.search_story import search_section
 from depthmup.reports.sentences import headline
 from depthmup.reports.slices import MOST, by_slice
@@ -66,14 +66,16 @@ def section_of(study: Study, name: Name, window: int | None = None) -> Section:
     return replace(section, plots=plots)
 
 
-def picture_of(section: Section, style: Style = SCREEN) -> Any:
+def picture_of(section: Section, style: Style = SCREEN) -> Picture:
     """The plots of a section as one picture, with its words where the style has a title."""
     columns = min(2, len(section.plots)) if section.layout == "panels" else 0
     lead = textwrap.wrap(section.lead, 100)
     return picture(section.plots, style, columns=columns, title=section.title, lead=lead)
 
 
-def _chart(name: Name, study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+def _chart(
+    name: Name, study: Study, *, window: int | None = None, style: Style = SCREEN
+) -> Picture:
     """A chart alone, with its title where the style has one."""
     return picture_of(section_of(study, name, window), style)
 
@@ -164,7 +166,7 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
     return Figure(chart=picture_of(section, style), caption=caption)
 
 
-def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Picture:
     """Loss against what is tuned: one panel per scheme, one line per size.
 
     Args:
@@ -177,14 +179,15 @@ def loss_against_rate(study: Study, *, window: int | None = None, style: Style =
 
     Example:
         >>> from depthmup.reports import example_study
-        >>> loss_against_rate(example_study()).save("rates.html")  # doctest: +SKIP
-        >>> len(loss_against_rate(example_study()).concat)  # a panel for each scheme
+        >>> len(loss_against_rate(example_study()).spec["concat"])  # a panel for each scheme
         2
     """
     return _chart("rates", study, window=window, style=style)
 
 
-def optimum_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+def optimum_against_size(
+    study: Study, *, window: int | None = None, style: Style = SCREEN
+) -> Picture:
     """The best value of what is tuned against size, a line per scheme, beside the base's.
 
     Args:
@@ -197,13 +200,13 @@ def optimum_against_size(study: Study, *, window: int | None = None, style: Styl
 
     Example:
         >>> from depthmup.reports import example_study, Style
-        >>> optimum_against_size(example_study(), style=Style(height=240)).height
+        >>> optimum_against_size(example_study(), style=Style(height=240)).spec["height"]
         240
     """
     return _chart("transfer", study, window=window, style=style)
 
 
-def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Picture:
     """The loss at each size's own best learning rate, one line per scheme.
 
     Args:
@@ -216,13 +219,13 @@ def loss_against_size(study: Study, *, window: int | None = None, style: Style =
 
     Example:
         >>> from depthmup.reports import example_study
-        >>> loss_against_size(example_study()).description
+        >>> loss_against_size(example_study()).spec["description"]
         'Best loss against depth, one line per scheme'
     """
     return _chart("loss", study, window=window, style=style)
 
 
-def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Picture:
     """Drift per scheme with its interval, beside the band inside which it counts as transfer.
 
     Args:
@@ -235,7 +238,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
 
     Example:
         >>> from depthmup.reports import example_study, Style
-        >>> drift(example_study(), style=Style(width=400)).width
+        >>> drift(example_study(), style=Style(width=400)).spec["width"]
         400
     """
     return _chart("drift", study, window=window, style=style)
@@ -243,7 +246,7 @@ def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> 
 
 def rate_panel(
     study: Study, scheme: str, *, window: int | None = None, style: Style = SCREEN
-) -> Any:
+) -> Picture:
     """One scheme's panel of ``loss_against_rate``.
 
     Args:
@@ -257,8 +260,8 @@ def rate_panel(
 
     Example:
         >>> from depthmup.reports import example_study
-        >>> type(rate_panel(example_study(), "depth-mup")).__name__
-        'LayerChart'
+        >>> rate_panel(example_study(), "depth-mup").spec["title"]["text"]
+        'Depth-muP'
     """
     study = by_slice(study)
     chart = replace(rate_chart(study, scheme), window=window_of(study, window))

@@ -134,7 +134,7 @@ def parts(
     further += ["\n".join(_wrapped(gain_lines(study), width)) for study in studies]
     further += ["\n".join(_beyond(study, width)) for study in studies]
     for certificate in certificates:
-        further.append(certificate_text(certificate))
+        further.append(certificate_text(certificate, width=width))
         further.append("\n".join(textwrap.wrap(span_sentence(certificate), width)))
     further.append("\n".join(next_lines(studies, certificates, width=width)))
     yield from map(_printable, filter(None, further))
@@ -178,7 +178,8 @@ def _judged(study: Study) -> list[str]:
         whose = {judged.scheme for judged in (first, *more)}
         plain = whose in ({""}, everyone) or title_of(study, first.scheme) == first.rule
         answer = first.answer.value if plain and len(texts) == 1 else ", ".join(texts)
-        costs = f" Following it costs {cost(first.cost)}." if first.scheme and not more else ""
+        priced = first.scheme and not more and not math.isnan(first.cost.value)
+        costs = f" Following it costs {cost(first.cost)}." if priced else ""
         lines.append(f"{rule}: {answer}.{costs} {source}.")
     return lines
 

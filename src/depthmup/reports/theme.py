@@ -1,4 +1,4 @@
-"""How everything looks: the palette, the tones of verdicts, the sizes of charts, Altair's theme.
+"""How everything looks: the palette, the tones of verdicts, the sizes of charts, Vega-Lite's theme.
 
 Colour means a verdict and nothing else. Sizes are ordered, so they take one hue from light to dark.
 Schemes are not: they take blues and greys, and a shape and a label say the same a second time.
@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from depthmup.records.text import BAD, MUTED, TONES
+
+VEGA_LITE = "6.4"
+"""The version of specifications, which vl-convert draws and pages bring with them."""
 
 INK, GRID, BAND = "#1f2430", "#e6e8ec", "#d5d9e0"
 BLUE = "#0072b2"
@@ -125,7 +128,7 @@ FIGURES = {
 
 
 def theme(style: Style = SCREEN) -> dict[str, Any]:
-    """Altair's configuration: the colours, fonts and axes that all charts share."""
+    """Vega-Lite's configuration: the colours, fonts and axes that all charts share."""
     compact = style.fit
     letters = {"labelFontSize": style.type, "titleFontSize": style.type}
     return {
@@ -165,37 +168,3 @@ def theme(style: Style = SCREEN) -> dict[str, Any]:
         },
         "text": {"fontSize": style.type},
     }
-
-
-def config(style: Style = SCREEN) -> dict[str, Any]:
-    """The configuration as a specification has it: Altair's default view comes first."""
-    ours = theme(style)
-    view = {"continuousWidth": 300, "continuousHeight": 300, **ours.pop("view", {})}
-    return {"view": view, **dict(sorted(ours.items()))}
-
-
-def configured(chart: Any, style: Style = SCREEN) -> Any:
-    """The chart with the theme, as wide as its place where the style says so.
-
-    Args:
-        chart: of Altair.
-        style: of the page, the paper or the slide that it is for.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> import altair as alt
-        >>> configured(alt.Chart(alt.Data(values=[])).mark_point()).config.background
-        'white'
-    """
-    import altair as alt
-
-    chart = chart.copy(deep=False)
-    chart.config = alt.Config(**theme(style))
-    kind: Literal["fit-x", "fit"] = "fit-x" if style.width == "container" else "fit"
-    # Vega-Lite fits one panel, and no others.
-    single = isinstance(chart, alt.Chart | alt.LayerChart)
-    if style.width == "container" or (style.fit and single):
-        chart.autosize = alt.AutoSizeParams(type=kind, contains="padding")
-    return chart

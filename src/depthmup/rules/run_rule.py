@@ -21,7 +21,7 @@ from depthmup.rules.scheme import RunLaws
 
 CALLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "width": ("d_model", "hidden_size", "n_embd", "dim"),
+        "width": ("d_model", "hidden_size", "n_embd", "dim", "hidden_dim"),
         "depth": ("n_layers", "num_layers", "n_layer", "layers", "num_hidden_layers"),
         "parameters": ("params", "n_params", "num_params", "num_parameters", "N", "n", "size"),
         "tokens": (

@@ -235,7 +235,7 @@ def judged(
         answers = {answer(each, exponent, tolerance) for each in along.depends.everywhere(drift)}
         found = Answer.UNDECIDED if len(answers) > 1 else answers.pop()
         price = UNKNOWN
-        if ends is not None:
+        if ends is not None and ends[0] != ends[1]:
             price = along.cost(*ends, exponent * float(x[ends[1]] - x[ends[0]]))
         judgements.append(judgement(runs.name, axis, claim, found, price))
     return tuple(judgements)

@@ -88,11 +88,14 @@ class StoreError(RuntimeError):
 
 
 class MissingRuns(StoreError):
-    """Runs that a measurement asks for are not in the store; ``said`` leaves out the remedy."""
+    """Runs that a measurement asks for are not in the store; ``said`` leaves out the remedy.
 
-    def __init__(self, said: str, remedy: str) -> None:
+    ``several`` measurements are in the store, of which none has all of its runs.
+    """
+
+    def __init__(self, said: str, remedy: str, *, several: bool = False) -> None:
         super().__init__(f"{said} {remedy}")
-        self.said = said
+        self.said, self.several = said, several
 
 
 class StoreWarning(UserWarning):

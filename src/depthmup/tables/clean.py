@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
-from depthmup.records import Place
+from depthmup.records import Axis, Place
 from depthmup.records.note import Defect, Note
 from depthmup.records.printable import printable
-from depthmup.records.sizes import size_number
+from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.statistics import Curves
 from depthmup.statistics.pooled import Pooled
@@ -265,7 +265,12 @@ def _of_sizes(runs: Runs) -> list[Note]:
 def _first(runs: Runs, flags: Flags) -> str:
     """The first of some sizes, as text."""
     shown = np.flatnonzero(flags)[:SHOWN]
-    return "; ".join(", ".join(size_number(v) for v in runs.sizes[i].values()) for i in shown)
+    return "; ".join(_size(runs.sizes[i]) for i in shown)
+
+
+def _size(size: Mapping[Axis, float]) -> str:
+    """A size as text; of one axis its value alone."""
+    return size_text(size) if len(size) > 1 else ", ".join(map(size_number, size.values()))
 
 
 def _of_some(defect: Defect, flags: Flags, runs: Runs, what: str) -> Note:
@@ -285,7 +290,7 @@ def _of_losses(runs: Runs) -> list[Note]:
     return [
         Note(
             text=f"The losses of size "
-            f"{', '.join(size_number(v) for v in runs.sizes[size].values())} are "
+            f"{_size(runs.sizes[size])} are "
             f"{math.exp(shift):.3g} times the trend of all others: bits for nats, percent, or "
             "runs that train badly? They are kept.",
             scheme=runs.name,

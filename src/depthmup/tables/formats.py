@@ -22,7 +22,7 @@ from depthmup.records.packages import need, pip
 from depthmup.records.printable import printable
 from depthmup.records.reported import Wanted
 from depthmup.tables.columns import checked_once, wide_columns
-from depthmup.tables.names import pattern_of, with_settings
+from depthmup.tables.names import is_metadata, pattern_of, with_settings
 from depthmup.tables.trackers import address_of, runs_at
 
 if TYPE_CHECKING:
@@ -58,9 +58,14 @@ LARGEST_WITH_NAMES = 2**24
 """Bytes of a file in which names of runs are looked at before a column is asked for."""
 
 # A number in a text may have a power of ten behind it, the letter of a size, or a sign of percent.
+# Nobody groups the digits of a number with a power of ten.
 _WITH_COMMA, _DOTTED, _GROUPED = (
-    re.compile(rf"\s*[+-]?{digits}(e[+-]?\d+)?[kmbt%]?\s*", re.IGNORECASE)
-    for digits in (r"\d+,\d*", r"\d*[.][\d.]*(,\d*)?", r"[1-9]\d{0,2}([.]\d{3})+(,\d*)?")
+    re.compile(rf"\s*[+-]?{digits}[kmbt%]?\s*", re.IGNORECASE)
+    for digits in (
+        r"\d+,\d*(e[+-]?\d+)?",
+        r"\d*[.][\d.]*(,\d*)?(e[+-]?\d+)?",
+        r"[1-9]\d{0,2}([.]\d{3})+(,\d*)?",
+    )
 )
 
 EXAMPLE = "example"
@@ -131,7 +136,11 @@ class Source:
             for name in self._names
             if self._whole[name].map(lambda cell: isinstance(cell, str)).all()
         )
-        several = (column for column in texts if column.nunique() > len(column) / 2)
+        several = (
+            column
+            for column in texts
+            if column.nunique() > len(column) / 2 and not is_metadata(column)
+        )
         return next((found for column in several if (found := pattern_of([*column]))), "")
 
     def _read(self) -> "pd.DataFrame":

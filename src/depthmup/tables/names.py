@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records.printable import printable
@@ -16,6 +16,25 @@ NAME = re.compile(r"\{(\w+)\}")
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:[kKmMbB](?![A-Za-z]))?")
 _LETTERS = "abcdefghij"
+
+
+_METADATA = re.compile(
+    r"\d{4}-\d\d?-\d\d?([T _]\d\d?[:h_-]\d\d.*)?|\d\d?:\d\d(:\d\d.*)?"  # a time
+    r"|\d{1,3}(\.\d{1,3}){3}(:\d+)?|[\da-f]*(:[\da-f]*){4,}",  # an address
+    re.IGNORECASE,
+)
+"""Values that are a time or a network's address. A path, a link or a digest may be a data set or
+code: where several runs share one, it is a setting."""
+
+
+def is_metadata(texts: Iterable[str]) -> bool:
+    """Whether all texts are times or addresses.
+
+    Example:
+        >>> is_metadata(["2026-01-31 10:00", "2026-02-01"])
+        True
+    """
+    return all(map(_METADATA.fullmatch, texts))
 
 
 def fitting(pattern: str) -> re.Pattern[str]:

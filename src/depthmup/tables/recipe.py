@@ -68,6 +68,8 @@ def recipes_of(question: Question) -> Recipes:
         rows = GroupRows(table=part, question=question, name=name)
         try:
             found.append(_recipe(rows, title))
+        except np.linalg.LinAlgError:
+            raise  # no fault of the table
         except ValueError as error:
             problems.append((name, str(error)))
         excluded += rows.excluded

@@ -18,6 +18,7 @@ from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.reported import counts_steps
 from depthmup.tables.columns import axis_named, propose
+from depthmup.tables.names import is_metadata
 from depthmup.tables.question import command_of
 from depthmup.tables.read import distinct, first_of_each
 from depthmup.tables.rows import GroupRows
@@ -59,14 +60,6 @@ _PLACES = frozenset(
     {"host", "hostname", "node", "ip", "pid", "gpu", "device", "user", "worker", "machine"}
 )
 """Last words of columns that most likely say where a run was made: --ignore is proposed."""
-
-_METADATA = re.compile(
-    r"\d{4}-\d\d?-\d\d?([T _]\d\d?[:h_-]\d\d.*)?|\d\d?:\d\d(:\d\d.*)?"  # a time
-    r"|\d{1,3}(\.\d{1,3}){3}(:\d+)?|[\da-f]*(:[\da-f]*){4,}",  # an address
-    re.IGNORECASE,
-)
-"""Values that are a time or a network's address. A path, a link or a digest may be a data set or
-code: where several runs share one, it is a setting."""
 
 ADVICE = (
     "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
@@ -133,7 +126,7 @@ def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -
     names, codes = rows.table.names[name], rows.table.codes[name]
     texts = [names[c] for c in np.unique(codes) if names[c].lower() not in _NOTHING]
     numbers = all(map(is_number, texts))
-    if texts and all(map(_METADATA.fullmatch, texts)):
+    if texts and is_metadata(texts):
         return False
     # A run's own identity, a measurement, or numbers at random.
     if not _recurs(rows, name):
