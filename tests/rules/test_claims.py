@@ -26,7 +26,7 @@ def claimed(axis, fixed, quantity, under=None):
         # arXiv 2405.13698: rate x decay x steps stays.
         ("batch", "tokens", "decay", HALF_LIFE, Fraction(1)),
         ("steps", "", "decay", HALF_LIFE, Fraction(-1)),
-        ("width", "", "decay", "one over the width", Fraction(1)),
+        ("width", "", "decay", "decay as the width", Fraction(1)),
         # Power Lines: decay ~ B / D (D / N)^0.527.
         ("tokens", "", "decay", "one rate for all batches", Fraction(-473, 1000)),
         ("parameters", "", "decay", "one rate for all batches", Fraction(-527, 1000)),

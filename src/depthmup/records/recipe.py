@@ -150,7 +150,7 @@ class Recipe:
         Raises:
             ValueError: no such size, or several.
         """
-        every = (*self.optima, *([self.target] if self.target else ()))
+        every: list[RecipeOptimum] = [*self.optima, *([self.target] if self.target else [])]
         asked = self.handed_on.size if size is None else size
         found = [o for o in every if all(o.size.get(a) == n for a, n in asked.items())]
         if len(found) != 1:

@@ -40,15 +40,20 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one over the width",
-        # Rate times decay stays: a constant time of averaging (arXiv 2405.13698).
-        beside=RunLaws(decay=Power(fan_in=Fraction(1))),
         exponents=_stated(width="-1"),
-        setting="Adam, one global rate, hidden matrices of a standard parametrization; rate times "
-        "decay stays",
+        setting="Adam, one global rate, hidden matrices of a standard parametrization",
         reach="widths at which hidden matrices decide",
-        source="TP5 (arXiv 2203.03466) Table 3: Adam's hidden row; decay: arXiv 2405.13698 "
-        "abstract",
+        source="TP5 (arXiv 2203.03466) Table 3: Adam's hidden row",
         standing=Standing.TABLE,
+    ),
+    RunRule(
+        name="decay as the width",
+        exponents=_stated(),
+        beside=RunLaws(decay=Power(fan_in=Fraction(1))),
+        setting="AdamW, the rate of hidden matrices as one over the width: rate times decay stays",
+        reach="widths at which hidden matrices decide",
+        source="arXiv 2405.13698 abstract",
+        standing=Standing.ABSTRACT,
     ),
     RunRule(
         name="one rate for all depths",
