@@ -256,8 +256,8 @@ class Check(Meant):
                 f"Undecided: {self.scheme} predicts no exponent of what was measured, so no number "
                 "of seeds decides. See what was measured:"
             )
-            words = shlex.join(with_option(self.command, "--all"))
-            return lead, words if self.command else "print(check.summary(everything=True))"
+            shown = shlex.join(with_option(self.command, "--all"))
+            return lead, shown if self.command else "print(check.summary(everything=True))"
         parts = [_half(e) / _room(e, self.margin) for e in open_ones]
         seeds = max(self.seeds + 1, math.ceil(self.seeds * min(max(parts), MOST_OF_SEEDS) ** 2))
         seconds = max(self.seconds * seeds / self.seeds, 1)
