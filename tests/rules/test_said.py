@@ -105,7 +105,7 @@ def test_the_command_prints_every_rule_and_the_span(capsys):
     assert "rules that speak of the learning rate span a factor of 20.9: from 0.383 times" in text
     assert approx(1.93, abs=0.01) == 20**0.5 * 20**-0.2813
     assert "The 5 that speak of all that grows here span a factor of 1.93" in text
-    assert "run='sde'" in text
+    assert "--run sde" in text
     # A rule of decay alone says nothing of the rate: its row has none.
     (of_decay,) = (
         r for r in text.splitlines() if r.startswith("constant time of decay in epochs ")
