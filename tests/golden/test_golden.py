@@ -43,9 +43,9 @@ def test_says_what_it_said(section):
 def test_differences_are_found():
     was = {"a": [1.0, "x"], "b": None, "c": {"d": 2}, "e": "inf"}
     assert not list(freeze.differences(was, freeze.plain(was)))
-    assert not list(freeze.differences(was, {**was, "a": [1 + 5e-10, "x"]}))
+    assert not list(freeze.differences(was, {**was, "a": [1 + 5e-5, "x"]}))
     for now in (
-        {**was, "a": [1 + 5e-9, "x"]}, {**was, "a": [1.0, "y"]}, {**was, "a": [1.0]},
+        {**was, "a": [1 + 5e-4, "x"]}, {**was, "a": [1.0, "y"]}, {**was, "a": [1.0]},
         {**was, "b": 0}, {**was, "c": {}}, {**was, "f": 1}, {**was, "e": 2.0},
     ):  # fmt: skip
         assert len(list(freeze.differences(was, now))) == 1
