@@ -161,7 +161,10 @@ def told_of(truth: Truth, report: depthmup.Report) -> set[int]:
     for slipped in truth.planted.get(Defect.UNIT, ()):
         of_size = truth.runs.iloc[min(slipped) - 1]
         depth, width = (f"{of_size[column]:g}" for column in AXES.values())
-        names = (f"size depth {depth}, width {width} is", f"size {depth}, {width} are")
+        names = (
+            f"size depth {depth}, width {width} is",
+            f"size depth {depth} and width {width} are",
+        )
         if any(name in sizes for name in names) or rows & slipped:
             found |= slipped
     return found | rows

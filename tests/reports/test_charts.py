@@ -396,7 +396,7 @@ def test_words_without_an_interval_stand_where_there_is_room(study):
 
     for drift, side in ((-0.8, "left"), (0.8, "right")):
         known_row = {"drift": drift, "drift_low": drift - 0.1, "drift_high": drift + 0.1}
-        lost = dict.fromkeys(known_row, None)
+        lost = dict.fromkeys(known_row, math.nan)
         rows = [
             {"name": name, "text": "needed", "tone": "", **row}
             for name, row in (("one", known_row), ("two", lost))

@@ -30,7 +30,6 @@ def claimed(axis, fixed, quantity, under=None):
         # Power Lines: decay ~ B / D (D / N)^0.527.
         ("tokens", "", "decay", "one rate for all batches", Fraction(-473, 1000)),
         ("parameters", "", "decay", "one rate for all batches", Fraction(-527, 1000)),
-        ("width", "", "decay", "one rate for all batches", Fraction(-1054, 1000)),
         # B ~ D^p and D = B S: B ~ S^(p / (1 - p)).
         ("tokens", "", "batch", "Step Law", Fraction(571, 1000)),
         ("steps", "", "batch", "Step Law", Fraction(571, 429)),
@@ -40,6 +39,11 @@ def claimed(axis, fixed, quantity, under=None):
 )
 def test_exponents_of_other_values(axis, fixed, quantity, rule, exponent):
     assert claimed(axis, fixed, quantity)[rule] == exponent
+
+
+@pytest.mark.parametrize("axis", ["width", "depth"])
+def test_a_rule_of_parameters_says_nothing_of_width_or_depth_alone(axis):
+    assert "one rate for all batches" not in claimed(axis, "", "decay")
 
 
 def test_a_scheme_keeps_the_values_at_its_base():

@@ -10,6 +10,7 @@ from depthmup.records.judgement import AcrossGroups, Answer, JointLaw, Judgement
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.note import Defect, Note
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
+from depthmup.records.recipe import Recipe
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
 from depthmup.records.score import Fate, Score
 from depthmup.records.study import RUN_AXES, Axis, Curve, Point, Study, Window
@@ -51,6 +52,7 @@ __all__ = [
     "Place",
     "Point",
     "Prediction",
+    "Recipe",
     "Record",
     "Refusal",
     "Run",

@@ -192,8 +192,8 @@ class Recipe:
             ...     2.0 ** (x[:, 1] - 3), "loss": np.exp(0.05 * (x**2).sum(1))})
             >>> report = depthmup.fit(runs, axes=["width"], lr=["lr", "weight_decay"], loss="loss",
             ...                       scheme="mup")
-            >>> {name: round(value, 4) for name, value in report.recipe().arguments().items()}
-            {'lr': 0.0039, 'weight_decay': 0.125}
+            >>> {name: f"{value:.2g}" for name, value in report.recipe().arguments().items()}
+            {'lr': '0.0039', 'weight_decay': '0.13'}
         """
         if size is None and self.scheme is None:
             sizes = "; ".join(size_text(one.size) for one in self.optima)

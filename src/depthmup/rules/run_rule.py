@@ -181,14 +181,11 @@ class RunRule:
             stated = self.exponents if quantity == "lr" else self.best_batch
             return {axis: each.value for axis, each in stated.items()}
         power: Power = getattr(self.beside, quantity, ONE)
-        exponents = {
-            "width": power.fan_in,
-            "depth": power.depth,
-            "batch": power.batch,
-            "tokens": power.duration,
-            # Of N, as laws of the run take it: width^2 depth.
-            "parameters": power.depth,
-        }
+        # Laws of the run take N as width^2 depth: a rule of N says nothing of either alone.
+        of_size = {"width": power.fan_in, "depth": power.depth}
+        if power.fan_in == 2 * power.depth:
+            of_size = {"parameters": power.depth}
+        exponents = {**of_size, "batch": power.batch, "tokens": power.duration}
         return {axis: exponent for axis, exponent in exponents.items() if exponent}
 
 
