@@ -243,7 +243,8 @@ def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(clust
 
     jobs = [
         Several(tasks=(task("hang", log, 0),)),
-        Several(tasks=(task("add_one", log, 1, seconds=1),)),
+        # Both are at work by then, on a busy machine, too.
+        Several(tasks=(task("add_one", log, 1, seconds=6),)),
     ]
     with pytest.raises(KeyboardInterrupt, match="enough"):
         Ray()(jobs, Stopping())
