@@ -235,6 +235,14 @@ class TestWritten:
         with pytest.raises(ValueError, match="optima, drifts, runs, rules, excluded"):
             report.to_pandas("points")
 
+    def test_rules_of_the_best_batch_are_not_judged_where_the_batch_is_one_number(self):
+        """As of one tuned value: they are for other runs."""
+        table = runs().rename(columns={"width": "tokens"}).assign(batch=64)
+        rules = depthmup.fit(table, **{**TWO, "axes": ["tokens"]}).to_pandas("rules")
+        answers = rules.set_index(["value", "rule"]).answer
+        assert answers["lr", "Step Law"] == "for the best batch"
+        assert answers["lr", "HyperP"] == "rejected"
+
     def test_saving_leaves_no_certificate_of_an_earlier_measurement(self, report, tmp_path):
         (tmp_path / "certificate.json").write_text("{}")
         written = report.save(tmp_path, formats={"svg"})

@@ -232,7 +232,7 @@ class Recipe:
         return combined(self.tuned, self.exponents)
 
 
-_ALSO = {"wd": "weight_decay", "epsilon": "eps", "adam_eps": "eps", "learning_rate": "lr"}
+_ALSO = {"epsilon": "eps", "adam_eps": "eps"}
 _ARGUMENTS = (
     "lr", "weight_decay", "eps", "momentum", "adamw_lr", "vector_weight_decay", "dampening",
     "alpha", "rho", "lr_decay", "momentum_decay",
@@ -244,8 +244,8 @@ def argument_of(key: str) -> tuple[str, bool] | tuple[()]:
     """What optimizers call a value, and whether it is one less it; empty where none takes it.
 
     Example:
-        >>> argument_of("wd"), argument_of("one_minus_beta2"), argument_of("multiplier")
-        (('weight_decay', False), ('betas1', True), ())
+        >>> argument_of("epsilon"), argument_of("one_minus_beta2"), argument_of("multiplier")
+        (('eps', False), ('betas1', True), ())
     """
     bare = key.removeprefix("one_minus_")
     if bare in _AVERAGES:

@@ -6,6 +6,7 @@ from typing import Any
 
 from depthmup._drafts import Files, naming, together
 from depthmup.reports.pdf import in_order
+from depthmup.reports.picture import Picture
 from depthmup.reports.theme import VEGA_LITE
 
 CHART_FORMATS = (".html", ".svg", ".pdf", ".png")
@@ -61,7 +62,7 @@ def _drawn(spec: dict[str, Any], kind: str, *, points: bool) -> bytes:
         return png
     if kind == ".pdf":
         return in_order(vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE))
-    picture = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    picture = Picture(spec=spec).svg
     if points:
         sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
         picture = re.sub(sized, r'\1 width="\2pt" height="\3pt"', picture, count=1)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from depthmup.records.text import html_card
 from depthmup.reports import theme
 from depthmup.reports.chart import Chart, specification
 from depthmup.reports.html import facts, library, page_spec, render, script_json
@@ -39,6 +40,11 @@ class Card:
     aside: str = ""
     text: Sequence[str] = ()
     notes: Sequence[str] = ()
+
+
+def card_html(card: Card) -> str:
+    """A card for a notebook."""
+    return html_card(card.title, card.verdict, [*card.text, *card.notes])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,11 @@ from depthmup.records.finding import change, change_span, ranged, rate
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_text
-from depthmup.records.text import begin, counted, html_card, table_lines
-from depthmup.reports.page import Card, Page, Section, Table
+from depthmup.records.text import begin, counted, table_lines
+from depthmup.reports.page import Card, Page, Section, Table, card_html
 from depthmup.reports.recipe_arguments import argument_cells, copied, source_sentence
 from depthmup.reports.recipe_planes import picture_of, planes_section
+from depthmup.reports.rules_section import CONSISTENT, judged_cells, rules_section
 from depthmup.reports.search_story import runs_of_round
 from depthmup.reports.study_rows import Row
 
@@ -389,32 +390,22 @@ def _rules_section(recipe: Recipe) -> list[Section]:
     rows = [
         {
             "value": one.name,
-            "rule": judged.rule,
-            "these runs": judged.answer.value,
-            "cost": _percent(judged.cost),
-            "exponent": f"{judged.axis}^{judged.exponent:.3g}",
-            "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
-            "source": f"{judged.source} ({judged.standing})",
+            **judged_cells(
+                judged,
+                cost=_percent(judged.cost),
+                exponent=f"{judged.axis}^{judged.exponent:.3g}",
+            ),
         }
         for one, judged in judged_of(recipe)
     ]
-    if not rows:
-        return []
-    return [
-        Section(
-            title="Published rules",
-            lead="Consistent: the whole interval of a value's drift lies within the tolerance of "
-            "the rule. Rejected: none of it does. Cost: the excess loss of following it from the "
-            "smallest size to the largest, the other values tuned again there.",
-            table=Table(
-                rows=rows,
-                name="Published rules",
-                group="value",
-                wrapped=("presupposes", "source"),
-                faint=("presupposes", "source"),
-            ),
-        )
-    ]
+    return rules_section(
+        rows,
+        lead=CONSISTENT.format(of=" of a value's drift")
+        + "Cost: the excess loss of following it from the smallest size to the largest, the other "
+        "values tuned again there.",
+        name="Published rules",
+        group="value",
+    )
 
 
 def judged_of(recipe: Recipe) -> list[tuple[Tuned, Judgement]]:
@@ -511,8 +502,7 @@ def notebook_of(recipes: Sequence[Recipe]) -> str:
     for recipe in recipes:
         said = f"{recipe.title}: {headline(recipe)}" if len(recipes) > 1 else headline(recipe)
         parts.append(f"<div><b>{html.escape(said)}</b></div>")
-        for card in cards_of(recipe):
-            parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
+        parts += map(card_html, cards_of(recipe))
         parts.append(f"<pre>{html.escape(copied(recipe))}</pre>")
         parts.append(f"<div>{picture_of(recipe).svg}</div>")
     return "\n".join(parts)

@@ -16,8 +16,8 @@ from depthmup._version import __version__
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import encode
-from depthmup.records.text import html_card
 from depthmup.reports.files import save_chart
+from depthmup.reports.page import card_html
 from depthmup.reports.study_charts import FILES, STUDY_CHARTS, picture_of, section_of
 from depthmup.reports.study_page import page, verdict_cards
 from depthmup.reports.summary_json import summary
@@ -201,8 +201,7 @@ def notebook(study: Study, *more: Study) -> str:
         parts += [
             f"<div><b>{html.escape(sentence)}</b></div>" for sentence in said(s, (study, *more))
         ]
-        for card in verdict_cards(s):
-            parts.append(html_card(card.title, card.verdict, [*card.text, *card.notes]))
+        parts += map(card_html, verdict_cards(s))
         for chart in (picture_of(section_of(s, name)) for name in ("transfer", "rates")):
             parts.append(f"<div>{chart.svg}</div>")
     return "\n".join(parts)

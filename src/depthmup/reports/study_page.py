@@ -14,6 +14,7 @@ from depthmup.reports.charts import scheme_colours, size_colours
 from depthmup.reports.gain import gain_table
 from depthmup.reports.next_steps import next_steps
 from depthmup.reports.page import Card, Page, Section, Table, spec_of
+from depthmup.reports.rules_section import CONSISTENT, judged_cells, rules_section
 from depthmup.reports.sentences import (
     PLACES,
     advice,
@@ -225,34 +226,17 @@ def _rules(study: Study) -> list[Section]:
     rows = [
         {
             **({"scheme": title_of(study, judged.scheme)} if _named_rules(study) else {}),
-            "rule": judged.rule,
-            "these runs": judged.answer.value,
-            "cost": cost(judged.cost),
-            "exponent": number(judged.exponent, 3),
-            "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
-            "source": f"{judged.source} ({judged.standing})",
+            **judged_cells(judged, cost=cost(judged.cost), exponent=number(judged.exponent, 3)),
         }
         for judged in shown_rules(study)
     ]
-    if not rows:
-        return []
-    return [
-        Section(
-            title="Published rules",
-            lead=(
-                "Consistent: the whole interval lies within the tolerance of the rule. Rejected: "
-                "none of it does. The cost is what the rule would have cost on these runs, from "
-                "the smallest size to the largest."
-            ),
-            table=Table(
-                rows=rows,
-                name=rules_title(study),
-                numbers=("exponent",),
-                verdict="these runs",
-                wrapped=("presupposes", "source"),
-            ),
-        )
-    ]
+    return rules_section(
+        rows,
+        lead=CONSISTENT.format(of="")
+        + "The cost is what the rule would have cost on these runs, from the smallest size to the "
+        "largest.",
+        name=rules_title(study),
+    )
 
 
 def _named_rules(study: Study) -> bool:

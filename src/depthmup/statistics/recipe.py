@@ -70,7 +70,7 @@ def recipe(
     tolerance: float,
     target: Size | None = None,
     notes: Sequence[str] = (),
-    claims: Claims | None = None,
+    claims: Claims = _nobody,
 ) -> Recipe:
     """The recipe of one variant by its posterior; ``sizes`` are those of its runs.
 
@@ -84,7 +84,7 @@ def recipe(
     along = tuple(
         replace(
             each,
-            rules=_rules(found, sizes, tuned, optima, each, name, tolerance, claims or _nobody),
+            rules=_rules(found, sizes, tuned, optima, each, name, tolerance, claims),
         )
         for each in _moves(found, sizes, tuned, optima, exponents, tolerance)
     )

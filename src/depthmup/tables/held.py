@@ -52,6 +52,16 @@ def fixed_of(group: Cleaned, axis: str) -> str:
     return budget if budget in ("tokens", "steps") else ""
 
 
+def is_batch_held(settings: Mapping[str, Index], question: Question) -> bool:
+    """Whether the batch is known to stay where another axis grows: an axis, or one value alone."""
+    if question.own or "batch" in map(canonical, question.axes):
+        return True
+    column = propose(question.names).get("batch", "")
+    picked = any(c.column == column and len(c.values) == 1 for c in question.conditions)
+    one = column in settings and len(np.unique(settings[column])) == 1
+    return column in question.by or picked or one
+
+
 def _budget(group: Cleaned, axis: str, members: list[Index]) -> str:
     """What stays as the batch grows, by the column of steps: tokens, steps, or neither."""
     if not len(group.steps) or not members:
@@ -81,8 +91,7 @@ def confounding(
     return [
         column
         for column in others
-        if _confounds(column, axis)
-        and any(len(np.unique(settings[column][member])) > 1 for member in members)
+        if _confounds(column, axis) and _changes(settings[column], members)
     ]
 
 
@@ -92,8 +101,7 @@ def _confounds(column: str, axis: str) -> bool:
     return called in _OF_RUNS or (shapes and called in _OF_SHAPES) or is_usual(column)
 
 
-def _changes(group: Cleaned, setting: str, members: list[Index]) -> bool:
-    codes = group.settings[setting]
+def _changes(codes: Index, members: Sequence[Index]) -> bool:
     return any(len(np.unique(codes[member])) > 1 for member in members)
 
 
@@ -101,7 +109,7 @@ def _settings(group: Cleaned, members: list[Index]) -> str:
     """Which settings change with the axis, and which usual ones do not."""
     changed, same = [], []
     for name in group.settings if members else ():
-        if _changes(group, name, members):
+        if _changes(group.settings[name], members):
             changed.append(name)
         elif is_usual(name):
             same.append(name)

@@ -21,7 +21,7 @@ from depthmup.tables import defects, ends
 from depthmup.tables.clean import number
 from depthmup.tables.columns import LIKELY
 from depthmup.tables.groups import named, parts
-from depthmup.tables.held import confounding, its_doing
+from depthmup.tables.held import confounding, is_batch_held, its_doing
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 from depthmup.tables.rows import Excluded, GroupRows
@@ -138,11 +138,11 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
     notes += [its_doing(column, axis) for axis, columns in doing.items() for column in columns]
     called = set(map(canonical, question.axes))
     fixed = next((axis for axis in ("tokens", "steps") if axis in called), "")
+    held = is_batch_held(settings, question)
 
     def claimed(axis: str, one: Tuned) -> Iterable[AxisClaim]:
         if doing[axis]:
             return ()
-        held = "batch" in called
         return claims(axis, fixed, question.scheme, batch_held=held, quantity=one.law)
 
     trials = Trials(

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from depthmup._version import __version__
 from depthmup.records import UNKNOWN, AcrossGroups, Study, Transfer
 from depthmup.records.ablation import Ablation
@@ -13,7 +11,6 @@ from depthmup.records.judgement import Answer, JointLaw, Judgement
 from depthmup.records.note import Note
 from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
-from depthmup.rules import canonical
 from depthmup.rules.claims import claims
 from depthmup.rules.scheme import single_changes
 from depthmup.statistics.ablation import ablations
@@ -22,14 +19,21 @@ from depthmup.statistics.groups import MANY, across_groups, comparable
 from depthmup.statistics.strays import CUT
 from depthmup.statistics.study import answer, far_sizes, judged, window
 from depthmup.tables.clean import Cleaned
-from depthmup.tables.columns import listed, propose
+from depthmup.tables.columns import listed
 from depthmup.tables.groups import remedies_of, scheme_of
-from depthmup.tables.held import budget_notes, fixed_of, in_step_notes, unnamed, unnamed_notes
+from depthmup.tables.held import (
+    budget_notes,
+    fixed_of,
+    in_step_notes,
+    is_batch_held,
+    unnamed,
+    unnamed_notes,
+)
 from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 
-VERSION = 8
+VERSION = 9
 """Of what is concluded: raised when the same table would give another study."""
 
 
@@ -202,7 +206,7 @@ def _study(
                 axis,
                 _fixed(group, axis, question),
                 scheme_of(group, question),
-                batch_held=_batch_held(group, question),
+                batch_held=is_batch_held(group.settings, question),
                 quantity=tuned.law,
             )
             rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
@@ -260,13 +264,3 @@ def _fixed(group: Cleaned, axis: str, question: Question) -> str:
     if question.own:
         return "tokens" if "tokens" in question.axes else "steps"
     return fixed_of(group, axis)
-
-
-def _batch_held(group: Cleaned, question: Question) -> bool:
-    """Whether the batch is known to stay where another axis grows: an axis, or one value alone."""
-    if question.own or "batch" in map(canonical, question.axes):
-        return True
-    column = propose(question.names).get("batch", "")
-    picked = any(c.column == column and len(c.values) == 1 for c in question.conditions)
-    one = column in group.settings and len(np.unique(group.settings[column])) == 1
-    return column in question.by or picked or one
