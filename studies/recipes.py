@@ -96,7 +96,8 @@ class World:
     def rise(self, size: int, away: np.ndarray) -> np.ndarray:
         """Log loss above the best, (points,)."""
         v = away @ self.directions.T
-        v[:, 0] += self.bend * v[:, 1] ** 2 / 2
+        if self.bend:
+            v[:, 0] += self.bend * v[:, 1] ** 2 / 2
         lopsided = np.exp((self.turn + self.trend * size) * np.tanh(v))
         return (self.curvature / 2 * np.abs(v) ** self.power * lopsided).sum(1)
 
