@@ -1,6 +1,7 @@
 """Several tuned values of a table: answers, refusals, and all that is written of them."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -242,6 +243,16 @@ class TestWritten:
         answers = rules.set_index(["value", "rule"]).answer
         assert answers["lr", "Step Law"] == "for the best batch"
         assert answers["lr", "HyperP"] == "rejected"
+
+    def test_a_cost_without_bound_is_said_in_words(self):
+        from depthmup.records import Estimate
+        from depthmup.reports.recipe import _percent
+        from depthmup.statistics.recipe import _cost
+
+        far = _cost(np.linspace(0.01, 2000, 1000))
+        assert far.high == math.inf
+        assert _percent(far).endswith(": it may diverge")
+        assert _percent(Estimate(value=0.2, low=0.1, high=0.3)) == "20.00% (10.00% to 30.00%)"
 
     def test_saving_leaves_no_certificate_of_an_earlier_measurement(self, report, tmp_path):
         (tmp_path / "certificate.json").write_text("{}")

@@ -1,6 +1,7 @@
 """Several tuned values at once: in words, as rows, as a page, and in a notebook."""
 
 import html
+import math
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,8 @@ def sentences(recipe: Recipe) -> list[str]:
 
 
 def _percent(cost: Estimate) -> str:
+    if math.isinf(cost.high):
+        return f"more than {cost.low:.2%}: it may diverge"
     return f"{cost.value:.2%} ({cost.low:.2%} to {cost.high:.2%})"
 
 

@@ -315,7 +315,8 @@ def _free(optima: Sequence[RecipeOptimum], arms: Sequence[Index]) -> list[bool]:
 def _cost(nats: Array) -> Estimate:
     """The median of excess losses as fractions, with its interval."""
     tail = (1 - CONFIDENCE) / 2
-    low, value, high = np.expm1(np.quantile(nats, [tail, 0.5, 1 - tail]))
+    with np.errstate(over="ignore"):  # far up a wall a loss has no bound
+        low, value, high = np.expm1(np.quantile(nats, [tail, 0.5, 1 - tail]))
     return Estimate(value=float(value), low=float(low), high=float(high), unit="fraction of loss")
 
 
