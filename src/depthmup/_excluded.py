@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from depthmup.tables.rows import Excluded
+from depthmup.records.note import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,7 @@ from depthmup._meant import Meant
 from depthmup.records import Verdict
 from depthmup.records.certificate import Refusal
 from depthmup.records.codec import encode, strict, versioned
+from depthmup.records.note import Excluded
 from depthmup.records.packages import installed, need
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
@@ -31,7 +32,6 @@ from depthmup.reports.recipe import (
 )
 from depthmup.reports.recipe_planes import picture_of
 from depthmup.reports.result import remove_certificates
-from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,6 +41,7 @@ from depthmup.records.certificate import TargetProbe
 from depthmup.records.codec import decode, parse
 from depthmup.records.finding import verdict_of_all
 from depthmup.records.gain import Gain
+from depthmup.records.note import Excluded
 from depthmup.records.packages import installed, need, pip
 from depthmup.records.printable import printable
 from depthmup.records.sizes import parse_size
@@ -75,8 +76,6 @@ from depthmup.sweep.recipe import recipe_of_search
 from depthmup.sweep.sessions import engines_of, environment_of
 from depthmup.sweep.strategy import OUT_OF_BUDGET, with_all_stored
 from depthmup.sweep.study import loss_over, runs_of
-from depthmup.tables.predict import predicted
-from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -374,6 +373,8 @@ class Report(Meant):
         if isinstance(target, str):
             target = parse_size(target, option="target")
         if self.sweep is None:
+            from depthmup.tables.predict import predicted  # readers load when a table is read
+
             name = self.scheme(scheme)
             runs = next((r for r in self.table_runs if r.name == name), None)
             return predicted(runs, target, study)

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from depthmup.posterior.intervals import Array, Flags, Index
 
@@ -27,8 +26,8 @@ class Curves:
             data, order and initialization over sizes, where they do.
     """
 
-    log2_lrs: Float[Array, "*batch sizes rates"]
-    losses: Float[Array, "*batch sizes rates seeds"]
+    log2_lrs: Array
+    losses: Array
 
     @staticmethod
     def none() -> "Curves":
@@ -80,7 +79,7 @@ class Curves:
         return Curves(log2_lrs=self.log2_lrs[..., sizes, :], losses=self.losses[..., sizes, :, :])
 
     @cached_property
-    def seeds(self) -> Bool[Flags, "*batch sizes seeds"]:
+    def seeds(self) -> Flags:
         """Whether a seed has any run at a size: (..., sizes, seeds)."""
         return np.asarray(~np.isnan(self.losses).all(-2))
 
@@ -90,7 +89,7 @@ class Curves:
         return int(self.seeds.sum(-1).min())
 
     @cached_property
-    def groups(self) -> list[Int[Index, " _"]]:
+    def groups(self) -> list[Index]:
         """Indices of the seeds that were trained at the same sizes, group by group."""
         present = self.seeds.reshape(-1, self.seeds.shape[-1])
         patterns: dict[bytes, list[int]] = {}
@@ -99,19 +98,19 @@ class Curves:
         return [np.array(group) for group in patterns.values()]
 
     @cached_property
-    def log_losses(self) -> Float[Array, "*batch sizes rates seeds"]:
+    def log_losses(self) -> Array:
         """Logarithms, (..., sizes, rates, seeds)."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.losses))
 
-    def averages(self) -> Float[Array, "*batch sizes rates"]:
+    def averages(self) -> Array:
         """Seed-averaged log losses, (..., sizes, rates)."""
         return average(self.log_losses)
 
 
 def average(
-    log_losses: Float[Array, "*batch rates seeds"],
-) -> Float[Array, "*batch rates"]:
+    log_losses: Array,
+) -> Array:
     """Log losses (..., rates, seeds) averaged over seeds.
 
     A learning rate at which any seed diverged is none that one would choose: infinite. Where runs
@@ -132,10 +131,8 @@ def average(
     return np.asarray(np.where(diverged, math.inf, np.where(there.any(-1), rate, math.nan)))
 
 
-def two_way(
-    values: Float[Array, "*batch rates seeds"], weight: Float[Array, "*batch rates seeds"]
-) -> tuple[Float[Array, "*batch rates"], Float[Array, "*batch seeds"]]:
-    """Weighted least squares of ``rate + seed``: the rates' part and each seed's level.
+def two_way(values: Array, weight: Array) -> tuple[Array, Array]:
+    """Weighted least squares of ``rate + seed``: the rates' part (..., rates), each seed's level.
 
     Levels average to zero among seeds that share rates, directly or through others: what shares
     none cannot be compared and stays as it is. The more numerous of the two is eliminated, so

@@ -58,3 +58,13 @@ class Note:
     defect: Defect | None = None
     count: int = 0
     rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Excluded:
+    """A row of a table that is left out, and why."""
+
+    row: int
+    group: str
+    defect: Defect
+    reason: str

@@ -9,7 +9,7 @@ import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records import Axis, Place
-from depthmup.records.note import Defect, Note
+from depthmup.records.note import Defect, Excluded, Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
@@ -24,7 +24,7 @@ from depthmup.tables import defects, ends
 from depthmup.tables.columns import CHANCE, axis_named
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
-from depthmup.tables.rows import SHOWN, Excluded, GroupRows
+from depthmup.tables.rows import SHOWN, GroupRows
 from depthmup.tables.settings import codes_of_sizes, is_seed, random_settings, settings_of
 
 

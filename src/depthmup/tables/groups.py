@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.records.note import Excluded
 from depthmup.records.printable import printable
 from depthmup.records.text import begin
 from depthmup.rules import Scheme
@@ -17,7 +18,6 @@ from depthmup.tables.columns import TITLE
 from depthmup.tables.held import question_of
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable, distinct, first_of_each
-from depthmup.tables.rows import Excluded
 from depthmup.tables.settings import MOST_GROUPS
 from depthmup.tables.where import equalities, is_number
 

@@ -9,6 +9,7 @@ from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.posterior.recipe import recipe_posterior
 from depthmup.posterior.trials import Trials
 from depthmup.records import LEARNING_RATE, Tuned, worded
+from depthmup.records.note import Excluded
 from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.text import counted
@@ -24,7 +25,7 @@ from depthmup.tables.groups import named, parts
 from depthmup.tables.held import confounding, is_batch_held, its_doing
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
-from depthmup.tables.rows import Excluded, GroupRows
+from depthmup.tables.rows import GroupRows
 from depthmup.tables.settings import codes_of_sizes, settings_of
 
 MOST_VALUES = 4

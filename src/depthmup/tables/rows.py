@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
-from depthmup.records.note import EXCLUDED, Defect, Note
+from depthmup.records.note import EXCLUDED, Defect, Excluded, Note
 from depthmup.records.printable import printable
 from depthmup.records.text import counted
 from depthmup.statistics.runs import FEWEST_RATES
@@ -38,16 +38,6 @@ _OF_ONE = {
 """The verbs of findings, of one run."""
 
 _DONE = {Defect.DIVERGED: "Counted as infinite losses", Defect.REPEATED: "Averaged"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Excluded:
-    """A row that is left out, and why."""
-
-    row: int
-    group: str
-    defect: Defect
-    reason: str
 
 
 @dataclass
