@@ -66,3 +66,22 @@ def test_the_same_command_gives_the_same_bytes(words, fitted):
         files = [path for path in (fitted / "out").rglob("*") if path.is_file()]
         found.append({path: path.read_bytes() for path in files})
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("words", ["fit example --out out", "fit example --out out --json"])
+def test_files_are_written_though_the_reader_has_gone(words, tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    done = run(words, cwd=tmp_path, stdout=write)
+    os.close(write)
+    assert done.returncode == 141
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "summary.json"} <= written
+
+
+def test_a_reader_of_both_streams_may_go(tmp_path):
+    words = "transfer --preset tiny --out out --steps 20 2>&1 | head -1; exit ${PIPESTATUS[0]}"
+    command = f"{sys.executable} -m depthmup {words}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, timeout=240, check=False)
+    assert done.returncode in (0, 141)
+    assert (tmp_path / "out" / "report.html").exists()

@@ -185,6 +185,13 @@ def test_an_undecided_table_has_a_command_that_runs(tmp_path, capsys, by):
     assert set(asked["width"]) == {64}
 
 
+def test_a_group_that_was_asked_for_is_named_once():
+    given = dict(by="my optimizer", where=["`my optimizer` == c"], tolerance=0.16)
+    report = depthmup.fit(table(), **COLUMNS, seed="seed", **given)
+    *_, step = next_steps(report.studies, ())
+    assert step.code.count("== c") == 1
+
+
 def test_an_undecided_frame_has_python_that_runs():
     runs = table()
     report = depthmup.fit(runs, **COLUMNS, seed="seed", by="my optimizer", tolerance=0.16)

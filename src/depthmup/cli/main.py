@@ -5,9 +5,9 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from depthmup.cli.interrupts import interruptible, status_of
+from depthmup.cli.interrupts import UNREAD, interruptible, status_of
+from depthmup.cli.streams import flushed_unread, open_streams
 
 GARBAGE = 100_000
 """New objects before garbage is looked for, for Python's 700: PyTorch makes 600,000 that stay."""
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(GARBAGE)
     if arguments is None:  # a process of its own, at whose end all would be looked through again
         atexit.register(gc.freeze)
-        _open_streams()
+        open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with interruptible():
@@ -29,20 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from depthmup.cli.verbs import run
 
             show_everywhere()
-            return run(words)
-    except BrokenPipeError:
-        from depthmup.cli.refusals import readers_gone
-
-        return readers_gone()
+            status = run(words)
+            return UNREAD if flushed_unread() and status == 0 else status
     except KeyboardInterrupt as interrupt:  # before a verb's own work
         return status_of(interrupt)
-
-
-def _open_streams() -> None:
-    """Open what the shell has closed (``>&-``): a store's file would take the stream's number."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from depthmup._drafts import together
+from depthmup.cli.streams import Lasting
 from depthmup.records.codec import strict, versioned
 from depthmup.records.text import ON_TERMINALS, TONES
 
@@ -148,7 +149,7 @@ def json_alone(wanted: bool) -> Iterator[None]:
     before.flush()
     result: IO[str] = before
     if descriptor == 1:
-        result = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        result = Lasting(os.fdopen(os.dup(1), "wb"), encoding="utf-8")
         os.dup2(2, 1)  # of this process, and of the workers that it starts
     token, printed = _result.set(result), _printed.set(False)
     sys.stdout = sys.stderr
@@ -166,6 +167,8 @@ def json_alone(wanted: bool) -> Iterator[None]:
             os.dup2(result.fileno(), 1)
             with suppress(OSError):
                 result.close()
+            if isinstance(before, Lasting) and isinstance(result, Lasting):
+                before.unread |= result.unread
 
 
 def print_json(value: Any) -> None:

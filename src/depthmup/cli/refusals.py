@@ -9,19 +9,18 @@
 | 4 | a mistake in this package |
 | 5 | done, and what was judged is undecided (``check``, ``transfer --fail-unless``) |
 | 130 | interrupted by Ctrl-C |
-| 141 | whoever read the output had enough (``| head``) |
+| 141 | done, but whoever read the output had enough (``| head``) |
 | 143 | ended by SIGTERM, as clusters do; finished runs are stored, as after Ctrl-C |
 """
 
 import errno
-import os
 import re
 import sys
 import traceback
 from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
-from depthmup.cli.interrupts import UNREAD, status_of
+from depthmup.cli.interrupts import status_of
 from depthmup.cli.output import fitting, print_error, styled
 from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
@@ -50,8 +49,6 @@ def explained(work: Callable[[], int]) -> int:
     """
     try:
         return work()
-    except BrokenPipeError:
-        return readers_gone()
     except KeyboardInterrupt as interrupt:
         status = status_of(interrupt)
         say_error("interrupted.", status)
@@ -60,13 +57,6 @@ def explained(work: Callable[[], int]) -> int:
         status = _explain(error)
     remove_unused()
     return status
-
-
-def readers_gone() -> int:
-    """The reader of the output had enough (`depthmup ... | head`): end as quietly as others do."""
-    # Or Python would fail once more when it flushes the stream at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return UNREAD
 
 
 def _explain(error: BaseException) -> int:

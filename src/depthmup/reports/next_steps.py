@@ -222,11 +222,12 @@ def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:
     named = {what: str(config[what]) for what in ("lr", "loss", "seed") if config.get(what)}
     if not study.tuned.is_learning_rate:
         named["tuned"] = study.tuned.name
+    of_group = [groups[transfer.scheme]] if groups else []
     question: dict[str, object] = {
         "axes": {axis: axes[axis] for axis in values},
         **named,
         "sizes": values,
-        "where": [*listed(study, "where"), *([groups[transfer.scheme]] if groups else [])],
+        "where": [*dict.fromkeys([*listed(study, "where"), *of_group])],  # one may be the other
         "ignore": [*listed(study, "ignore"), *filter(None, [str(config.get("steps", ""))])],
     }
     table = str(config["table"])
