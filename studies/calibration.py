@@ -29,7 +29,7 @@ import numpy as np
 
 from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
-from depthmup.reports.certificate import percent
+from depthmup.records.finding import percent
 from depthmup.statistics import Curves, Minima, calibrate, drift, minima, optima
 from depthmup.sweep import Job, Processes, Store, run, together, training
 from depthmup.sweep.certify import TrainMissing, probe_target

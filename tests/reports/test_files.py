@@ -167,7 +167,7 @@ def test_no_file_is_opened_to_be_written_elsewhere():
     assert found == {
         ("_drafts.py", ".write_bytes("),
         ("_excluded.py", ".to_csv("),  # a text
-        ("cli/main.py", 'open("w"'),
+        ("cli/streams.py", 'open("w"'),
         ("sweep/shards.py", "copyfile"),
         ("training/command.py", 'open("ab"'),
     }

@@ -186,7 +186,7 @@ def test_an_undecided_table_has_a_command_that_runs(tmp_path, capsys, by):
 
 
 def test_a_group_that_was_asked_for_is_named_once():
-    given = dict(by="my optimizer", where=["`my optimizer` == c"], tolerance=0.16)
+    given = {"by": "my optimizer", "where": ["`my optimizer` == c"], "tolerance": 0.16}
     report = depthmup.fit(table(), **COLUMNS, seed="seed", **given)
     *_, step = next_steps(report.studies, ())
     assert step.code.count("== c") == 1

@@ -299,14 +299,15 @@ def _of_deep_blocks(
     ]
     if not seen:
         return
-    measured = fmean(e.estimate.value for e in seen)
+    slope = fmean(e.estimate.value for e in seen)
+    measured = f"{slope:+.2f}".replace("-", "−")
     keep = all(Fraction(e.expected) >= 0 for e in seen)
     price = (
         f"Under {scheme.title} their inner matrices keep learning as depth grows (exponent "
-        f"{measured:+.2f}), and neighbouring blocks come to do nearly the same."
+        f"{measured}), and neighbouring blocks come to do nearly the same."
         if keep
         else f"Under {scheme.title} their inner matrices learn less as depth grows (exponent "
-        f"{measured:+.2f})."
+        f"{measured})."
     )
     yield (
         "Blocks have two matrices or more in series, for which no rule of depth is perfect (Tensor "

@@ -61,7 +61,7 @@ def _by_block_depth(places: Sequence[ParameterPlace]) -> tuple[Scheme, str]:
         )
     return completep(), (
         f"No scheme was named; the branch {deep[0][-1]} has two matrices in series or more, so "
-        "CompleteP's (alpha = 1) is taken. scheme='depth-mup' is for branches of one."
+        "CompleteP's (alpha = 1) is taken. The scheme depth-mup is for branches of one."
     )
 
 

@@ -320,8 +320,9 @@ def caption(plan: PlanContent) -> str:
 
 def _depth(stream: StreamDepth) -> str:
     additions = "addition" if stream.additions == 1 else "additions"
+    of = f" of {stream.label}" if stream.label.strip("*.") else ""  # of an unnamed Sequential
     counted = (
-        f"Depth: {stream.additions} residual {additions} on the stream of {stream.label}, "
+        f"Depth: {stream.additions} residual {additions} on the stream{of}, "
         f"{stream.base_additions} in the base"
     )
     declared = stream.ratio != stream.additions / stream.base_additions

@@ -168,6 +168,19 @@ def ranged(estimate: Estimate, say: Callable[[float], str] = rate) -> str:
     return f"{say(estimate.value)} ({say(estimate.low)} to {say(estimate.high)})"
 
 
+def percent(value: float) -> str:
+    """A fraction of the loss as a percentage of two digits."""
+    if math.isnan(value):
+        return "unknown"
+    if math.isinf(value):
+        return "no bound"
+    if value < 1e-4:
+        return "below 0.01%" if value > 0 else "0%"
+    if value > 10:
+        return "above 1000%"
+    return f"{100 * value:.0f}%" if value >= 0.0995 else f"{100 * value:.2g}%"
+
+
 def verdict_of(drift: Estimate, low: float, high: float) -> Verdict:
     """What a drift shows: that of staying is the region from low to high."""
     stays = drift.within(low, high)

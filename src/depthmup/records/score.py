@@ -1,12 +1,11 @@
 """What became of a forecast: a certificate's value and bound against runs made at its target."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from depthmup.records.certificate import Certificate
-from depthmup.records.finding import Estimate, Optimum, ranged, rate
+from depthmup.records.finding import Estimate, Optimum, percent, ranged, rate
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
 from depthmup.records.text import counted
@@ -77,11 +76,10 @@ class Score:
             f"{self.value.capitalize()}: the best one there is {ranged(best)} ({runs}).",
         ]
         if excess.known or excess.value > 0:
-            high = f"{excess.high:.2%}" if math.isfinite(excess.high) else "∞"
-            cost = f"{excess.value:.2%} ({excess.low:.2%} to {high})"
+            cost, bound = ranged(excess, percent), percent(forecast.penalty.high)
             lines.append(
                 f"{self.bound.capitalize()}: {rate(forecast.value.value)} costs {cost} of the best "
-                f"loss; the bound was {forecast.penalty.high:.2%}."
+                f"loss; the bound was {bound}."
             )
         return printable("\n".join(lines))
 

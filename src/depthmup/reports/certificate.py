@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from depthmup.records import Certificate, Study, Verdict
-from depthmup.records.finding import change, in_percent, ranged, rate
+from depthmup.records.finding import change, in_percent, percent, ranged, rate
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import aligned, begin, counted
 from depthmup.reports.certificate_charts import CERTIFICATE_CHARTS
@@ -24,19 +24,6 @@ _MOVES = {
     Verdict.DRIFTS: "The best {} drifts from base to target",
     Verdict.UNDECIDED: "Whether the best {} drifts from base to target is undecided",
 }
-
-
-def percent(value: float) -> str:
-    """A fraction of the loss as a percentage of two digits."""
-    if math.isnan(value):
-        return "unknown"
-    if math.isinf(value):
-        return "no bound"
-    if value < 1e-4:
-        return "below 0.01%" if value > 0 else "0%"
-    if value > 10:
-        return "above 1000%"
-    return f"{100 * value:.0f}%" if value >= 0.0995 else f"{100 * value:.2g}%"
 
 
 def certificate_headline(certificate: Certificate) -> str:

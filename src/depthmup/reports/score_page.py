@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from depthmup.records import Fate, Score
-from depthmup.records.finding import ranged, rate
+from depthmup.records.finding import percent, ranged, rate
 from depthmup.records.sizes import size_text
 from depthmup.records.text import begin
-from depthmup.reports.certificate import percent
 from depthmup.reports.page import Card, Page, Section, Table
 
 _SIGNS = {Fate.HELD: "✓", Fate.MISSED: "✗", Fate.UNDECIDED: "?"}
