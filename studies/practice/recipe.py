@@ -19,7 +19,7 @@ class Recipe:
         bias: whether linear maps have one.
         smoothing: of labels; ``z_loss``: weight of the squared log of softmax's sum;
             ``squared``: the mean square distance to one-hot labels.
-        task: "digits", "text" or "teacher".
+        task: "digits", "renoised" (their wrong labels are drawn anew), "text" or "teacher".
         schedule: "linear", "cosine", "constant" or "root"; ``warmup``: share of training.
         steps, batch: as multiples of the whole plan's.
         betas, eps, momentum, nesterov: of the optimizer.

@@ -1,15 +1,15 @@
-"""What is learned: three small tasks, of which batches are drawn by a generator."""
+"""What is learned: four small tasks, of which batches are drawn by a generator."""
 
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from depthmup.data import digits
+from depthmup.data import Dataset, digits, with_label_noise
 
 CONTEXT = 8
 
@@ -26,15 +26,25 @@ class Task:
 
 
 @cache
-def _digits() -> tuple[Tensor, Tensor]:
-    data = digits(label_noise=0.1)
-    return data.inputs, data.labels
+def _digits(label_noise: float) -> Dataset:
+    return digits(label_noise=label_noise)
 
 
 def _digits_batch(generator: torch.Generator, count: int) -> tuple[Tensor, Tensor]:
-    inputs, labels = _digits()
-    drawn = torch.randint(len(inputs), (count,), generator=generator)
-    return inputs[drawn], labels[drawn]
+    of_batch = _drawn(_digits(0.1), generator, count)
+    return of_batch.inputs, of_batch.labels
+
+
+def _drawn(data: Dataset, generator: torch.Generator, count: int) -> Dataset:
+    drawn = torch.randint(len(data.inputs), (count,), generator=generator)
+    return replace(data, inputs=data.inputs[drawn], labels=data.labels[drawn])
+
+
+def _renoised_batch(generator: torch.Generator, count: int) -> tuple[Tensor, Tensor]:
+    """The digits, whose wrong labels are drawn anew for every batch: there are none to learn."""
+    of_batch = _drawn(_digits(0.0), generator, count)
+    noisy = with_label_noise(of_batch, 0.1, generator)
+    return noisy.inputs, noisy.labels
 
 
 @cache
@@ -71,6 +81,7 @@ def _teacher_batch(generator: torch.Generator, count: int) -> tuple[Tensor, Tens
 
 TASKS = {
     "digits": Task(inputs=64, outputs=10, batch=_digits_batch),
+    "renoised": Task(inputs=64, outputs=10, batch=_renoised_batch),
     "text": Task(tokens=256, outputs=256, batch=_text_batch),
     "teacher": Task(inputs=16, outputs=4, classes=False, batch=_teacher_batch),
 }
