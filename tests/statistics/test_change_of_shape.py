@@ -26,7 +26,7 @@ def said(losses):
     found = minima(optima(Curves.of(RATES, losses)), doubling(len(SIZES)))
     slope = (SIZES - SIZES.mean()) / ((SIZES - SIZES.mean()) ** 2).sum()
     drift, turn = found.posterior.estimate(slope), found.posterior.turn(0)
-    middle = float(slope @ found.fitted.centre)
+    middle = float(slope @ found.middle)
     return change_of_shape(turn, drift, middle, tolerance=0.15, axis="depth"), drift
 
 

@@ -304,25 +304,30 @@ def test_valleys_nearly_flat_on_one_side_are_covered_or_open(valley):
     assert false <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 50)
 
 
-class TestTheGentleSide:
-    RISES = {-1.0: [1.3], 0.0: [1.0], 1.0: [1.02]}
+class TestFartherOut:
+    """A rate two steps from the lowest is one of the steps that narrowing chooses from."""
 
-    def test_a_rate_further_out_tells_a_near_tie_from_a_flat_side(self):
-        bracket = Bracket(losses=self.RISES)
-        assert (bracket.gentle, bracket.far) == (1, 2.0)
-        assert Bracket(losses={-k: v for k, v in self.RISES.items()}).far == -2.0
+    @staticmethod
+    def flat(best=0.0):
+        """Three rates around a minimum whose right side hardly rises, two seeds each."""
+        return {
+            best + k: 2 * [math.exp(0.3 * max(-k, 0) + 0.02 * max(k, 0))] for k in (-1.0, 0.0, 1.0)
+        }
+
+    def test_it_is_asked_for_on_a_flat_side(self):
+        """The drift is the tolerance, and nothing is decided."""
+        step = next_round(simulated_search(sizes=3), [self.flat(0.15 * i) for i in range(3)])
+        assert {(ask.size, ask.log2_lr) for ask in step.asks} == {(0, 2.0), (1, 2.15), (2, 2.3)}
+
+    def test_one_that_was_tried_near_it_is_taken(self):
+        bracket = Bracket(losses={**self.flat(), 1.75: [1.2]})
+        assert (bracket.beyond(-1), bracket.beyond(1)) == (-2.0, 1.75)
         assert bracket.window.tolist() == [-1.0, 0.0, 1.0]
-        assert Bracket(losses={**self.RISES, 2.0: [1.2]}).window.tolist() == [-1.0, 0.0, 1.0, 2.0]
 
-    def test_a_rate_with_fewer_seeds_is_asked_for_and_not_fitted(self):
-        both = {k: row * 2 for k, row in self.RISES.items()}
-        bracket = Bracket(losses={**both, 1.75: [1.2]})
-        assert bracket.far == 1.75
-        assert bracket.window.tolist() == [-1.0, 0.0, 1.0]
-
-    def test_sides_that_rise_alike_and_walls_have_none(self):
-        assert Bracket(losses={-1.0: [1.07], 0.0: [1.0], 1.0: [1.06]}).gentle == 0
-        assert Bracket(losses={-1.0: [1.01], 0.0: [1.0], 1.0: [math.inf]}).gentle == 0
+    def test_there_is_none_beside_a_divergence(self):
+        losses = {-1.0: [1.07], 0.0: [1.0], 1.0: [math.inf]}
+        search = simulated_search(sizes=3, losses=(losses, {}, {}))
+        assert [search.farther(0, side) for side in (-1, 1)] == [(), ()]
 
 
 @pytest.mark.long(slice=False)

@@ -149,9 +149,8 @@ class Along:
 
     @property
     def middle(self) -> float:
-        """The slope of the parabolas' centres."""
-        centre = self.runs.optima.centre[self.index][np.concatenate(self.used)]
-        return float(self._rows[self.levels.shape[1]] @ centre)
+        """The slope of the valleys' middles."""
+        return float(self.row(self._rows[self.levels.shape[1]]) @ self.runs.minima.middle)
 
     @property
     def bend(self) -> Estimate:

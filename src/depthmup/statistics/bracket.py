@@ -1,9 +1,9 @@
 """The bracket of a curve's optimum: learning rates a factor of two apart, one on either side of it.
 
 The search for it walks down the curve, as one does by hand. A rate at which a run diverged is a
-wall: it bounds the optimum from above, and says nothing else. Once the bracket is closed, rates
-half as far apart may be put into it. What is fitted are the rates within an octave of the lowest
-one that have all seeds, so the search's other runs move nothing.
+wall: it bounds the optimum from above, and says nothing else. No posterior tells where to try the
+first rates of a size, nor bounds an optimum on one side: once the bracket is closed, what comes
+next is what narrows the posterior most (``statistics.sharpening``).
 """
 
 import math
@@ -45,9 +45,6 @@ CLOSE = 2e-3
 REACH = STEP + GRAIN / 2 + CLOSE
 """Octaves within which a rate counts as a step away: one between two of a table's own rates is
 rounded to the grain, and must count once it was made."""
-
-GENTLE = 4.0
-"""How many times higher one neighbour of the lowest rate rises, where the other side is gentle."""
 
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where
@@ -100,46 +97,15 @@ class Bracket:
         return math.nan if self.lowest is None else float(self.rates[self.lowest])
 
     @cached_property
-    def core(self) -> Array:
-        """The rates within a step of the lowest one."""
+    def window(self) -> Array:
+        """The rates within a step of the lowest one: all of them get seeds."""
         return np.array([k for k in self.rates if abs(k - self.at) <= REACH])
 
-    @cached_property
-    def window(self) -> Array:
-        """The fit's rates: the core, and a step more on its gentle side if that has the seeds."""
-        seeds = min((self.seeds_at(float(k)) for k in self.core), default=0)
-        if not self.gentle or seeds == 0:
-            return self.core
-        away = self.gentle * (self.rates - self.at)
-        far = (away > REACH) & (away <= STEP + REACH) & np.isfinite(self.averages)
-        known = np.array([self.seeds_at(float(k)) >= seeds for k in self.rates])
-        return np.array(sorted({*self.core, *self.rates[far & known]}))
-
-    @cached_property
-    def gentle(self) -> int:
-        """The side, -1 or 1, that rises by less than a quarter of the other; 0 where neither does.
-
-        There the optimum lies almost between two rates, or the valley is nearly flat on that side:
-        a rate further out tells which.
-        """
-        if not self.closed or self.walled:
-            return 0
-        rise = self.averages - self.averages[self.lowest]
-        inside = np.isin(self.rates, self.core)
-        for side in (-1, 1):
-            away = side * (self.rates - self.at)
-            there, other = inside & (away > 0), inside & (away < 0)
-            neighbour = rise[other][np.abs(away[other]).argmin()]
-            if neighbour > GENTLE * rise[there].max():
-                return side
-        return 0
-
-    @property
-    def far(self) -> float:
-        """The rate two steps from the lowest on the gentle side, or one that was tried near it."""
-        target = self.at + 2 * self.gentle * STEP
-        away = self.gentle * (self.rates - self.at)
+    def beyond(self, side: int) -> float:
+        """The rate two steps from the lowest on a side, -1 or 1, or one that was tried near it."""
+        away = side * (self.rates - self.at)
         tried = self.rates[(away > 1.5 * STEP) & (away <= STEP + REACH)]
+        target = self.at + 2 * side * STEP
         return float(tried[np.abs(tried - target).argmin()]) if len(tried) else target
 
     def seeds_at(self, rate: float) -> int:
@@ -155,12 +121,12 @@ class Bracket:
     @property
     def closed(self) -> bool:
         """Whether the optimum has a rate within a step on both sides."""
-        return bool((self.core < self.at).any() and (self.core > self.at).any())
+        return bool((self.window < self.at).any() and (self.window > self.at).any())
 
     @property
     def spacing(self) -> float:
         """Octaves between the lowest rate and its farther neighbour."""
-        below, above = self.core[self.core < self.at], self.core[self.core > self.at]
+        below, above = self.window[self.window < self.at], self.window[self.window > self.at]
         return float(max(self.at - below.max(), above.min() - self.at))
 
     @property

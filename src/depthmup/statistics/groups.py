@@ -10,7 +10,7 @@ The half-width rests on how groups scatter, and not on how wide their own interv
 by which all of these are too wide or too narrow leaves it as it is. tau is not known. It is learned
 from the groups, with a half-normal prior, and averaged over: its mean square makes the weights, and
 a new group, normal about mu with variance tau^2 + error(mu)^2, gets an interval that allows for all
-that tau may be.
+that tau may be. A posterior of all groups together would need a law of their minima in common.
 
 *Source:* Hartung and Knapp (2001), Statistics in Medicine 20:1771-1782, for the interval; Higgins,
 Thompson and Spiegelhalter (2009), Journal of the Royal Statistical Society A 172:137-159, for a

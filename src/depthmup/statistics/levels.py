@@ -5,7 +5,8 @@
 f straight between whole octaves. f is fitted to differences within sizes, so that a size whose
 losses are all off by a factor bends it no more than another; the level is then the median of what
 is left. Coarse grids, grids that end at their optimum and two runs beside a divergence all know
-their level by it, to a few percent, where a parabola of their own knows none.
+their level by it, to a few percent, where a parabola of their own knows none. The posterior's
+levels rest on its minima, which a slip moves (``statistics.slips``).
 """
 
 import math

@@ -95,6 +95,13 @@ class Minima:
         )
 
     @cached_property
+    def middle(self) -> Array:
+        """Vertices of parabolas through a minimum and its valley an octave away, (sizes,)."""
+        octave = np.array([-1.0, 1.0])
+        left, right = np.array([self.posterior.rise(i, octave) for i in range(len(self.at))]).T
+        return np.asarray(self.at + (left - right) / (2 * (left + right)))
+
+    @cached_property
     def curvature(self) -> tuple[Array, Array]:
         """c of log loss = min + c u^2 at an octave, and its standard error, (sizes,)."""
         octave = np.array([-1.0, 1.0])
@@ -174,8 +181,7 @@ def failed(size: Size) -> Optimum:
 def _optimum(
     found: Minima, i: int, size: Size, confidence: float, location: Place, ends: Array
 ) -> Optimum:
-    fitted = found.fitted
-    if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
+    if location is Place.FAILED:
         return failed(size)
     curvature, error = (float(of_size[i]) for of_size in found.curvature)
     half = float(student(math.inf, confidence)) * error

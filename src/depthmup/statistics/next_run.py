@@ -6,7 +6,8 @@ ones predict. A verdict that is decided ends the search, and one of "drifts" end
 larger sizes. Where all sizes are
 measured and the verdict is open, what comes next is what narrows the interval most for its cost:
 more seeds for all sizes, or half steps at some. So it is before a larger size, where it would
-decide "drifts" for less than that size begins with. Where nothing could decide, the search ends.
+decide "drifts" for less than that size begins with: without this rule 25 simulated searches of a
+clear drift cost a quarter more. Where nothing could decide, the search ends.
 
 What is asked for follows from the losses alone, not from how they came about, so that a search can
 be resumed, replayed, or begun with a table of other runs. The losses of unfinished runs are not

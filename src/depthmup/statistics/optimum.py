@@ -1,8 +1,7 @@
 """Every curve of loss against learning rate by itself: where its lowest point lies.
 
-Its ``centre`` is that of the *tapered parabola* (``statistics.parabola``), a weighted least-squares
-fit of the seed-averaged log losses: a place, not an estimate. The minima of all sizes at once, with
-what is known of them, are those of the posterior.
+Its ``centre`` is that of the parabola through its lowest point and the neighbours: a place, not an
+estimate. The minima of all sizes at once, with what is known of them, are those of the posterior.
 """
 
 import math
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from depthmup.posterior.curve import Curves
+from depthmup.posterior.errors import CurvePoints
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records import Place
-from depthmup.statistics.parabola import BANDWIDTH, SPACINGS, centre_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,7 +21,7 @@ class Optima:
 
     Attributes:
         log_losses: seed-averaged, (..., sizes, rates).
-        centre: of the tapered parabola, log2 learning rate.
+        centre: of the parabola through three points, log2 learning rate.
         spacing: of the grid around the lowest point, octaves.
         lowest, first, last: indices of the lowest, first and last learning rate that was tried.
         wall: whether a neighbour of the lowest point diverged.
@@ -60,15 +59,13 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     here, low, high = (_at(x, i) for i in (lowest, before, after))
     steps = np.maximum((before < lowest).astype(int) + (after > lowest), 1)
     spacing = np.where(high > low, (high - low) / steps, 1.0)
-    bandwidth = np.maximum(BANDWIDTH, SPACINGS * spacing)
     wall = ~(np.isfinite(_at(y, before)) & np.isfinite(_at(y, after))) & finite.any(-1)
-    centre = centre_of(x, y, here, spacing, bandwidth)
-    # At an end of the grid, or beside a divergence, no parabola knows both sides of the valley.
-    alone = wall | (before == lowest) | (after == lowest)
+    points = CurvePoints(x=x, y=np.where(finite, y, 0.0), count=finite.astype(float))
     return Optima(
         curves=curves,
         log_losses=y,
-        centre=np.where(finite.any(-1), np.where(alone, here, centre), math.nan),
+        # Beside a divergence no parabola knows both sides of the valley.
+        centre=np.where(finite.any(-1), np.where(wall, here, points.centre), math.nan),
         spacing=spacing,
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),

@@ -10,7 +10,7 @@ goes into its level, and the rest is linear:
 Least squares with tricube weights around the law's own optima, until they stay. No size needs a
 curve of its own: two rates say on which side the optimum lies, and the level of each size is free.
 Where most sizes have a single run, as in a random search, the level is a surface: a polynomial of
-second degree in s.
+second degree in s. (The posterior frees every level, so single runs tell it nothing.)
 
 Errors are those of the residuals, by the delta method, with Student's t. A second fit adds z^3,
 s_a z^2 and s_a z^3, z = x - k(size): valleys that are lopsided, sharpen and turn with size. It
@@ -20,6 +20,9 @@ their errors:
     b + w (b' - b),   w = t / (t + v),   t = max(TURN^2, (b' - b)^2 - v),   v = var b' - var b,
 
 and the correction itself is among the errors, since a cubic is not the valley either.
+
+*Source:* tricube weights: Cleveland (1979), Journal of the American Statistical Association
+74:829-836.
 """
 
 import math
@@ -32,7 +35,6 @@ import numpy as np
 
 from depthmup.posterior.intervals import Array, Index, around, student
 from depthmup.records import UNKNOWN, Estimate
-from depthmup.statistics.parabola import tricube
 
 REACH = 3.0
 """Octaves that the weights reach: sparse rates lie farther from their optimum than a grid's."""
@@ -130,6 +132,11 @@ def pooled_law(
         scatter=fit.scatter,
         freedom=fit.freedom,
     )
+
+
+def tricube(distance: Array) -> Array:
+    """(1 - |distance|^3)^3: 1 at the centre, 0 from distance 1 on."""
+    return np.asarray((1 - np.minimum(np.abs(distance), 1.0) ** 3) ** 3)
 
 
 Level = Callable[[Array, Array], tuple[Array, Array]]

