@@ -40,7 +40,8 @@ and ``PYTHONPATH=/tmp/optuna``; a numpy that comes with it must go.
 
 ``--networks`` searches the recipe of the built-in networks on the digits at three sizes, predicts a
 fourth, and then searches all four: rate and branch multiplier along depth, under Depth-muP, as in
-Tensor Programs VI; and rate and decay along width, with AdamW.
+Tensor Programs VI; rate and decay along width, with AdamW; and rate and batch along width, of
+6400 examples in any batches.
 
 ``--digits`` trains networks of two hidden layers on the digits, 150 steps of AdamW, 30 random pairs
 of rate and decay at each of five widths, by standard practice and by a plan of muP. The widest is
@@ -511,15 +512,20 @@ def searches(kinds: Sequence[str], values: Sequence[int], tables: int) -> None:
         print(search_line(values[0], "all", every, usual))
 
 
-def on_networks() -> None:
+CASES = (
+    ("depth", (4, 8, 16, 32), {"lr": 2e-3, "multiplier": 1.0}, {}, "adam"),
+    ("width", (32, 64, 128, 256), {"lr": 2e-3, "weight_decay": 0.1}, {}, "adamw"),
+    ("width", (32, 64, 128, 256), {"lr": 2e-3, "batch": 32}, {"tokens": 6400}, "adam"),
+)
+"""The axis, its sizes, where the values begin, what else is fixed, and the optimizer."""
+
+
+def on_networks(cases: Sequence[tuple] = CASES) -> None:
     """Prints the forecast from three sizes, and what the fourth shows."""
-    cases = (
-        ("depth", (4, 8, 16, 32), {"lr": 2e-3, "multiplier": 1.0}, "adam"),
-        ("width", (32, 64, 128, 256), {"lr": 2e-3, "weight_decay": 0.1}, "adamw"),
-    )
-    for axis, sizes, begun, optimizer in cases:
-        base = {"width": 32, "depth": 4, axis: sizes[0], **begun}
-        fields = {"base": base, "tune": tuple(begun), "optimizers": optimizer, "steps": 200}
+    for axis, sizes, begun, fixed, optimizer in cases:
+        base = {"width": 32, "depth": 4, axis: sizes[0], **fixed, **begun}
+        fields = {"base": base, "tune": tuple(begun), "optimizers": optimizer}
+        fields |= {} if fixed else {"steps": 200}
         with tempfile.TemporaryDirectory() as folder:
             # With a target every size is trained, whatever the smaller ones decide.
             for arm, target in ((sizes[:3], sizes[3]), (sizes, 2 * sizes[3])):

@@ -358,7 +358,7 @@ REFUSED = [
     ({"tune": ("lr", "lr")}, "different values to tune"),
     ({"tune": ("lr", "optimizer")}, "optimizer has none between its choices"),
     ({"tune": ("lr", "width")}, "width is an axis of sizes"),
-    ({"tune": ("lr", "batch")}, "batch is an axis of sizes"),
+    ({"tune": ("lr", "batch")}, "the batch of the base, where its search starts"),
     ({"tune": ("lr", "dropout")}, "has its start in the base"),
     ({"base": {"width": 32, "lr": 0.0}}, "the learning rate at the base to be positive"),
     ({"base": {"width": 32, "weight_decay": "much"}}, "Expected a number for weight_decay"),

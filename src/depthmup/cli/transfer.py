@@ -170,8 +170,9 @@ class Options:
     """The hyperparameter to tune: lr, weight_decay, multiplier (of every branch), init_scale (of
     the weights inside branches), one_minus_beta2 or cooldown (of your own script). The search
     finds its best value at every size. Several with commas between them, such as lr,weight_decay,
-    are tuned together; --base then has your own values: width=64,lr=3e-3,weight_decay=0.1. Any
-    placeholder of your own --command can be tuned, if --base has its value."""
+    are tuned together; --base then has your own values: width=64,lr=3e-3,weight_decay=0.1. So are
+    lr,batch (name tokens in --base to fix the data, not the steps) and lr,steps. Any placeholder of
+    your own --command can be tuned, if --base has its value."""
 
     lr: float | None = None
     """Fixed learning rate at the base, while --tune names something else."""
@@ -463,7 +464,7 @@ def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
             "--base width=64 depth=4."
         )
     steps, seeds = options.steps, options.seeds
-    if steps is None and not {"steps", "tokens"} & set(sizes):
+    if steps is None and not {"steps", "tokens"} & {*sizes, *starts}:
         steps = 200 if preset is None else preset["steps"]
     # A preset's seeds bound those of a search; a grid has its own.
     if preset is not None and (seeds, options.lrs, options.values) == (None, None, None):

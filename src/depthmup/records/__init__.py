@@ -15,10 +15,11 @@ from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Recor
 from depthmup.records.score import Fate, Score
 from depthmup.records.study import RUN_AXES, Axis, Curve, Point, Study, Window
 from depthmup.records.trial import BASE_SHAPE, Trial
-from depthmup.records.tuned import LEARNING_RATE, TUNED, Tuned, tuned, worded
+from depthmup.records.tuned import COUNTS, LEARNING_RATE, TUNED, Tuned, tuned, worded
 
 __all__ = [
     "BASE_SHAPE",
+    "COUNTS",
     "LEARNING_RATE",
     "NUMERICS",
     "RUN_AXES",

@@ -163,6 +163,16 @@ def rate(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def amount(value: float, *, whole: bool) -> str:
+    """A value of what is tuned; of examples or steps there is a whole number, at least one.
+
+    Example:
+        >>> amount(4.6, whole=True), amount(0.3, whole=True), amount(0.0046, whole=False)
+        ('5', '1', '4.6e-3')
+    """
+    return rate(max(1.0, round(value)) if whole and math.isfinite(value) else value)
+
+
 def ranged(estimate: Estimate, say: Callable[[float], str] = rate) -> str:
     """A value with the ends of its interval: ``2e-3 (1e-3 to 4e-3)``."""
     return f"{say(estimate.value)} ({say(estimate.low)} to {say(estimate.high)})"

@@ -138,6 +138,19 @@ class Recipe:
         """The optimum that a person uses next: the target's, else the largest size's."""
         return self.target or max(self.optima, key=lambda one: math.prod(one.size.values()))
 
+    @property
+    def beyond(self) -> dict[str, int]:
+        """Batch and steps whose best lies above all tried at the largest size: the most there.
+
+        What more of them is worth is for a person to say.
+        """
+        largest = max(self.optima, key=lambda one: math.prod(one.size.values()))
+        return {
+            one.key: round(2.0 ** max(r.log2[i] for r in self.runs if r.size == largest.size))
+            for i, (one, place) in enumerate(zip(self.tuned, largest.places, strict=True))
+            if one.is_whole and place is Place.HIGH_EDGE
+        }
+
     def at(self, size: Mapping[str, float] | None = None) -> RecipeOptimum:
         """The joint optimum of a size: by default of the target, or else of the largest one.
 

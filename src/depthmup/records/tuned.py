@@ -1,6 +1,7 @@
 """What is tuned: the hyperparameter whose best value a measurement follows from size to size."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _LEARNING_RATE = "lr"
@@ -79,6 +80,11 @@ class Tuned:
     def is_learning_rate(self) -> bool:
         return self.key == _LEARNING_RATE
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it counts examples or steps."""
+        return self.key in COUNTS
+
 
 LEARNING_RATE = Tuned(
     key=_LEARNING_RATE,
@@ -88,6 +94,21 @@ LEARNING_RATE = Tuned(
     symbol="η",
     law="lr",
 )
+
+COUNTS: Mapping[str, Tuned] = {
+    "batch": Tuned(
+        key="batch", name="batch", plural="batch sizes", word="batch", symbol="b", law="batch"
+    ),
+    "steps": Tuned(
+        key="steps",
+        name="number of steps",
+        plural="numbers of steps",
+        word="steps",
+        symbol="T",
+        start=200.0,
+    ),
+}
+"""What runs have whole numbers of: axes of sizes, unless they are tuned at every size."""
 
 TUNED: tuple[Tuned, ...] = (
     LEARNING_RATE,

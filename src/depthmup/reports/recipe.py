@@ -5,10 +5,11 @@ import math
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from depthmup.records import UNKNOWN, Estimate, Judgement, Place, Tuned, Verdict
-from depthmup.records.finding import change, change_span, ranged, rate
+from depthmup.records.finding import amount, change, change_span, ranged, rate
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_text
@@ -34,12 +35,25 @@ def headline(recipe: Recipe) -> str:
         Verdict.DRIFTS: f"The recipe drifts along {axes}.",
         Verdict.UNDECIDED: "Whether the recipe transfers is undecided.",
     }
+    if beyond := _more_was_better(recipe):
+        return f"{verdicts[recipe.verdict]} {beyond}"
     best = recipe.handed_on
     values = ", ".join(
-        f"{one.name} {rate(log2.exp2().value)}"
+        f"{one.name} {amount(log2.exp2().value, whole=one.is_whole)}"
         for one, log2 in zip(recipe.tuned, best.log2, strict=True)
     )
     return f"{verdicts[recipe.verdict]} At {size_text(best.size)} use {values}."
+
+
+def _more_was_better(recipe: Recipe) -> str:
+    """What to do where the best batch or number of steps lies above all that were tried."""
+    ends = [
+        f"{one.name} lies above all that were tried ({recipe.beyond[one.key]} at most)"
+        for one in recipe.tuned
+        if one.key in recipe.beyond
+    ]
+    said = f"The best {' and the best '.join(ends)}: fix what you can afford, and tune the rest."
+    return said if ends else ""
 
 
 def combination_sentence(recipe: Recipe) -> str:
@@ -78,18 +92,26 @@ def sentences(recipe: Recipe) -> list[str]:
         "At the largest size twice or half the best value costs, with the others tuned again: "
         f"{costs} of the loss."
     ]
-    for one, places, frees in zip(
-        recipe.tuned,
-        zip(*(o.places for o in recipe.optima), strict=True),
-        zip(*(o.free for o in recipe.optima), strict=True),
-        strict=True,
+    for i, (one, places, frees) in enumerate(
+        zip(
+            recipe.tuned,
+            zip(*(o.places for o in recipe.optima), strict=True),
+            zip(*(o.free for o in recipe.optima), strict=True),
+            strict=True,
+        )
     ):
-        edges = [o for o, place in zip(recipe.optima, places, strict=True) if place.at_edge]
+        # Of examples and steps there is one at least.
+        least = one.is_whole and min(run.log2[i] for run in recipe.runs) <= 0
+        edges = [
+            o
+            for o, place in zip(recipe.optima, places, strict=True)
+            if place.at_edge and not (least and place is Place.LOW_EDGE)
+        ]
         if all(frees) and not edges:
             found.append(
                 f"The runs do not bound the {one.name}: any value that was tried may be the best."
             )
-        elif edges:
+        elif edges and one.key not in recipe.beyond:
             ways = {p for p in places if p.at_edge}
             way = "lower" if ways == {Place.LOW_EDGE} else "higher"
             way = "lower and higher" if len(ways) > 1 else way
@@ -104,10 +126,10 @@ def _percent(cost: Estimate) -> str:
     return f"{cost.value:.2%} ({cost.low:.2%} to {cost.high:.2%})"
 
 
-def _best(one: Estimate, free: bool) -> str:
-    return (
-        f"free ({rate(one.exp2().low)} to {rate(one.exp2().high)})" if free else ranged(one.exp2())
-    )
+def _best(one: Tuned, log2: Estimate, free: bool) -> str:
+    say = partial(amount, whole=one.is_whole)
+    best = log2.exp2()
+    return f"free ({say(best.low)} to {say(best.high)})" if free else ranged(best, say)
 
 
 def optimum_cells(recipe: Recipe) -> list[dict[str, str]]:
@@ -117,7 +139,7 @@ def optimum_cells(recipe: Recipe) -> list[dict[str, str]]:
         predicted = " (predicted, 90%)" if at is recipe.target else ""
         row = {"size": f"{size_text(at.size)}{predicted}"}
         row |= {
-            one.name: _best(log2, free)
+            one.name: _best(one, log2, free)
             for one, log2, free in zip(recipe.tuned, at.log2, at.free, strict=True)
         }
         if recipe.exponents:

@@ -3,7 +3,7 @@
 from itertools import product
 
 from depthmup.records import Tuned
-from depthmup.records.finding import rate
+from depthmup.records.finding import amount, rate
 from depthmup.records.recipe import Recipe, argument_of
 from depthmup.records.sizes import size_text
 from depthmup.rules import ONE, Kind, Role, Scheme, family
@@ -21,14 +21,22 @@ def argument_cells(recipe: Recipe) -> list[dict[str, str]]:
         low, value, high = (2.0**end for end in (log2.low, log2.value, log2.high))
         if told and told[1]:
             low, value, high = 1 - high, 1 - value, 1 - low
-        less = f"{value:.5g}" if told and told[1] else rate(value)
-        ends = (f"{low:.5g}", f"{high:.5g}") if told and told[1] else (rate(low), rate(high))
+        less, *ends = (
+            f"{end:.5g}" if told and told[1] else amount(end, whole=one.is_whole)
+            for end in (value, low, high)
+        )
+        argument = f"{_word(told[0])}={less}" if told else f"{one.key} = {less}"
+        moves = followed(recipe, one) if told else BY_HAND
+        if one.key in recipe.beyond:
+            argument = f"{one.key} > {recipe.beyond[one.key]}"
+        elif recipe.beyond:
+            moves = f"depends on the {' and the '.join(recipe.beyond)} that you fix"
         rows.append(
             {
                 "value": one.name,
-                "argument": f"{_word(told[0])}={less}" if told else f"{one.key} = {less}",
+                "argument": argument,
                 kept: f"{ends[0]} to {ends[1]}" + (", free" if free else ""),
-                "with size": followed(recipe, one) if told else BY_HAND,
+                "with size": moves,
             }
         )
     return rows

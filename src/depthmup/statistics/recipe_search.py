@@ -26,6 +26,7 @@ from depthmup.posterior.trials import Guess, Trials, first_guess
 from depthmup.records import Tuned, Verdict
 from depthmup.records.finding import change_span
 from depthmup.records.recipe import RecipeAlong
+from depthmup.records.search import Values
 from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import TOLERANCE
@@ -82,6 +83,8 @@ class RecipeSearch:
         sizes, costs, base, axes, seeds, tolerance, complete, chance, grain: as in ``Search``.
         start: log2 of every value at which the search starts.
         tuned: the values.
+        most_values: log2 of the largest that is tried of every value; by default what it can be.
+        price: of a run, by the index of its size and its log2 values; by default its size's cost.
         most: runs of the whole search, where a person names them.
         losses: of every size, so far.
     """
@@ -97,6 +100,8 @@ class RecipeSearch:
     complete: bool = False
     chance: float = math.inf
     grain: float = GRAIN
+    most_values: tuple[float, ...] = ()
+    price: Callable[[int, Values], float] | None = field(default=None, compare=False, repr=False)
     most: int | None = None
     losses: Sequence[Losses] = field(default=(), repr=False)
 
@@ -175,9 +180,21 @@ class RecipeSearch:
     def rounded(self, places: Array) -> Array:
         """Places on the grain, within what values can be."""
         start = np.array(self.start)
-        most = np.array([math.log2(one.most) for one in self.tuned])
+        most = np.array(self.most_values or [math.log2(one.most) for one in self.tuned])
         steps = np.round((np.atleast_2d(places) - start) / self.grain)
-        return np.asarray(np.round(np.minimum(start + steps * self.grain, most), 9))
+        found = np.minimum(start + steps * self.grain, most)
+        whole = np.array([one.is_whole for one in self.tuned])
+        found[:, whole] = np.log2(np.maximum(np.round(2.0 ** found[:, whole]), 1.0))
+        return np.asarray(np.round(found, 9))
+
+    def cost(self, i: int, values: Values) -> float:
+        """Of a run at a size."""
+        return self.price(i, values) if self.price else self.costs[i]
+
+    def best(self, i: int) -> tuple[float, ...]:
+        """The best place of a size so far; the start before it has runs."""
+        levels = self.levels(i)
+        return tuple(map(float, self.places(i)[levels.argmin()])) if len(levels) else self.start
 
     def asks(self, i: int, places: Array, seeds: int, *, anew: bool = False) -> tuple[Ask, ...]:
         """The missing ones of the first seeds at some places; near others only if ``anew``."""
@@ -340,11 +357,11 @@ def _round(search: RecipeSearch, asks: tuple[Ask, ...], why: str, at: int) -> Ro
     """A round, and the cost of the sizes that follow."""
     later = search.order[search.order.index(at) + 1 :]
     new = [j for j in later if not search.losses[j]]
-    runs = (1 + 2 * search.values) * search.looks[0]
+    runs, best = (1 + 2 * search.values) * search.looks[0], search.best(at)
     return Round(
         asks=asks,
         why=f"{search.named(at)}: {why}",
-        rest=runs * math.fsum(search.costs[j] for j in new),
+        rest=runs * math.fsum(search.cost(j, best) for j in new),
         rest_runs=runs * len(new),
     )
 
@@ -658,7 +675,9 @@ class Narrowing:
         return chosen
 
     def _cost(self, steps: Sequence[FurtherRuns]) -> float:
-        return math.fsum(self.search.costs[ask.size] for step in steps for ask in step.asks)
+        return math.fsum(
+            self.search.cost(ask.size, ask.values) for step in steps for ask in step.asks
+        )
 
     def _plan(self, rows: Array, need: Array, steps: Sequence[FurtherRuns]) -> list[FurtherRuns]:
         """The runs that are expected to resolve some answers; none where no runs would."""

@@ -46,7 +46,10 @@ SETTINGS: dict[str, Any] = {
 """Optimizer settings that ``Design.settings`` may have, with their defaults. ``init_scale``, of
 the initial weights inside branches, may stand beside them."""
 
-TUNABLE = ("lr", "weight_decay", "multiplier", INIT_SCALE, "one_minus_beta2", "eps", "warmup")
+TUNABLE = (
+    *("lr", "weight_decay", "multiplier", INIT_SCALE, "one_minus_beta2", "eps", "warmup"),
+    *("batch", "steps"),
+)
 """What runs of these networks follow; the cooldown is refused in its own words."""
 
 
@@ -155,15 +158,16 @@ def cell_of(
     """The run that a variant prescribes at a size and a value of what is tuned at the base."""
     variant, log2_lr, own = hyperparameters(design, variant, log2_value)
     init_scale = own.pop(INIT_SCALE, 1.0)
+    of_run, steps = design.run_size(size, log2_value)
     inputs, outputs = DATA_SHAPES[model.data.name]
     base_width = design.base["width"]
-    square, of_run = ratios_at(design, size), variant.run_laws
+    square, laws = ratios_at(design, size), variant.run_laws
     optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
     hidden, readout = of_size.laws(HIDDEN_IN_BRANCH, optimizer), of_size.laws(READOUT, optimizer)
-    settings = settings_under(of_run, square, variant.optimizer, {**SETTINGS, **own})
+    settings = settings_under(laws, square, variant.optimizer, {**SETTINGS, **own})
     # Rounded, so that rates that are equal in theory get equal keys and are trained once.
     lr, decay = (
-        getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
+        getattr(hidden, name).at(square) * getattr(laws, name).at(square)
         for name in ("lr", "decay")
     )
     exponent = round(log2_lr + math.log2(lr), 9)
@@ -197,8 +201,8 @@ def cell_of(
             warmup=float(settings["warmup"]),
         ),
         data=model.data,
-        steps=design.steps_at(size),
-        batch_size=size.get("batch", model.batch_size),
+        steps=steps,
+        batch_size=of_run.get("batch", model.batch_size),
         seed=seed,
         numerics=model.numerics,
         order=model.order,

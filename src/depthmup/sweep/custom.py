@@ -59,11 +59,18 @@ class Custom:
         for size, steps, cost in self.costs:
             if dict(run.size) == dict(size) and run.steps == steps:
                 return cost
-        # A probe of a few steps, or of another size: as the median size would have it.
+        # Of another batch or length: in proportion. Of another network, such as a probe's: as the
+        # median size would have it.
+        own = [one for one in self.costs if _network(one[0]) == _network(run.size)]
         return usual * statistics.median(
             cost / (replace(run, size=size, steps=steps).step_work * steps)
-            for size, steps, cost in self.costs
+            for size, steps, cost in own or self.costs
         )
+
+
+def _network(size: Mapping[str, int]) -> dict[str, int]:
+    """A size without what does not change its network."""
+    return {axis: n for axis, n in size.items() if axis not in RUN_AXES}
 
 
 def trial_of(
@@ -72,18 +79,19 @@ def trial_of(
     """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
     variant, log2_lr, settings = hyperparameters(design, variant, log2_value)
     init_scale = settings.pop(INIT_SCALE, 1.0)
-    axes = set(design.base)
+    whole, steps = design.run_size(size, log2_value)
+    axes = set(whole)
     # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
     # batch and the steps of the base act through learning rate, decay and settings alone: then
     # runs are the same whatever the base's are.
     described = axes - {"steps", "tokens"} if model.planned else axes
-    of_network = axes - {*RUN_AXES} if model.planned else axes
+    of_network = {*design.base} - ({*RUN_AXES} if model.planned else set())
     laws, ratios = variant.run_laws, ratios_at(design, size)
     shared = model.planned and all(size[axis] == design.base[axis] for axis in of_network)
     return Trial(
         model=model.name,
         code=model.code,
-        size={axis: n for axis, n in size.items() if axis in described},
+        size={axis: n for axis, n in whole.items() if axis in described},
         base={axis: n for axis, n in design.base.items() if axis in of_network},
         scheme=(
             BASE_SHAPE
@@ -94,7 +102,7 @@ def trial_of(
         lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
         multiplier=variant.multiplier,
         weight_decay=variant.weight_decay * laws.decay.at(ratios),
-        steps=design.steps_at(size),
+        steps=steps,
         seed=seed,
         settings={
             **settings_under(laws, ratios, variant.optimizer, settings),
@@ -116,8 +124,9 @@ def costs_of(
 
     for size in design.all_sizes:
         run = trial_of(model, design, design.variants[0], size, 0.0, 0)
+        whole, steps = design.run_size(size)
         with isolated():
-            value = cost(dict(size))
+            value = cost({**whole, **({"steps": steps} if "steps" in design.counted else {})})
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"Expected cost(size) to return a number; got {value!r}.")
         if not 0 < value < math.inf:

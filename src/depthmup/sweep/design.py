@@ -10,9 +10,10 @@ from numbers import Number
 from operator import index
 from typing import Any, Literal, TypeAlias
 
-from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned
+from depthmup.records import COUNTS, LEARNING_RATE, TUNED, Axis, Tuned
 from depthmup.records.codec import encode
 from depthmup.records.grammar import either
+from depthmup.records.search import Values
 from depthmup.records.sizes import parse_size
 from depthmup.records.text import begin, html_card
 from depthmup.rules import (
@@ -27,6 +28,7 @@ from depthmup.rules import (
 )
 from depthmup.rules.scheme import single_changes
 from depthmup.statistics import LOOKS
+from depthmup.statistics.recipe_search import CROSS
 from depthmup.sweep.auto import Auto, auto_of
 from depthmup.sweep.together import check_together, names_of_tuned, separated, together
 
@@ -48,6 +50,9 @@ VARIANTS = 10**4
 
 LARGEST_SIZE = 2**80
 """Of an axis, such as tokens; larger ones overflow where they are multiplied."""
+
+USUAL_STEPS = int(COUNTS["steps"].start)
+"""Of every run, where nothing is said."""
 
 OCTAVES = 500
 """Largest log2 of a learning rate, up or down. Doubles end at 2^1023, and schemes multiply rates:
@@ -95,8 +100,9 @@ class Design:
         tune: the tuned hyperparameter: "lr" (the default), "weight_decay", "multiplier" (of every
             branch), "init_scale" (of the weights inside branches), "one_minus_beta2", or "cooldown"
             (of your own command or training function); or several at once, as in ``("lr",
-            "weight_decay")``, whose joint optimum is followed. Of your own command any
-            placeholder, if the base has its value.
+            "weight_decay")``, whose joint optimum is followed; also with "batch" (at fixed steps,
+            or at the base's tokens) and "steps". Of your own command any placeholder, if the base
+            has its value.
         beside: the other ones of several, after the first; ``tune`` gives them.
         values: its values at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
@@ -176,7 +182,13 @@ class Design:
         along = {**arms.pop("arms", {}), **arms}
         names = (*names_of_tuned(tune), *others)
         starts, base = separated(base, names)
-        (what, *beside), rates = together(names, {**_starts_of(values), **starts}), _rates(lrs)
+        if isinstance(steps, Iterable):
+            along, steps = {**along, "steps": steps}, None
+        begun = {**_starts_of(values), **starts}
+        keys = [name.key if isinstance(name, Tuned) else str(name) for name in names]
+        if "steps" in keys and "steps" not in begun:
+            begun["steps"] = starts["steps"] = USUAL_STEPS if steps is None else steps
+        (what, *beside), rates = together(names, begun), _rates(lrs)
         of_rates = what.is_learning_rate and not beside
         grid = rates if of_rates else _rates(values, what)
         if starts:
@@ -185,10 +197,9 @@ class Design:
         if seeds is None:
             seeds = 3 if isinstance(grid, tuple) else LOOKS[-1]
         at_base = whole_size(base, "base")
-        if isinstance(steps, Iterable):
-            along, steps = {**along, "steps": steps}, None
-        _check_names(along, at_base)
-        steps = _steps_of(at_base, steps)
+        counted = {key: int(begun[key]) for key in COUNTS if key in keys}
+        _check_names(along, at_base, counted)
+        steps = _steps_of({**at_base, **counted}, steps)
         if of_rates and values is not None:
             raise ValueError(
                 "Design tunes the learning rate: "
@@ -441,7 +452,51 @@ class Design:
             >>> [design.steps_at(size) for size in design.all_sizes]
             [200, 100]
         """
-        return _steps_of(size, None if {"steps", "tokens"} & set(size) else self.steps)
+        return self.run_size(size)[1]
+
+    @cached_property
+    def counted(self) -> Mapping[str, int]:
+        """Where the search starts of what is tuned and counts examples or steps."""
+        start = self.auto.start if self.auto else None
+        begun = start if isinstance(start, Mapping) else {}
+        return {one.key: int(begun[one.key]) for one in self.tuned if one.is_whole}
+
+    def run_size(self, size: Size, log2_value: Values | None = None) -> tuple[Size, int]:
+        """The size of a run with its batch, where that is tuned, and its steps.
+
+        Args:
+            size: by axis.
+            log2_value: of what is tuned; without those of several, where their search starts.
+
+        Returns:
+            Both. Where the tokens are fixed, steps are rounded.
+
+        Example:
+            >>> design = Design(base={"width": 8, "tokens": 6400, "lr": 0.01, "batch": 32},
+            ...                 tune=("lr", "batch"))
+            >>> design.run_size({"width": 8, "tokens": 6400}, (-7.0, 6.0))
+            ({'width': 8, 'tokens': 6400, 'batch': 64}, 100)
+        """
+        counted = dict(self.counted)
+        if isinstance(log2_value, tuple):
+            told = zip(self.tuned, log2_value, strict=True)
+            counted |= {one.key: round(2.0**log2) for one, log2 in told if one.is_whole}
+        whole = {**size, **{key: n for key, n in counted.items() if key != "steps"}}
+        if "steps" in counted:
+            return whole, counted["steps"]
+        if "tokens" in whole and "batch" in counted:
+            return whole, max(1, round(whole["tokens"] / whole["batch"]))
+        return whole, _steps_of(whole, None if {"steps", "tokens"} & set(whole) else self.steps)
+
+    def most(self, one: Tuned) -> float:
+        """The largest value that a search tries, of what counts examples or steps.
+
+        Where more of it costs more, the ends of the first cross: a search for the best loss alone
+        would otherwise train ever longer. Of fixed tokens a batch may be all.
+        """
+        if one.key == "batch" and "tokens" in self.base:
+            return float(min(size["tokens"] for size in self.all_sizes))
+        return self.counted[one.key] * 2.0**CROSS if one.is_whole else one.most
 
     @property
     def windows(self) -> tuple[slice, ...]:
@@ -602,7 +657,7 @@ def _steps_of(size: Size, steps: Any) -> int:
                 f"in batches of {size['batch']}."
             )
     if implied is None:
-        return _whole(200 if steps is None else steps, "steps")
+        return _whole(USUAL_STEPS if steps is None else steps, "steps")
     if steps is not None and _whole(steps, "steps") != implied:
         raise ValueError(
             f"Expected steps to be those of the base, {implied}; got {steps}. Leave one of them "
@@ -666,11 +721,17 @@ _MEANT = {
 """Names that are easily confused with arguments, and the arguments."""
 
 
-def _check_names(along: Mapping[str, Any], base: Size) -> None:
+def _check_names(along: Mapping[str, Any], base: Size, counted: Mapping[str, int]) -> None:
     """Refuse a name that is neither an argument nor an axis of the base."""
     for name in along:
         if name in base:
             continue
+        if name in counted:
+            raise ValueError(
+                f"Expected the {name} tuned or swept, not both: tuned, every size has its best "
+                f"one; swept, each is a size. Leave it out of "
+                + either(f"tune, or leave out {name}=.", f"--tune, or leave out --along {name}=.")
+            )
         if name in _MEANT:
             raise ValueError(f"Design has no argument {name!r}: write {_MEANT[name]}=.")
         raise ValueError(

@@ -48,6 +48,8 @@ def hyperparameters(
                 usual = BETAS.get(variant.optimizer, (0.9, 0.999))
                 beta1, _ = settings.get("betas", usual)
                 settings["betas"] = [beta1, 1.0 - value]
+            case "batch" | "steps":  # of the run: ``Design.run_size``
+                pass
             case _:  # the initial scale, and what a person's own script takes
                 settings[what.key] = value
     return variant, log2_lr, settings
@@ -59,6 +61,8 @@ def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
     if not cell and what.key in run.settings:
         return {what.key: run.settings[what.key]}
     match what.key:
+        case "steps":
+            return {"steps": run.steps}
         case "init_scale" if cell:
             return {"hidden_std": run.network.hidden_std}
         case "init_scale":  # a scale of one is no setting
@@ -81,7 +85,7 @@ def law_of(what: Tuned, variant: Variant) -> Power:
         return of_run
     optimizer: Family = family(variant.optimizer)
     of_size = replace(variant.scheme, run=RunLaws()).laws(HIDDEN_IN_BRANCH, optimizer)
-    power: Power = getattr(of_size, what.law)
+    power: Power = getattr(of_size, what.law, Power())
     return power * of_run
 
 

@@ -88,10 +88,24 @@ def _together(design: Design) -> tuple[str, ...]:
     says = f"moves {', '.join(moved)}" if moved else ""
     says += f"{' and ' if moved and kept else ''}" + (f"keeps {', '.join(kept)}" if kept else "")
     return (
-        begin(told),
+        " ".join([begin(told), *_counted(design)]),
         f"{variant.scheme.title} {says} as the size grows, inside branches.",
         *_letters(law for _, law in laws),
     )
+
+
+def _counted(design: Design) -> Iterator[str]:
+    """What is fixed where the batch or the number of steps is tuned."""
+    keys = [one.key for one in design.tuned]
+    if "batch" in keys and "tokens" in design.base:
+        yield "All runs of a size see the same tokens: twice the batch takes half the steps."
+    elif "batch" in keys and "steps" not in keys:
+        yield "All runs of a size take the same steps: twice the batch sees twice the examples."
+    if "steps" in keys:
+        yield (
+            "Runs of any length compete by their last losses, whatever they cost. Every run is "
+            "judged by the same fraction of it at its end."
+        )
 
 
 def _letters(powers: Iterable[Power]) -> Iterator[str]:
@@ -116,6 +130,7 @@ def _held(design: Design, varied: set[str]) -> Iterator[str]:
         yield "As the batch grows, the tokens are held: b times the batch takes 1/b of the steps."
     elif "batch" in varied:
         yield "As the batch grows, the steps are held: b times the batch sees b times the tokens."
+    batch = "tuned" if any(one.key == "batch" for one in design.tuned) else "held"
     for axis in ("steps", "tokens"):
         if axis not in varied:
             continue
@@ -126,7 +141,7 @@ def _held(design: Design, varied: set[str]) -> Iterator[str]:
             else "the schedule is stretched over the run"
         )
         yield (
-            f"As the {axis} grow, the batch is held and {schedule}; every run is judged by the "
+            f"As the {axis} grow, the batch is {batch} and {schedule}; every run is judged by the "
             "same fraction of it at its end."
         )
 

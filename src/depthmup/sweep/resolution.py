@@ -53,7 +53,7 @@ def resolved_sweep(
     _check_schedule(model, design)
     if isinstance(model, BuiltIn):
         built_in.check_axes(design.base)
-        model = _batched(model, design.base)
+        model = _batched(model, {**design.base, **design.counted})
         # The decay of Adam itself stands in its gradient and cannot transfer.
         decays = any(one.key == "weight_decay" for one in design.tuned)
         usual = "adamw" if decays else "adam"
@@ -68,7 +68,7 @@ def resolved_sweep(
     own = resolved(model)
     if own.command is not None:
         _check_command(own.command, design)
-    check_axes(own, design.base)
+    check_axes(own, {**design.base, **design.counted})
     custom = Custom(
         name=model.name,
         code=model.code,

@@ -25,8 +25,8 @@ from depthmup.statistics import (
 from depthmup.statistics.bracket import Losses
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.next_run import BRACKETED
+from depthmup.statistics.recipe_search import CROSS, GRID_VALUES, RecipeSearch, next_recipes
 from depthmup.statistics.recipe_search import GRID_SEEDS as RECIPE_SEEDS
-from depthmup.statistics.recipe_search import GRID_VALUES, RecipeSearch, next_recipes
 from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Size, Variant
@@ -339,6 +339,8 @@ def recipe_search_of(state: SearchState, variant: Variant) -> RecipeSearch:
         axes=design.axes,
         start=start if isinstance(start, tuple) else (start,),
         tuned=design.tuned,
+        most_values=tuple(math.log2(design.most(one)) for one in design.tuned),
+        price=lambda i, values: sweep.work(sweep.run(variant, design.all_sizes[i], values, 0)),
         seeds=design.seeds,
         tolerance=state.tolerance,
         complete=state.target is not None,
@@ -469,11 +471,25 @@ def outline(sweep: Sweep) -> tuple[Any, ...]:
     """A run of every variant at every size, for checks before anything is trained."""
     design = sweep.design
     unique = {
-        sweep.run(variant, size, _start(design, variant), 0): None
+        sweep.run(variant, size, values, 0): None
         for variant in design.variants
         for size in sweep.sizes_of(variant)
+        for values in _first_values(design, variant)
     }
     return tuple(unique)
+
+
+def _first_values(design: Design, variant: Variant) -> tuple[Values, ...]:
+    """Where a search starts, and with the largest batch that its first round has."""
+    start = _start(design, variant)
+    if not isinstance(start, tuple) or "batch" not in design.counted:
+        return (start,)
+    far = [
+        min(k + CROSS, math.log2(design.most(one))) if one.key == "batch" else k
+        for one, k in zip(design.tuned, start, strict=True)
+    ]
+    first, *others = far
+    return (start, (first, *others))
 
 
 def _start(design: Design, variant: Variant) -> Values:

@@ -204,4 +204,5 @@ def claims_of(design: Design, variant: Variant, axis: Axis, tuned: Tuned) -> tup
     """What published rules say of a variant's values at the base."""
     fixed = "tokens" if "tokens" in design.base else "steps"
     scheme = replace(variant.scheme, run=variant.run_laws)
-    return tuple(claims(axis, fixed, scheme, batch_held=True, quantity=tuned.law))
+    held = all(one.key != "batch" for one in design.tuned)
+    return tuple(claims(axis, fixed, scheme, batch_held=held, quantity=tuned.law))

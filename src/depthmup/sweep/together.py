@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from depthmup.records import RUN_AXES, Tuned, tuned, worded
+from depthmup.records import COUNTS, RUN_AXES, Tuned, tuned, worded
 from depthmup.records.grammar import either
 from depthmup.records.printable import printable
 
@@ -78,7 +78,9 @@ def together(names: Sequence[Any], starts: Mapping[str, Any]) -> tuple[Tuned, ..
     found = []
     for name in names:
         key = _key(name)
-        if key in starts and not isinstance(name, Tuned):
+        if key in COUNTS:
+            found.append(COUNTS[key])
+        elif key in starts and not isinstance(name, Tuned):
             if not key.isidentifier():
                 raise ValueError(f"Expected names of what is tuned; got {printable(repr(name))}.")
             found.append(worded(key.replace("_", " ")) if key not in _SIZES else tuned(name))
@@ -96,6 +98,11 @@ def together(names: Sequence[Any], starts: Mapping[str, Any]) -> tuple[Tuned, ..
             "each once."
         )
     for one in found:
+        if one.key == "batch" and one.key not in starts:
+            raise ValueError(
+                f"Expected the {one.key} of the base, where its search starts: "
+                + either(f"base={{..., {one.key!r}: 32}}.", f"--base ...,{one.key}=32.")
+            )
         start = starts.get(one.key, one.start)
         if isinstance(start, bool) or not isinstance(start, int | float):
             raise ValueError(f"Expected a number for {one.key} in the base; got {start!r}.")
@@ -105,6 +112,8 @@ def together(names: Sequence[Any], starts: Mapping[str, Any]) -> tuple[Tuned, ..
                 + ("" if math.isinf(one.most) else f", at most {one.most:g}")
                 + f"; got {start!r}. Values are compared as logarithms."
             )
+        if one.is_whole and start != round(start):
+            raise ValueError(f"Expected {one.the} at the base to be a whole number; got {start!r}.")
     return tuple(found)
 
 
@@ -118,15 +127,24 @@ def check_names_of(names: Sequence[Any]) -> None:
             f"{printable(', '.join(map(str, names)))}. Tune those that matter most, and leave the "
             "others at values that are known good."
         )
+    keys = [_key(name) for name in names]
     if len(names) == 1:
+        if keys[0] in COUNTS:
+            (key,) = keys
+            both = either(f"tune=('lr', {key!r})", f"--tune lr,{key}")
+            raise ValueError(
+                f"Expected the learning rate tuned together with the {key}, as each best one "
+                f"depends on the other: {both}. To sweep the {key} as an axis of sizes: "
+                f"{either(f'{key}=(...)', f'--along {key}=...')}."
+            )
         return
-    for name in names:
-        if str(name) in _SIZES:
+    for name in keys:
+        if name in _SIZES and name not in COUNTS:
             raise ValueError(
                 f"Expected values that are tuned at every size; {name} is an axis of sizes here. "
                 f"Vary it as an axis: {either(f'{name}=(...)', f'--along {name}=...')}."
             )
-        if str(name) in _CATEGORIES:
+        if name in _CATEGORIES:
             raise ValueError(
                 f"Expected values that are numbers; {name} has none between its choices. Measure "
                 "each choice for itself, and compare their reports with `depthmup report A B`."
