@@ -932,3 +932,19 @@ def test_groups_in_which_another_setting_changes_judge_no_rule_together():
     runs = pd.concat([group("g0", 0.0, False), *(group(f"g{i}", -1.0, True) for i in range(1, 7))])
     rules = fitted(runs, ["width"], by=["group"]).rules()
     assert {rule.scheme for rule in rules} == {"group g0"}
+
+
+@pytest.mark.parametrize("away", [0.0, 11.4])
+def test_a_size_whose_own_optimum_the_fit_contradicts_is_noted(away):
+    rng = np.random.default_rng(0)
+    rows = [
+        (depth, 2.0 ** (best + k), seed, math.exp(0.5 + 0.1 * k**2 + 0.05 * rng.standard_normal()))
+        for depth, best in ((8, -6), (16, -6), (32, -6), (64, -6 + away))
+        for k in range(-2, 3)
+        for seed in range(2)
+    ]
+    runs = pd.DataFrame(rows, columns=["depth", "lr", "seed", "loss"])
+    notes = depthmup.fit(runs, axes=["depth"], lr="lr", loss="loss", seed="seed").study().notes
+    far = [note.text for note in notes if note.defect is Defect.FAR]
+    assert len(far) == (away > 0)
+    assert all("of size depth 64 is 4" in text and "its own runs" in text for text in far)

@@ -11,6 +11,7 @@ from typing import Protocol, SupportsFloat
 import numpy as np
 
 from depthmup.posterior.intervals import geometric_means
+from depthmup.posterior.law import Size
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -24,6 +25,7 @@ from depthmup.records import (
     Verdict,
     Window,
 )
+from depthmup.records.finding import rate
 from depthmup.records.judgement import Answer, Judgement
 from depthmup.records.note import Defect, Note
 from depthmup.records.sizes import size_number
@@ -273,7 +275,9 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
     along = along_axis(runs, axis)
     if along is None:
         return ()
-    runs = runs.at(along.index)
+    at = np.full(len(runs.sizes), np.nan)
+    at[runs.trains] = runs.minima.at
+    at, runs = at[along.index], runs.at(along.index)
     fitted = runs.optima
     positions, x, spacing = np.log2(runs.array), fitted.curves.log2_lrs, fitted.spacing
     centre = np.where(runs.inside, fitted.centre, np.nan)
@@ -281,12 +285,26 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
     well = trained(positions, x, fitted.log_losses, centre, spacing)
     telling = ((~np.isnan(x)).sum(-1) >= FEWEST_RATES) | well
     lows, highs = (np.where(telling, end(x, -1), np.nan) for end in (np.nanmin, np.nanmax))
-    notes = []
-    for i, octaves in slipped_rates(positions, centre, lows, highs, spacing, well).items():
-        size = ", ".join(f"{axis} {size_number(n)}" for axis, n in runs.sizes[i].items())
-        text = (
-            f"The best {tuned.name} of size {size} is {2.0**octaves:.3g} times that of the law of "
-            "all other sizes: another unit, or another law there. It is kept."
+    slipped = slipped_rates(positions, centre, lows, highs, spacing, well)
+    found = {
+        i: f"is {2.0**octaves:.3g} times that of the law of all other sizes: another unit, or "
+        "another law there. It is kept."
+        for i, octaves in slipped.items()
+    }
+    # The law may win over a size's own runs, where these are few beside how far it lies.
+    for i in np.flatnonzero(runs.inside & ((at < lows) | (at > highs))):
+        own = f"{rate(2.0 ** float(centre[i]))} by its own runs"
+        found.setdefault(int(i), f"is {own}, which the fit of all sizes contradicts. Fit it apart.")
+    return tuple(
+        Note(
+            text=f"The best {tuned.name} of size {_in_words(runs.sizes[i])} {what}",
+            scheme=runs.name,
+            defect=Defect.FAR,
+            count=1,
         )
-        notes.append(Note(text=text, scheme=runs.name, defect=Defect.FAR, count=1))
-    return tuple(notes)
+        for i, what in sorted(found.items())
+    )
+
+
+def _in_words(size: Size) -> str:
+    return ", ".join(f"{axis} {size_number(n)}" for axis, n in size.items())
