@@ -493,6 +493,17 @@ class Design:
 
         Where more of it costs more, the ends of the first cross: a search for the best loss alone
         would otherwise train ever longer. Of fixed tokens a batch may be all.
+
+        Args:
+            one: of the tuned values.
+
+        Returns:
+            The value itself, not its logarithm; infinite where nothing bounds it.
+
+        Example:
+            >>> design = Design(base={"depth": 4, "lr": 3e-3, "batch": 32}, tune=("lr", "batch"))
+            >>> [design.most(one) for one in design.tuned]
+            [inf, 128.0]
         """
         if one.key == "batch" and "tokens" in self.base:
             return float(min(size["tokens"] for size in self.all_sizes))
