@@ -1,4 +1,4 @@
-"""Shapes in the signatures of ``limits`` and ``statistics`` are checked while testing."""
+"""Shapes in the signatures of ``limits`` are checked while testing."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ from jaxtyping import TypeCheckError
 
 from depthmup import limits
 from depthmup.limits.sgd import update_weights
-from depthmup.statistics import Curves
 
 
 @pytest.fixture
@@ -36,9 +35,6 @@ def test_a_wrong_shape_in_a_solution_is_rejected(solution, field, wrong):
 def test_shapes_are_compared_between_arguments(solution):
     with pytest.raises(TypeCheckError, match="chi"):
         replace(solution.history, chi=solution.history.chi[1:])
-    curves = Curves.of([-2, -1, 0], [np.ones((3, 2))] * 4)
-    with pytest.raises(TypeCheckError, match="losses"):
-        replace(curves, losses=curves.losses[:, 1:])
 
 
 def test_what_a_function_returns_is_checked(monkeypatch):
