@@ -30,7 +30,9 @@ class Lasting(io.TextIOWrapper):
     def _drop(self) -> None:
         self.unread = True
         # What is buffered goes there, too; or Python would fail once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
 
 
 def open_streams() -> None:

@@ -464,8 +464,8 @@ def _design(options: Options, preset: dict[str, Any] | None = None) -> "Design":
             "--base width=64 depth=4."
         )
     steps, seeds = options.steps, options.seeds
-    if steps is None and not {"steps", "tokens"} & {*sizes, *starts}:
-        steps = 200 if preset is None else preset["steps"]
+    if steps is None and preset is not None and not {"steps", "tokens"} & {*sizes, *starts}:
+        steps = preset["steps"]
     # A preset's seeds bound those of a search; a grid has its own.
     if preset is not None and (seeds, options.lrs, options.values) == (None, None, None):
         seeds = preset.get("seeds")

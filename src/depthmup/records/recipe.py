@@ -136,7 +136,11 @@ class Recipe:
     @property
     def handed_on(self) -> RecipeOptimum:
         """The optimum that a person uses next: the target's, else the largest size's."""
-        return self.target or max(self.optima, key=lambda one: math.prod(one.size.values()))
+        return self.target or self._largest
+
+    @property
+    def _largest(self) -> RecipeOptimum:
+        return max(self.optima, key=lambda one: math.prod(one.size.values()))
 
     @property
     def beyond(self) -> dict[str, int]:
@@ -144,7 +148,7 @@ class Recipe:
 
         What more of them is worth is for a person to say.
         """
-        largest = max(self.optima, key=lambda one: math.prod(one.size.values()))
+        largest = self._largest
         return {
             one.key: round(2.0 ** max(r.log2[i] for r in self.runs if r.size == largest.size))
             for i, (one, place) in enumerate(zip(self.tuned, largest.places, strict=True))

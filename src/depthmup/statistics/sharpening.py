@@ -7,7 +7,7 @@ interval is what the posterior of these runs would be, if they came as the fit f
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from depthmup.posterior.intervals import Array
 from depthmup.records import Estimate, Verdict
@@ -133,9 +133,10 @@ class Sharpening:
         With the half-width that is expected after them.
         """
         search, half = self.search, self.half
+        left_after = cache(self.left)  # what is weighed first is asked for afterwards
 
-        def worth(asks: Sequence[Ask]) -> float:
-            return (half**2 - self.left(asks) ** 2) / self._cost(asks)
+        def worth(asks: tuple[Ask, ...]) -> float:
+            return (half**2 - left_after(asks) ** 2) / self._cost(asks)
 
         at_sizes: list[tuple[float, tuple[Ask, ...]]] = []
         for i in self.sizes:
@@ -146,14 +147,14 @@ class Sharpening:
         if any(look > search.look for look in search.looks):
             more = search.more_seeds(self.sizes)
             if not at_sizes or (more.asks and worth(more.asks) > at_sizes[0][0]):
-                return more, self.left(more.asks)
+                return more, left_after(more.asks)
         asks: tuple[Ask, ...] = ()
         left = half
         for value, step in at_sizes:
             if asks and (search.precision or value <= 0 or left <= need):
                 break
             asks += step
-            left = self.left(asks)
+            left = left_after(asks)
         if not asks:
             spread = change_span(-half, half)
             why = f"undecided: all seeds and the finest steps leave an uncertainty of {spread}"

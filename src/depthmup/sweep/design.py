@@ -30,7 +30,7 @@ from depthmup.rules.scheme import single_changes
 from depthmup.statistics import LOOKS
 from depthmup.statistics.recipe_search import CROSS
 from depthmup.sweep.auto import Auto, auto_of
-from depthmup.sweep.together import check_together, names_of_tuned, separated, together
+from depthmup.sweep.together import check_together, key_of, names_of_tuned, separated, together
 
 Size: TypeAlias = Mapping[str, int]
 """A value for every axis, such as ``{"width": 64, "depth": 8}``."""
@@ -185,7 +185,7 @@ class Design:
         if isinstance(steps, Iterable):
             along, steps = {**along, "steps": steps}, None
         begun = {**_starts_of(values), **starts}
-        keys = [name.key if isinstance(name, Tuned) else str(name) for name in names]
+        keys = [*map(key_of, names)]
         if "steps" in keys and "steps" not in begun:
             begun["steps"] = starts["steps"] = USUAL_STEPS if steps is None else steps
         (what, *beside), rates = together(names, begun), _rates(lrs)

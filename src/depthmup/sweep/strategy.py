@@ -488,8 +488,7 @@ def _first_values(design: Design, variant: Variant) -> tuple[Values, ...]:
         min(k + CROSS, math.log2(design.most(one))) if one.key == "batch" else k
         for one, k in zip(design.tuned, start, strict=True)
     ]
-    first, *others = far
-    return (start, (first, *others))
+    return (start, tuple(far))
 
 
 def _start(design: Design, variant: Variant) -> Values:

@@ -39,10 +39,10 @@ def separated(base: Any, names: Iterable[Any]) -> tuple[dict[str, Any], Any]:
         >>> separated("width=64,lr=3e-3", ["lr"])
         ({'lr': 0.003}, 'width=64')
     """
-    keys = {_key(name) for name in names}
+    keys = {key_of(name) for name in names}
     if isinstance(base, Mapping):
-        starts = {_key(name): value for name, value in base.items() if _key(name) in keys}
-        return starts, {name: n for name, n in base.items() if _key(name) not in keys}
+        starts = {key_of(name): value for name, value in base.items() if key_of(name) in keys}
+        return starts, {name: n for name, n in base.items() if key_of(name) not in keys}
     if not isinstance(base, str) and not (
         isinstance(base, Sequence) and all(isinstance(word, str) for word in base)
     ):
@@ -52,9 +52,9 @@ def separated(base: Any, names: Iterable[Any]) -> tuple[dict[str, Any], Any]:
     starts = {}
     for part in parts:
         name, equals, value = part.partition("=")
-        if equals and _key(name) in keys:
+        if equals and key_of(name) in keys:
             try:
-                starts[_key(name)] = float(value)
+                starts[key_of(name)] = float(value)
             except ValueError:
                 raise ValueError(
                     f"Expected a number for {name} in the base, from which its search starts; got "
@@ -62,10 +62,11 @@ def separated(base: Any, names: Iterable[Any]) -> tuple[dict[str, Any], Any]:
                 ) from None
     if not starts:
         return {}, base
-    return starts, " ".join(part for part in parts if _key(part.partition("=")[0]) not in keys)
+    return starts, " ".join(part for part in parts if key_of(part.partition("=")[0]) not in keys)
 
 
-def _key(name: Any) -> str:
+def key_of(name: Any) -> str:
+    """The key of what a name stands for; of a name that is not known here the name."""
     try:
         return tuned(name).key
     except ValueError:
@@ -77,7 +78,7 @@ def together(names: Sequence[Any], starts: Mapping[str, Any]) -> tuple[Tuned, ..
     check_names_of(names)
     found = []
     for name in names:
-        key = _key(name)
+        key = key_of(name)
         if key in COUNTS:
             found.append(COUNTS[key])
         elif key in starts and not isinstance(name, Tuned):
@@ -127,7 +128,7 @@ def check_names_of(names: Sequence[Any]) -> None:
             f"{printable(', '.join(map(str, names)))}. Tune those that matter most, and leave the "
             "others at values that are known good."
         )
-    keys = [_key(name) for name in names]
+    keys = [key_of(name) for name in names]
     if len(names) == 1:
         if keys[0] in COUNTS:
             (key,) = keys
