@@ -11,6 +11,7 @@ from typing import Protocol, SupportsFloat
 import numpy as np
 
 from depthmup.posterior.intervals import geometric_means
+from depthmup.posterior.law import Size
 from depthmup.records import (
     LEARNING_RATE,
     UNKNOWN,
@@ -27,7 +28,7 @@ from depthmup.records import (
 from depthmup.records.finding import rate
 from depthmup.records.judgement import Answer, Judgement
 from depthmup.records.note import Defect, Note
-from depthmup.records.sizes import size_text
+from depthmup.records.sizes import size_number
 from depthmup.records.text import begin
 from depthmup.statistics.along import Along, along_axis
 from depthmup.statistics.drift import change_of_shape, drift_unit, judge
@@ -296,10 +297,14 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
         found.setdefault(int(i), f"is {own}, which the fit of all sizes contradicts. Fit it apart.")
     return tuple(
         Note(
-            text=f"The best {tuned.name} of size {size_text(runs.sizes[i])} {what}",
+            text=f"The best {tuned.name} of size {_in_words(runs.sizes[i])} {what}",
             scheme=runs.name,
             defect=Defect.FAR,
             count=1,
         )
         for i, what in sorted(found.items())
     )
+
+
+def _in_words(size: Size) -> str:
+    return ", ".join(f"{axis} {size_number(n)}" for axis, n in size.items())
