@@ -29,11 +29,23 @@ from depthmup.posterior import drifts
 from depthmup.records import UNKNOWN, Estimate, Verdict
 from depthmup.records.finding import verdict_of
 from depthmup.rules import Scheme
-from depthmup.statistics import LOOKS, TOLERANCE, Array, Curves, Search, next_round, optima
+from depthmup.statistics import (
+    LOOKS,
+    MOST_SEEDS,
+    TOLERANCE,
+    Array,
+    Curves,
+    Search,
+    next_round,
+    optima,
+)
 from depthmup.statistics import drift as fitted_drift
 from depthmup.sweep import Store
 from studies.coverage import CLIFFS, NOISES, REAL, SHAPES, World
 from studies.resampled import SCHEMES, SWEEPS, grid_of
+
+USUAL = tuple(look for look in LOOKS if look <= MOST_SEEDS)
+"""Seeds after which a search looks, as it does by default."""
 
 FULL_RATES, FULL_SEEDS = 8, 4
 """Of the grid whose cost is compared: as many rates as one takes who does not know the optimum. In
@@ -361,7 +373,7 @@ def looks(experiments: int) -> None:
         print("| noise | looked at once, with all seeds | stopped at the first look that decides |")
         print("| --- " * 3 + "|")
         for noise in (*NOISES[:-3], "own slopes of 0.08"):
-            told = [_told(shape, noise, numbers, experiments) for numbers in (LOOKS[-1:], LOOKS)]
+            told = [_told(shape, noise, numbers, experiments) for numbers in (USUAL[-1:], USUAL)]
             print(f"| {noise} | {' | '.join(told)} |", flush=True)
 
 
@@ -403,7 +415,7 @@ def brackets(
 
 
 def stopped(
-    curves: Curves, drift: float, numbers: Sequence[int] = LOOKS
+    curves: Curves, drift: float, numbers: Sequence[int] = USUAL
 ) -> tuple[list[Verdict], Array]:
     """The verdicts at the first look that decides, or at the last, and whether they cover.
 

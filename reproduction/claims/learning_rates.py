@@ -23,6 +23,12 @@ from reproduction.claims.common import (
     study_pictures,
     sweep_experiment,
 )
+from reproduction.claims.searches import (
+    Sought,
+    drift_of,
+    searched_experiment,
+    searched_study,
+)
 from reproduction.evidence import Accepted, Comparison, Picture
 
 # TOLERANCE: octaves per doubling of depth within which an optimum counts as staying.
@@ -116,19 +122,10 @@ def by_the_tolerance(drift: Estimate) -> tuple[str, ...]:
     )
 
 
-def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
-    """The drift of a scheme's optimum over the depths beyond twice the base's."""
-    from depthmup.statistics import drift as fitted
-
-    deep = [i for i, depth in enumerate(depths_of(sweep)) if depth >= 2 * base_depth(sweep)]
-    depths = [depths_of(sweep)[i] for i in deep]
-    values = losses_of(sweep, store, scheme)[deep]
-    return Comparison(
-        what=f"{scheme.title}: drift of the best learning rate from depth {depths[0]} on",
-        paper=paper,
-        ours=fitted(depths, rates_of(sweep), values),
-        accepted=SETTLES,
-    )
+def settling(sweep: Sweep, scheme: Scheme) -> Sought:
+    """The drift of a scheme's optimum from twice the base's depth on."""
+    deep = tuple(depth for depth in depths_of(sweep) if depth >= 2 * base_depth(sweep))
+    return Sought(sweep=sweep, scheme=scheme, accepted=SETTLES, depths=deep)
 
 
 def gain(
@@ -195,18 +192,29 @@ def depths_at(study: Study, scheme: Scheme, where: Place) -> list[int]:
 
 
 def _fig10(setting: Setting) -> Experiment:
-    grid = fig10_grid(setting)
+    grid, rule = fig10_grid(setting), setting.depth_mup
+    deep = settling(grid, rule)
+    sought = (
+        Sought(sweep=grid, scheme=rule, accepted=STAYS),
+        Sought(sweep=grid, scheme=BLOCK_MULTIPLIER, accepted=FALLS_BY_HALF),
+        deep,
+    )
 
     def conclude(store: Store) -> Conclusion:
-        study = judged(grid, store)
+        study = searched_study(sought, store)
         dead = depths_at(study, SP, Place.FAILED)
-        rule = setting.depth_mup
         alone = drift(study, SP, Accepted(high=-TOLERANCE), paper="shifts")
         inside = depths_at(study, SP, Place.INTERIOR)
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the minima line up"),
-                settled(grid, store, rule, paper="settles from depth 64 on"),
+                Comparison(
+                    what=f"{rule.title}: drift of the best learning rate from depth "
+                    f"{deep.depths[0]} on",
+                    paper="settles from depth 64 on",
+                    ours=drift_of(deep, sought, store),
+                    accepted=SETTLES,
+                ),
                 gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
                 shifts_more(study, grid, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
@@ -216,16 +224,17 @@ def _fig10(setting: Setting) -> Experiment:
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
         )
 
-    return sweep_experiment(grid, conclude=conclude)
+    return searched_experiment(sought, conclude=conclude)
 
 
 def _fig11(setting: Setting) -> Experiment:
     grid = fig11_grid(setting)
+    sought = (Sought(sweep=grid, scheme=ODE, accepted=Accepted(low=0.0)),)
 
     def conclude(store: Store) -> Conclusion:
         from reproduction.claims.best import log_ratio_of_best
 
-        study = judged(grid, store)
+        study = searched_study(sought, store)
         ode, rule = (losses_of(grid, store, s)[-1] for s in (ODE, setting.depth_mup))
         return Conclusion(
             comparisons=(
@@ -240,14 +249,19 @@ def _fig11(setting: Setting) -> Experiment:
             pictures=study_pictures(study, "rates", "transfer", "loss"),
         )
 
-    return sweep_experiment(grid, conclude=conclude)
+    return searched_experiment(sought, conclude=conclude)
 
 
 def _fig12(setting: Setting) -> Experiment:
     grid, shallow = fig12_grid(setting), shallow_grid(setting)
+    rule = setting.depth_mup
+    sought = (
+        Sought(sweep=grid, scheme=rule, accepted=STAYS),
+        Sought(sweep=grid, scheme=BLOCK_MULTIPLIER, accepted=FALLS_BY_HALF),
+    )
 
     def conclude(store: Store) -> Conclusion:
-        study, rule = judged(grid, store), setting.depth_mup
+        study = searched_study(sought, store)
         before = drift(judged(shallow, store), rule, STAYS, paper="settles from depth 64 on")
         return Conclusion(
             comparisons=(
@@ -268,7 +282,7 @@ def _fig12(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(grid, shallow, conclude=conclude)
+    return searched_experiment(sought, shallow, conclude=conclude)
 
 
 def _fig20(setting: Setting) -> Experiment:

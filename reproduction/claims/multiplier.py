@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from depthmup.records import Estimate
+from depthmup.statistics import drift as fitted_drift
 from depthmup.sweep import Store, Sweep
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
 from reproduction.claims.common import (
     at_laptop,
-    by_multiplier,
+    changed,
     depths_of,
     losses_of,
     networks,
     octaves,
-    sweep_experiment,
 )
-from reproduction.claims.learning_rates import SETTLES, STAYS
+from reproduction.claims.learning_rates import SETTLES, STAYS, of
+from reproduction.claims.searches import Sought, searched_experiment, searched_study
 from reproduction.evidence import Comparison, Picture
 
 if TYPE_CHECKING:
@@ -29,36 +29,37 @@ LOG2_LR = -3.0
 LOG2_MULTIPLIERS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0)
 
 
-def multiplier_grids(setting: Setting) -> tuple[Sweep, ...]:
-    """Figure 10's networks at one learning rate and several multipliers a."""
+def multiplier_grid(setting: Setting) -> Sweep:
+    """Figure 10's networks at one learning rate and several multipliers a, the value tuned."""
     deepest = setting.choose(laptop=128, medium=256, paper=1024)
     base = networks(
         setting, schemes=(setting.depth_mup,), depths=octaves(8, deepest), log2_lrs=(LOG2_LR,)
     )
-    return by_multiplier(base, LOG2_MULTIPLIERS)
+    return changed(
+        base, tune="multiplier", values=tuple(2.0**log2_a for log2_a in LOG2_MULTIPLIERS)
+    )
 
 
 def _fig13(setting: Setting) -> Experiment:
-    grids = multiplier_grids(setting)
-    depths, title = depths_of(grids[0]), setting.depth_mup.title
+    grid, rule = multiplier_grid(setting), setting.depth_mup
+    sought = (Sought(sweep=grid, scheme=rule, accepted=STAYS),)
 
     def conclude(store: Store) -> Conclusion:
-        import numpy as np
-
-        # (depths, multipliers, seeds): multipliers take the place that learning rates have.
-        values = np.stack([losses_of(grid, store)[:, 0] for grid in grids], axis=1)
+        depths, values = depths_of(grid), losses_of(grid, store)
+        deep = fitted_drift(depths[1:], LOG2_MULTIPLIERS, values[1:])
+        whole = of(searched_study(sought, store), rule).drift
         return Conclusion(
             comparisons=(
                 Comparison(
-                    what=f"{title}: drift of the best log2 a",
+                    what=f"{rule.title}: drift of the best log2 a",
                     paper="none: the multiplier transfers too",
-                    ours=_drift(depths, values),
+                    ours=whole,
                     accepted=STAYS,
                 ),
                 Comparison(
                     what=f"the same from depth {depths[1]} on",
                     paper="none",
-                    ours=_drift(depths[1:], values[1:]),
+                    ours=replace(deep, unit=whole.unit),
                     accepted=SETTLES,
                     decisive=False,
                 ),
@@ -71,14 +72,7 @@ def _fig13(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(*grids, conclude=conclude)
-
-
-def _drift(depths: Sequence[int], values: "Array") -> Estimate:
-    from depthmup.statistics import drift
-
-    fitted = drift(list(depths), LOG2_MULTIPLIERS, values)
-    return replace(fitted, unit="octaves of a per doubling of depth")
+    return searched_experiment(sought, conclude=conclude)
 
 
 def _picture(depths: Sequence[int], values: "Array") -> Picture:

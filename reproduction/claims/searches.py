@@ -12,9 +12,8 @@ from itertools import chain
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from depthmup.records import Study, Window
+from depthmup.records import Estimate, Study, Window
 from depthmup.rules import Scheme
-from depthmup.statistics import LOOKS
 from depthmup.sweep import (
     Auto,
     SearchState,
@@ -22,6 +21,7 @@ from depthmup.sweep import (
     Sweep,
     advance,
     begin_with,
+    drift_found,
 )
 from reproduction.claims.claim import Ahead, Conclusion, Experiment, Setting
 from reproduction.claims.common import changed, judged, judged_from, networks, sweep_experiment
@@ -33,6 +33,14 @@ SEARCHED_REVISED = (
 )
 
 
+MOST_SEEDS = 32
+"""Seeds of a rate at most: where they leave a drift open, its claim is open."""
+
+
+_Line: TypeAlias = tuple[str, tuple[int, ...]]
+"""A scheme and the depths over which its drift is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sought:
     """The drift of one scheme's optimum in one window of training, and what is accepted of it.
@@ -42,12 +50,14 @@ class Sought:
         scheme: whose optimum.
         accepted: the region; its edges are what an interval must not straddle.
         stop: step at which the window ends; the last of training unless given.
+        depths: over which the drift is; all of the sweep's unless given.
     """
 
     sweep: Sweep
     scheme: Scheme
     accepted: Accepted
     stop: int | None = None
+    depths: tuple[int, ...] = ()
 
     @property
     def window(self) -> slice:
@@ -56,6 +66,11 @@ class Sought:
         stop = self.stop or design.steps
         return slice(stop - design.window, stop)
 
+    @property
+    def line(self) -> _Line:
+        """What it is about in any window."""
+        return self.scheme.name, self.depths
+
     def begun(self, store: Store) -> SearchState:
         """The search before its first round."""
         alone = changed(self.sweep, schemes=(self.scheme,))
@@ -63,18 +78,20 @@ class Sought:
             sweep=_searched(alone),
             region=(self.accepted.low, self.accepted.high),
             whole=True,  # a claim is about all of its depths
+            sizes=tuple({**alone.design.base, "depth": depth} for depth in self.depths),
             window=self.window,
         )
         return state if alone.design.auto else begin_with(state, alone, store)
 
 
 def _searched(sweep: Sweep) -> Sweep:
-    """A sweep whose grid is searched further, with as many seeds as there are looks for."""
+    """A sweep whose grid is searched further."""
     design = sweep.design
-    if design.auto is not None:
+    if design.auto is not None or not isinstance(design.grid, tuple):
         return sweep
-    middle = design.lrs[len(design.lrs) // 2] if isinstance(design.lrs, tuple) else 1.0
-    return changed(sweep, lrs=Auto(start=middle), seeds=max(design.seeds, LOOKS[-1]))
+    middle = design.grid[len(design.grid) // 2]
+    seeds = max(design.seeds, MOST_SEEDS)
+    return replace(sweep, design=replace(design.with_grid(Auto(start=middle)), seeds=seeds))
 
 
 def in_late_windows(
@@ -90,8 +107,8 @@ def in_late_windows(
     )
 
 
-_Replay: TypeAlias = tuple[Sequence[Sought], list[SearchState], set[str]]
-"""What is sought, the searches after a round, and the schemes that are stopped."""
+_Replay: TypeAlias = tuple[Sequence[Sought], list[SearchState], set[_Line]]
+"""What is sought, the searches after a round, and what of it is stopped."""
 
 _REPLAYED = WeakKeyDictionary[Store, dict[tuple[int, ...], _Replay]]()
 """By store, the last round of which it had all records: these stay, and so does what follows."""
@@ -101,19 +118,19 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
     """The searches of one claim, as far as a store has their records.
 
     They go on side by side, a round of each at a time, so that what one leaves open can end
-    another. A scheme whose drift is judged over several windows stays open where one of them does:
-    once all sizes are measured in each, the other windows' searches stop, too.
+    another. What is judged over several windows stays open where one of them does: once all sizes
+    are measured in each, the other windows' searches stop, too.
     """
     known, key = _REPLAYED.setdefault(store, {}), tuple(map(id, sought))
     if key in known:
         _, states, stopped = known[key]
     else:
-        states, stopped = [one.begun(store) for one in sought], set[str]()
+        states, stopped = [one.begun(store) for one in sought], set[_Line]()
     while not any(state.pending for state in states):
         known[key] = sought, states, stopped
         before = states
         going = [
-            not state.ended and one.scheme.name not in stopped
+            not state.ended and one.line not in stopped
             for one, state in zip(sought, states, strict=True)
         ]
         if not any(going):
@@ -125,7 +142,7 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
         stopped = _open(sought, states)
         # A round is not begun beside the one in which another window's search ends open.
         states = [
-            state if state.ended or one.scheme.name not in stopped else old
+            state if state.ended or one.line not in stopped else old
             for one, state, old in zip(sought, states, before, strict=True)
         ]
     return tuple(states)
@@ -141,16 +158,16 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
     )
 
 
-def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
-    """Schemes one of whose searches has ended open, with all sizes measured in every window."""
+def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[_Line]:
+    """What has a search that ended open, with all sizes measured in every window."""
     unmeasured = {
-        one.scheme.name
+        one.line
         for one, state in zip(sought, states, strict=True)
         for size in state.sweep.design.all_sizes
         if not state.sweep.rates(state.sweep.design.variant(), size)
     }
     ended = {
-        one.scheme.name
+        one.line
         for one, state in zip(sought, states, strict=True)
         if state.ended
         and state.rounds
@@ -159,13 +176,24 @@ def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
     return ended - unmeasured
 
 
+def drift_of(one: Sought, sought: Sequence[Sought], store: Store) -> Estimate:
+    """The drift that one search of a claim found."""
+    state = replayed(sought, store)[sought.index(one)]
+    return drift_found(state, state.sweep.design.variant(one.scheme.name), "depth")
+
+
 def searched_study(sought: Sequence[Sought], store: Store) -> Study:
-    """The study of what was sought: each drift from the runs that its own search asked for."""
+    """The study of what was sought: each drift from the runs that its own search asked for.
+
+    Drifts over some of the depths are no part of it.
+    """
     sweep = sought[0].sweep
     windows = {}
     if sweep.design.auto is None:
         windows = {window.stop: window for window in judged(sweep, store).windows}
     for one, state in zip(sought, replayed(sought, store), strict=True):
+        if one.depths:
+            continue
         study = judged_from(state.sweep, state.records, steps=(one.window,))
         (window,) = study.windows
         windows[window.stop] = _with(windows.get(window.stop), window, one.scheme.name)
@@ -191,7 +219,7 @@ def searched_networks(setting: Setting, *, start: float, **changes: Any) -> Swee
 
     ``start`` is the log2 of the first one, in units of muP's; ``seeds`` are the most of any rate.
     """
-    grid = networks(setting, log2_lrs=(start,), **{"seeds": LOOKS[-1], **changes})
+    grid = networks(setting, log2_lrs=(start,), **{"seeds": MOST_SEEDS, **changes})
     (rate,) = grid.design.lrs if isinstance(grid.design.lrs, tuple) else ()
     return changed(grid, lrs=Auto(start=rate))
 

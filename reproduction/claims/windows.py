@@ -8,7 +8,7 @@ from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Sweep
 from reproduction.claims.block_depth import fig6_sweep
 from reproduction.claims.claim import Claim, Conclusion, Experiment, Setting
-from reproduction.claims.common import judged, study_pictures, sweep_experiment
+from reproduction.claims.common import study_pictures
 from reproduction.claims.learning_rates import (
     LAYER_NORM_REVISED,
     STAYS,
@@ -50,16 +50,14 @@ def throughout(study: Study, scheme: Scheme) -> Estimate:
     )
 
 
-def _windows(sweep: Sweep, expected: Expected) -> Experiment:
-    """Every window of a grid."""
-    return sweep_experiment(
-        sweep, conclude=lambda store: _conclusion(judged(sweep, store), expected)
-    )
-
-
 def _late_windows(sweep: Sweep, expected: Expected) -> Experiment:
-    """The windows of the second half of training, each of which is searched."""
-    sought = in_late_windows(sweep, [(scheme, accepted) for scheme, accepted, _ in expected])
+    """The windows of the second half of training, each of which is searched.
+
+    But for SP: where nothing trains, there is nothing to be searched.
+    """
+    sought = in_late_windows(
+        sweep, [(scheme, accepted) for scheme, accepted, _ in expected if scheme != SP]
+    )
     return searched_experiment(
         sought, conclude=lambda store: _conclusion(searched_study(sought, store), expected)
     )
@@ -83,7 +81,7 @@ def _conclusion(study: Study, expected: Expected) -> Conclusion:
 
 
 def _fig22(setting: Setting) -> Experiment:
-    return _windows(
+    return _late_windows(
         fig10_grid(setting),
         (
             (setting.depth_mup, STAYS, "stays"),
@@ -94,7 +92,7 @@ def _fig22(setting: Setting) -> Experiment:
 
 
 def _fig23(setting: Setting) -> Experiment:
-    return _windows(
+    return _late_windows(
         fig11_grid(setting),
         # What Figure 11 says of the ODE is that its optimum drifts upward, by whatever amount.
         ((setting.depth_mup, STAYS, "stays"), (ODE, Accepted(low=0.0), "shifts upward")),
@@ -102,7 +100,7 @@ def _fig23(setting: Setting) -> Experiment:
 
 
 def _fig24(setting: Setting) -> Experiment:
-    return _windows(
+    return _late_windows(
         fig12_grid(setting),
         ((setting.depth_mup, STAYS, "stays"), (BLOCK_MULTIPLIER, FALLS, "shifts")),
     )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depthmup.records import Verdict
-from depthmup.statistics import LOOKS, Search, next_round
+from depthmup.statistics import Search, next_round
 from depthmup.statistics.bracket import Bracket
 from studies import adaptive
 from studies.adaptive import SimulatedWorld, deceived, holds, judged, searched, simulated_search
@@ -173,7 +173,8 @@ def test_one_seed_looks_where_a_prediction_may_miss(drift, seeds):
 
 def test_a_width_is_looked_at_after_every_seed_and_size():
     """Any number of seeds may be enough."""
-    assert simulated_search().looks == LOOKS
+    assert simulated_search().looks == (2, 3, 4, 6, 8)
+    assert simulated_search(seeds=20).looks == (2, 3, 4, 6, 8, 12, 16, 20)
     search = simulated_search(precision=0.01)
     assert search.looks == (2, 3, 4, 5, 6, 7, 8)
     step = next_round(search, brackets(-0.5, sizes=5))

@@ -29,11 +29,12 @@ from depthmup.statistics.minimum import Minima, loss_estimate, measured, minima
 from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
-from depthmup.statistics.search import LOOKS, Ask, Round, Search, curves_of
+from depthmup.statistics.search import LOOKS, MOST_SEEDS, Ask, Round, Search, curves_of
 
 __all__ = [
     "CONFIDENCE",
     "LOOKS",
+    "MOST_SEEDS",
     "TOLERANCE",
     "Array",
     "Ask",

@@ -33,7 +33,7 @@ from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.minimum import doublings_of
 from depthmup.statistics.next_run import CERTIFIED, FEWEST
 from depthmup.statistics.recipe import MARGIN, bounded, moves
-from depthmup.statistics.search import LOOKS, Ask, Round
+from depthmup.statistics.search import LOOKS, MOST_SEEDS, Ask, Round
 
 CROSS, CORNER = 2.0, 1.5
 """Octaves from a person's own values at which the cheapest size is tried first."""
@@ -95,7 +95,7 @@ class RecipeSearch:
     axes: tuple[str, ...]
     start: tuple[float, ...]
     tuned: tuple[Tuned, ...]
-    seeds: int = LOOKS[-1]
+    seeds: int = MOST_SEEDS
     tolerance: float = TOLERANCE
     complete: bool = False
     chance: float = math.inf
@@ -128,7 +128,7 @@ class RecipeSearch:
     @cached_property
     def looks(self) -> tuple[int, ...]:
         """Numbers of seeds that a size may have."""
-        return tuple(look for look in LOOKS if look <= self.seeds) or (self.seeds,)
+        return (*(look for look in LOOKS if look < self.seeds), self.seeds)
 
     def arm(self, axis: str) -> list[int]:
         """Indices of the sizes along an axis, the others at the base's, in increasing order."""

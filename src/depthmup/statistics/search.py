@@ -18,7 +18,10 @@ from depthmup.records.text import counted
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses
 from depthmup.statistics.drift import TOLERANCE
 
-LOOKS = (2, 3, 4, 6, 8)
+MOST_SEEDS = 8
+"""Seeds of a rate at most, unless more are allowed."""
+
+LOOKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of seeds after which the interval is looked at. A posterior may be looked at as often as
 one likes: what it says of the runs does not depend on why they ended (docs/studies/adaptive.md)."""
 
@@ -86,7 +89,7 @@ class Search:
     base: Size
     axes: tuple[str, ...]
     start: float
-    seeds: int = LOOKS[-1]
+    seeds: int = MOST_SEEDS
     tolerance: float = TOLERANCE
     region: tuple[float, float] | None = None
     whole: bool = False
@@ -112,9 +115,8 @@ class Search:
 
         Any number where a width is asked for: there no error is spent over the looks.
         """
-        several = LOOKS if self.precision is None else range(LOOKS[0], LOOKS[-1] + 1)
-        looks = tuple(look for look in several if look <= self.seeds)
-        return looks or (self.seeds,)
+        several = LOOKS if self.precision is None else range(LOOKS[0], self.seeds)
+        return (*(look for look in several if look < self.seeds), self.seeds)
 
     def arm(self, axis: str) -> list[int]:
         """Indices of the sizes along an axis, the others at the base's, in increasing order."""

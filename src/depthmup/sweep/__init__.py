@@ -12,7 +12,14 @@ from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, snapshot
 from depthmup.sweep.store import MAIN_STORE, Asked, MissingRuns, Store, StoreError, StoreWarning
-from depthmup.sweep.strategy import SearchState, advance, begin_with, outline, story
+from depthmup.sweep.strategy import (
+    SearchState,
+    advance,
+    begin_with,
+    drift_found,
+    outline,
+    story,
+)
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
@@ -48,6 +55,7 @@ __all__ = [
     "certify",
     "check_memory",
     "core_seconds",
+    "drift_found",
     "environment_of",
     "losses_over",
     "merge",

@@ -27,7 +27,7 @@ from depthmup.rules import (
     scheme,
 )
 from depthmup.rules.scheme import single_changes
-from depthmup.statistics import LOOKS
+from depthmup.statistics import MOST_SEEDS
 from depthmup.statistics.recipe_search import CROSS
 from depthmup.sweep.auto import Auto, auto_of
 from depthmup.sweep.together import check_together, key_of, names_of_tuned, separated, together
@@ -195,7 +195,7 @@ class Design:
             grid = _begun_at(grid, starts, several=bool(beside))
             rates = grid if of_rates else rates
         if seeds is None:
-            seeds = 3 if isinstance(grid, tuple) else LOOKS[-1]
+            seeds = 3 if isinstance(grid, tuple) else MOST_SEEDS
         at_base = whole_size(base, "base")
         counted = {key: int(begun[key]) for key in COUNTS if key in keys}
         _check_names(along, at_base, counted)

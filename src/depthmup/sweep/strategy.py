@@ -27,7 +27,6 @@ from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.next_run import BRACKETED
 from depthmup.statistics.recipe_search import CROSS, GRID_VALUES, RecipeSearch, next_recipes
 from depthmup.statistics.recipe_search import GRID_SEEDS as RECIPE_SEEDS
-from depthmup.statistics.search import LOOKS
 from depthmup.statistics.sharpening import Sharpening
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.narrowing import narrowing, narrowing_rules
@@ -52,6 +51,7 @@ class SearchState:
 
     Attributes:
         region, whole: as in ``statistics.Search``.
+        sizes: those whose optima are searched; all unless given.
         over: where gains over a variant are what is searched, its name or a part of it.
         target: the size that a prediction, or a gain, is about.
         window: steps over which losses are averaged; the last of training unless given.
@@ -65,6 +65,7 @@ class SearchState:
     target: Size | None = None
     region: tuple[float, float] | None = None
     whole: bool = False
+    sizes: tuple[Size, ...] = ()
     over: str = ""
     window: slice | None = None
     pending: tuple[Any, ...] = ()
@@ -146,7 +147,7 @@ def with_all_stored(state: SearchState, store: Store) -> SearchState:
         steps = range(math.ceil((low - start) * STEPS), math.floor((high - start) * STEPS) + 1)
         rates = sorted({*known, *(round(start + step / STEPS, 9) for step in steps)})
         found: list[dict[float, list[float]]] = [{} for _ in sizes]
-        for seed in range(LOOKS[-1]):
+        for seed in range(sweep.design.seeds):
             # A seed is trained where the one before was.
             asked = {
                 sweep.run(variant, size, k, seed): (i, k)
@@ -304,7 +305,8 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     start = _start_of_one(design, variant)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     changed = variant.name in design.changed
-    only = tuple(map(design.all_sizes.index, sweep.sizes_of(variant))) if changed else ()
+    sizes = sweep.sizes_of(variant) if changed else state.sizes
+    only = tuple(map(design.all_sizes.index, sizes))
     return Search(
         sizes=design.all_sizes,
         costs=tuple(sweep.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
@@ -441,6 +443,11 @@ def drift_so_far(search: Search, losses: Sequence[Losses], axis: str) -> Estimat
     search = replace(search, losses=losses)
     sizes = [i for i in search.arm(axis) if i in search.sharp]
     return replace(search.drift(axis, sizes), unit=drift_unit(axis, search.tuned))
+
+
+def drift_found(state: SearchState, variant: Variant, axis: str) -> Estimate:
+    """The drift along an axis over the sizes that were searched, by the runs there are."""
+    return drift_so_far(search_of(state, variant), state.losses[variant.name], axis)
 
 
 def story(state: SearchState) -> SearchStory:

@@ -13,7 +13,7 @@ from depthmup.posterior.intervals import Index
 from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.grammar import either
 from depthmup.records.printable import printable
-from depthmup.statistics import LOOKS, TOLERANCE, Search, next_round
+from depthmup.statistics import MOST_SEEDS, TOLERANCE, Search, next_round
 from depthmup.statistics.bracket import GRAIN
 from depthmup.statistics.drift import check_tolerance
 from depthmup.tables.columns import one_column, texts
@@ -62,7 +62,7 @@ def next_runs(
     tuned: str = LEARNING_RATE.name,
     start: float | None = None,
     cost: Mapping[str, float] | None = None,
-    seeds: int = LOOKS[-1],
+    seeds: int = MOST_SEEDS,
     precision: float | None = None,
     chance: float = math.inf,
     ignore: str | Sequence[str] = (),
