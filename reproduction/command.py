@@ -1,6 +1,7 @@
 """``python -m reproduction``: figures and claims of the paper, with a verdict each."""
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Collection, Sequence
@@ -10,30 +11,37 @@ from typing import Any
 from depthmup.cli import (
     Display,
     ReproduceOptions,
+    parse_budget,
     prepare_file,
     prepare_folder,
     print_json,
     stopped,
 )
-from depthmup.records import environment
-from depthmup.reports import together
-from depthmup.sweep import MAIN_STORE, Store, environment_of, snapshot
+from depthmup.records import environment, worker_count
+from depthmup.records.text import aligned, counted
+from depthmup.reports import duration, together
+from depthmup.sweep import (
+    MAIN_STORE,
+    Executor,
+    Processes,
+    Ray,
+    Store,
+    environment_of,
+    snapshot,
+)
 from depthmup.training import Backend, check_backend
 from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
 from reproduction.evidence import Evidence
 from reproduction.pages import evidence as pages
+from reproduction.prices import Price, price, prices
 
 
 def run(options: ReproduceOptions) -> int:
     """Measure what the options name; the exit status."""
-    if options.list:
-        if options.json:
-            print_json([{"name": c.name, "title": c.title, "source": c.source} for c in CLAIMS])
-            return 0
-        for claim in CLAIMS:
-            print(f"{claim.name:<10} {claim.title} ({claim.source})")
-        return 0
     setting = setting_of(options.scale, options.data, verify=not options.unverified_data)
+    if options.list:
+        _list(setting, options)
+        return 0
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
     executor = options.execution.choose()
@@ -43,6 +51,7 @@ def run(options: ReproduceOptions) -> int:
         cuda_graphs=options.execution.cuda_graphs,
     )
     check_backend(backend)
+    budget = parse_budget(options.budget) if options.budget else {}
     prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
     if options.markdown is not None:
         prepare_file(options.markdown, option="--markdown")
@@ -62,6 +71,7 @@ def run(options: ReproduceOptions) -> int:
         }
         try:
             with Display(quiet=options.json) as display:
+                display.say(_outlook(price(planned, store), executor))
                 reproduce(
                     planned,
                     store=store,
@@ -69,6 +79,8 @@ def run(options: ReproduceOptions) -> int:
                     backend=backend,
                     tell=display.tell,
                     about=about,
+                    most_runs=budget.get("runs", math.inf),
+                    seconds=budget.get("seconds", math.inf),
                 )
         except KeyboardInterrupt as interrupt:
             return stopped(interrupt, store.path)
@@ -82,6 +94,56 @@ def run(options: ReproduceOptions) -> int:
         as_json=options.json,
     )
     return 0
+
+
+def _list(setting: Setting, options: ReproduceOptions) -> None:
+    """The claims, what each costs from its beginning, and its verdict in the folder."""
+    verdicts, path = {}, options.out / "evidence.json"
+    if path.exists():
+        verdicts = {c["claim"]: c["verdict"] for c in json.loads(path.read_text())["claims"]}
+    workers = worker_count(options.execution.workers)
+    costs = {
+        claim.name: (cost.runs, round(cost.seconds(workers), 1))
+        for claim, cost in zip(CLAIMS, prices(plan_claims(CLAIMS, setting)), strict=True)
+    }
+    if options.json:
+        print_json(
+            [
+                {
+                    "name": claim.name,
+                    "title": claim.title,
+                    "source": claim.source,
+                    "runs": costs[claim.name][0],
+                    "seconds": costs[claim.name][1],
+                    "verdict": verdicts.get(claim.name, ""),
+                }
+                for claim in CLAIMS
+            ]
+        )
+        return
+    rows = [("claim", "runs", "time", "verdict", "title")]
+    for claim in CLAIMS:
+        runs, seconds = costs[claim.name]
+        cost = (str(runs), duration(seconds)) if runs else ("", "")
+        title = f"{claim.title} ({claim.source})"
+        rows.append((claim.name, *cost, verdicts.get(claim.name, ""), title))
+    print("\n".join(aligned(rows, left=(0, 3, 4))))
+    print(
+        f"\nTimes are forecasts for {counted(workers, 'idle core')}. Runs that claims share count "
+        "for each. Where a claim stays open, more follow."
+    )
+
+
+def _outlook(cost: Price, executor: Executor) -> str:
+    """What is about to be run, in a sentence; its time on processors of this machine."""
+    if not cost.runs:
+        return "All runs are there."
+    runs = counted(cost.runs, "run") + (", more where a claim is open" if cost.rest else "")
+    workers = executor.workers if isinstance(executor, Processes) else 1
+    if isinstance(executor, Ray) or (isinstance(executor, Processes) and executor.gpus):
+        return f"{runs}."
+    time = duration(cost.seconds(workers))
+    return f"{runs}: about {time} on {counted(workers, 'idle core')}."
 
 
 def _evidence_in(folder: Path) -> Evidence:

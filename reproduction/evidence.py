@@ -92,6 +92,24 @@ class Comparison:
     def verdict(self) -> Reproduction:
         return self.accepted.judge(self.ours)
 
+    @property
+    def times_to_decide(self) -> float:
+        """How many times the runs would leave an interval on one side of every edge: 1 if decided.
+
+        Example:
+            >>> ours = Estimate(value=0.1, low=0.0, high=0.2)
+            >>> stays = Accepted(low=-0.15, high=0.15)
+            >>> Comparison(what="", paper="", ours=ours, accepted=stays).times_to_decide
+            4.0
+        """
+        if self.verdict is not Reproduction.UNDECIDABLE:
+            return 1.0
+        value, half = self.ours.value, (self.ours.high - self.ours.low) / 2
+        if not math.isfinite(half):
+            return math.inf
+        away = min(abs(value - edge) for edge in (self.accepted.low, self.accepted.high))
+        return round((half / away) ** 2, 9) if away else math.inf
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
@@ -131,6 +149,8 @@ class Finding:
         group: figures, claims, beyond or errata.
         config: what was run.
         command: that measures it again.
+        runs, seconds: that it took, those of runs that other claims share included.
+        going_on: the runs of its next round, where it was stopped.
     """
 
     claim: str
@@ -145,6 +165,17 @@ class Finding:
     group: str = "figures"
     config: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    runs: int = 0
+    seconds: float = 0.0
+    going_on: int = 0
+
+    @property
+    def runs_to_decide(self) -> float:
+        """Runs of this kind that would decide what is open, should the estimates stay: an error
+        falls as the root of their number. Infinite where one lies on the edge, NaN if none is open.
+        """
+        times = [c.times_to_decide for c in self.comparisons if c.decisive]
+        return self.runs * max((t for t in times if t > 1), default=math.nan)
 
     @property
     def verdict(self) -> Reproduction:

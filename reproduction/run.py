@@ -11,6 +11,7 @@ from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, trai
 from depthmup.training import Backend
 from reproduction.claims.claim import Ahead, Claim, Experiment, Scale, Setting, nothing
 from reproduction.evidence import Evidence
+from reproduction.prices import spent
 
 Planned = Sequence[tuple[Claim, Experiment]]
 
@@ -28,10 +29,13 @@ def reproduce(
     backend: Backend | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
+    most_runs: float = math.inf,
+    seconds: float = math.inf,
 ) -> int:
     """Train and measure what the store does not hold, each once; the number of those.
 
     Experiments go on side by side, a round of all of them at a time, until none asks for more.
+    After ``most_runs`` or ``seconds`` no round begins without which a claim can be judged.
     """
     running = [experiment for _, experiment in planned]
     plan = _Plan(open=any(experiment.then is not nothing for experiment in running))
@@ -54,11 +58,13 @@ def reproduce(
             about=about,
         )
         plan.end(len(asked))
+        spent = count >= most_runs or plan.elapsed >= seconds
         both = [(experiment, experiment.ahead(store)) for experiment in running]
-        running = [experiment for experiment, ahead in both if ahead.missing]
-        if not running:
+        both = [(one, ahead) for one, ahead in both if ahead.missing]
+        both = [(one, ahead) for one, ahead in both if not (spent and ahead.narrows)]
+        if not both:
             return count
-        aheads = [ahead for _, ahead in both]
+        running, aheads = [one for one, _ in both], [ahead for _, ahead in both]
         items = _missing(aheads)
 
 
@@ -81,6 +87,10 @@ class _Plan:
     rest: float = 0.0
     rest_runs: int = 0
 
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
     def begin(self, todo: Sequence[Job]) -> None:
         self.pending = math.fsum(job.work for job in todo)
 
@@ -98,7 +108,7 @@ class _Plan:
             done=self.done + progress.done,
             cells=cells,
             fraction=(self.work + progress.fraction * self.pending) / total if total else 1.0,
-            elapsed=time.monotonic() - self.started,
+            elapsed=self.elapsed,
             most=cells + self.rest_runs if self.open else 0,
             most_work=1 + (self.rest / total if total else 0.0),
             why="searches go on until their verdicts are decided",
@@ -132,14 +142,25 @@ def judge(
     command: Callable[[Claim], str] = lambda claim: f"depthmup reproduce {claim.name}",
 ) -> Evidence:
     """The evidence, from a store that holds all results."""
+    going_on = {}
     for claim, experiment in planned:
-        if missing := experiment.ahead(store).missing:
+        ahead = experiment.ahead(store)
+        going_on[claim.name] = len(ahead.missing)
+        if ahead.missing and not ahead.narrows:
             raise StoreError(
-                f"{len(missing)} results of {claim.name} are not in {store.path} yet. Run "
+                f"{len(ahead.missing)} results of {claim.name} are not in {store.path} yet. Run "
                 "`depthmup reproduce` again to finish them."
             )
+    costs = spent(planned, store)
+    seconds = math.fsum(session["seconds"] for session in store.sessions())
     findings = tuple(
-        claim.finding(experiment, store, command=command(claim)) for claim, experiment in planned
+        replace(
+            claim.finding(experiment, store, command=command(claim)),
+            runs=costs[claim.name][0],
+            seconds=seconds * costs[claim.name][1],
+            going_on=going_on[claim.name],
+        )
+        for claim, experiment in planned
     )
     if scale == Scale.PAPER:  # there is no larger scale to advise
         findings = tuple(replace(finding, remedy="") for finding in findings)

@@ -157,8 +157,8 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
 
     With more seeds where that is open: the interval of a late loss is wide.
     """
-    # The laptop's late losses are near zero: their logarithms would need far more seeds.
-    looks = setting.choose(laptop=(4,), medium=(5, 8), paper=(5,))
+    # The laptop's late losses are near zero, and their logarithms scatter.
+    looks = setting.choose(laptop=(8, 16, 32), medium=(5, 8), paper=(5,))
     if "seeds" in setting.sizes:
         looks = (setting.sizes["seeds"],)
 

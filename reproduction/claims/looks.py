@@ -34,14 +34,17 @@ def with_looks(build: Build, looks: Sequence[int]) -> Experiment:
     built = {seeds: build(seeds, confidence) for seeds in looks}
 
     def last(store: Store) -> tuple[Experiment, Ahead]:
-        """The experiment at the last look, and what it lacks."""
+        """The experiment at the last look that has its runs, and what the next one lacks."""
+        whole = built[looks[0]].experiment
         for seeds, look in built.items():
-            ahead = look.experiment.ahead(store)
-            if ahead.missing or seeds == looks[-1]:
+            if missing := look.experiment.ahead(store).missing:
+                return whole, Ahead(missing=missing, done=whole.asked, narrows=seeds > looks[0])
+            whole = look.experiment
+            if seeds == looks[-1] or not _more_may_decide(
+                look.compare(store), seeds, looks[-1], confidence
+            ):
                 break
-            if not _more_may_decide(look.compare(store), seeds, looks[-1], confidence):
-                break
-        return look.experiment, ahead
+        return whole, Ahead(done=whole.asked)
 
     first = built[looks[0]].experiment
     return Experiment(

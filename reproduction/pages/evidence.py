@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Estimate
+from depthmup.records.text import counted
 from depthmup.reports import (
     Files,
+    duration,
     facts,
     interval,
     library,
@@ -125,6 +127,10 @@ def evidence_markdown(evidence: Evidence, *, command: str, beside: Sequence[Evid
             *_facts(other),
             *_tables(other, level="###"),
         ]
+    opened = [f for f in evidence.findings if f.verdict is Reproduction.UNDECIDABLE]
+    if opened:
+        lines += ["", "## Open: what would decide it", ""]
+        lines += [f"- **{f.claim}**: {remedy_of(f)}" for f in opened]
     revised = [f for f in evidence.findings if f.revised]
     if revised:
         lines += ["", "## Revised after a first result", ""]
@@ -174,7 +180,8 @@ def _tables(evidence: Evidence, *, level: str) -> list[str]:
         ]
         for finding in findings:
             for i, c in enumerate(finding.comparisons or ()):
-                first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
+                first = f"**{finding.claim}** {finding.title}: {_word(finding)}"
+                first = f"{first} ({cost_of(finding)})" if not i else ""
                 verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
                 row = (first, c.what, c.paper, measured(c.ours), str(c.accepted), verdict)
                 lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
@@ -202,6 +209,8 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
                 "group": f.group,
                 "source": f.source,
                 "verdict": f.verdict.value,
+                "runs": f.runs,
+                "seconds": round(f.seconds, 1),
                 "comparisons": [
                     {
                         "what": c.what,
@@ -290,7 +299,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "source": finding.source,
         "verdict": _word(finding),
         "tone": _TONES[finding.verdict],
-        "remedy": finding.remedy if finding.verdict is Reproduction.UNDECIDABLE else "",
+        "remedy": remedy_of(finding),
+        "cost": cost_of(finding),
         "revised": finding.revised,
         "notes": finding.notes,
         "command": finding.command,
@@ -326,6 +336,42 @@ def _word_of(comparison: Comparison, finding: Finding) -> str:
     if finding.group in _NOT_THE_PAPERS:
         return _CONFIRMED_WORDS[comparison.verdict]
     return comparison.verdict.value
+
+
+def cost_of(finding: Finding) -> str:
+    """What a claim took.
+
+    Example:
+        >>> cost_of(Finding(claim="fig10", title="", shows="", source="", comparisons=(),
+        ...                 runs=600, seconds=70))
+        '600 runs, 1 min 10 s'
+    """
+    if not finding.runs:
+        return "no runs"
+    return f"{counted(finding.runs, 'run')}, {duration(finding.seconds)}"
+
+
+AT_MOST = 100
+"""Times the runs of a claim beyond which no more of them are proposed."""
+
+
+def remedy_of(finding: Finding) -> str:
+    """What would decide an open claim: its own runs by their errors, and what it says itself."""
+    if finding.verdict is not Reproduction.UNDECIDABLE:
+        return ""
+    return " ".join(filter(None, (_runs_to_decide(finding), finding.remedy)))
+
+
+def _runs_to_decide(finding: Finding) -> str:
+    if finding.going_on:
+        return f"Its search was stopped before its limit; `{finding.command}` goes on."
+    runs = finding.runs_to_decide
+    if math.isnan(runs):
+        return ""
+    if runs > AT_MOST * finding.runs:
+        return f"More runs would not: {AT_MOST} times as many leave it open, if estimates stay."
+    time = duration(finding.seconds * runs / finding.runs)
+    return f"{math.ceil(runs / 10) * 10:,} runs of this kind would ({time}), if estimates stay."
 
 
 def _frames(finding: Finding) -> list[str]:

@@ -1,6 +1,7 @@
 """``depthmup reproduce``: names and data are checked first, work is kept, the page is rebuilt."""
 
 import json
+import re
 
 import pytest
 
@@ -12,11 +13,20 @@ def out(tmp_path):
     return tmp_path / "evidence"
 
 
-def test_the_claims_are_listed(capsys):
-    assert main(["reproduce", "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert "fig10" in listed
-    assert "erratum1" in listed
+def test_the_claims_are_listed_with_their_prices_and_verdicts(out, capsys):
+    assert main(["reproduce", "lemma4.3", "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["reproduce", "--list", "--out", str(out)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert re.match(r"fig10 +\d{3} .*\d s .*drift", lines["fig10"])
+    assert "  reproduced  " in lines["lemma4.3"]
+    assert "erratum1" in lines
+    assert main(["reproduce", "--list", "--json", "--out", str(out)]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["lemma4.3"]["verdict"] == "reproduced"
+    assert rows["fig10"]["verdict"] == ""
+    assert rows["fig10"]["runs"] > 400
+    assert rows["fig10"]["seconds"] > 0
 
 
 @pytest.mark.parametrize(

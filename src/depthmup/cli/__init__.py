@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from depthmup.cli.output import print_json
     from depthmup.cli.reproduce import Options as ReproduceOptions
     from depthmup.cli.terminal import Display
+    from depthmup.cli.transfer import parse_budget
 
 # For the commands that a clone has besides. Loaded when first used: ``main`` comes before all else.
 _LAZY = {
     "Display": ("terminal", "Display"),
     "ReproduceOptions": ("reproduce", "Options"),
+    "parse_budget": ("transfer", "parse_budget"),
     "prepare_file": ("folders", "prepare_file"),
     "prepare_folder": ("folders", "prepare_folder"),
     "print_json": ("output", "print_json"),
@@ -26,6 +28,7 @@ __all__ = [
     "Display",
     "ReproduceOptions",
     "main",
+    "parse_budget",
     "prepare_file",
     "prepare_folder",
     "print_json",

@@ -25,8 +25,12 @@ class Options:
     """Names of claims, such as fig10 or claim7.1, or all; --list shows them."""
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
-    """Size of the experiments: laptop (20 minutes for all claims on 2 idle cores), medium
+    """Size of the experiments: laptop (see --list for what each takes here), medium
     (minutes to half an hour per claim, hours for transformers), or paper (the paper's sizes)."""
+
+    budget: str = ""
+    """Runs or time after which no search goes on, such as 500, 30min or 2h; what claims cannot do
+    without is run. Searches end by themselves once their verdicts are decided."""
 
     data: tuple[str, ...] = ()
     """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
@@ -47,7 +51,7 @@ class Options:
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
 
     list: bool = False
-    """List the claims and exit."""
+    """List the claims with what each costs here and its verdict in OUT, and exit."""
 
     json: bool = False
     """Print the evidence as JSON, and nothing else on stdout."""

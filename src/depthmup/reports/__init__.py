@@ -31,7 +31,7 @@ from depthmup.reports.recorded import (
 )
 from depthmup.reports.result import FORMATS, export, notebook, write_result
 from depthmup.reports.score_page import score_page
-from depthmup.reports.sentences import interval, number
+from depthmup.reports.sentences import duration, interval, number
 from depthmup.reports.study_charts import (
     CHARTS,
     drift,
@@ -72,6 +72,7 @@ __all__ = [
     "comparison_page",
     "configured",
     "drift",
+    "duration",
     "example_certificate",
     "example_check",
     "example_prediction",

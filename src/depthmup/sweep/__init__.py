@@ -3,7 +3,7 @@
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify
-from depthmup.sweep.cost import check_memory, core_seconds, work
+from depthmup.sweep.cost import check_memory, core_seconds, seconds_per_work, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
@@ -62,6 +62,7 @@ __all__ = [
     "outline",
     "rate_unit",
     "run",
+    "seconds_per_work",
     "share",
     "snapshot",
     "story",

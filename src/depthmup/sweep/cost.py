@@ -65,8 +65,13 @@ EFFICIENCY = {"native": 0.88, "stacked": 0.2, "reference": 0.2}
 
 def core_seconds(cells: Iterable[Cell], *, engine: str) -> float:
     """Predicted seconds of training on one idle core of this machine, if no run diverges."""
-    operations = sum(_operations(64) * work(cell) for cell in cells)
-    return operations / (EFFICIENCY[engine] * operations_per_second()) if operations else 0.0
+    total = math.fsum(work(cell) for cell in cells)
+    return total * seconds_per_work(engine) if total else 0.0
+
+
+def seconds_per_work(engine: str = "native") -> float:
+    """Seconds on one idle core for each parameter and step of a batch of 64."""
+    return _operations(64) / (EFFICIENCY[engine] * operations_per_second())
 
 
 @cache
