@@ -78,6 +78,7 @@ class Sought:
             sweep=_searched(alone),
             region=(self.accepted.low, self.accepted.high),
             whole=True,  # a claim is about all of its depths
+            persistent=True,
             sizes=tuple({**alone.design.base, "depth": depth} for depth in self.depths),
             window=self.window,
         )

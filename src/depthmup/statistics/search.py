@@ -73,6 +73,7 @@ class Search:
         region: of the drift, (low, high): the search ends where the interval lies inside or outside
             of it; by default -tolerance to tolerance.
         whole: whether all sizes are wanted, whatever the smaller ones say.
+        persistent: whether to go on to the most seeds where they are not expected to decide.
         precision: half-width of every drift's interval that ends the search, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
@@ -93,6 +94,7 @@ class Search:
     tolerance: float = TOLERANCE
     region: tuple[float, float] | None = None
     whole: bool = False
+    persistent: bool = False
     precision: float | None = None
     complete: bool = False
     minima: bool = False

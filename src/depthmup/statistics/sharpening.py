@@ -81,7 +81,8 @@ class Sharpening:
             part = len(self.sizes) < len(search.arm(self.axis))
             if part and low <= drift.value <= high:
                 return Round(why=f"at {shown} where it trains")
-        if search.precision is None and self.left(self._everything()) > need + slack:
+        to_a_verdict = search.precision is None and not search.persistent
+        if to_a_verdict and self.left(self._everything()) > need + slack:
             more = "; a third size may" if len(self.sizes) == 2 else ""
             return Round(
                 why=f"undecided at {shown}, and neither {counted(search.looks[-1], 'seed')} "

@@ -50,7 +50,7 @@ class SearchState:
     """What was asked for so far (``sweep``), and what is to be trained next (``pending``).
 
     Attributes:
-        region, whole: as in ``statistics.Search``.
+        region, whole, persistent: as in ``statistics.Search``.
         sizes: those whose optima are searched; all unless given.
         over: where gains over a variant are what is searched, its name or a part of it.
         target: the size that a prediction, or a gain, is about.
@@ -65,6 +65,7 @@ class SearchState:
     target: Size | None = None
     region: tuple[float, float] | None = None
     whole: bool = False
+    persistent: bool = False
     sizes: tuple[Size, ...] = ()
     over: str = ""
     window: slice | None = None
@@ -318,6 +319,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         region=state.region,
         # What rules do is seen at the largest size, which the whole scheme needs, too.
         whole=state.whole or bool(design.changed),
+        persistent=state.persistent,
         precision=None if changed else auto.precision,
         complete=state.target is not None and not changed,
         minima=bool(state.over) or changed,
