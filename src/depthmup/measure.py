@@ -219,6 +219,7 @@ def transfer(
                 about=about,
                 log=log,
                 first_alone=first,
+                slow_starts=runner.trainer.of_command,  # a script's imports take seconds
             )
 
         if sweep.design.auto and not runner.shard:
