@@ -132,3 +132,13 @@ def test_no_time_is_predicted_before_it_is_known_within_a_factor_of_two():
     search = Progress(done=9, cells=12, fraction=0.9, elapsed=9.0, most=99, why="depth 16")
     assert time_left(replace(search, most_work=6.0)) == "(depth 16)"
     assert time_left(replace(search, most_work=3.0)) == "1 s to 21 s left (depth 16)"
+
+
+def test_runs_of_a_command_that_start_slowly_have_a_range_or_no_time():
+    """Imports take as long at every size: by work alone 1 of 6 runs foretold twice the time."""
+    # 2 of 6 runs, a third of the work in four of them.
+    some = Progress(done=2, cells=6, fraction=2 / 9, elapsed=20.0, of_runs=2 / 6)
+    assert time_left(some) == "40 s to 1 min 10 s left"
+    # At depths 2 to 32 the first of five runs is a sixty-second part of the work.
+    first = Progress(done=4, cells=20, fraction=8 / 62, elapsed=20.0, of_runs=0.5)
+    assert "not known" in time_left(first)

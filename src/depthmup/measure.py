@@ -219,6 +219,7 @@ def transfer(
                 about=about,
                 log=log,
                 first_alone=first,
+                slow_starts=runner.trainer.of_command,  # a script's imports take seconds
             )
 
         if sweep.design.auto and not runner.shard:
@@ -321,15 +322,17 @@ def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell)
     auto = state.sweep.design.auto
     seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
     state = advance(state, store)
+    trained = 0.0
     if state.done:
         train((), tell)  # notes the session
     first = True  # A budget of seconds that ends within it still has a report.
     while state.pending and (first or time.monotonic() - started < seconds):
         first = False
         try:
-            train(state.pending, _of_the_whole(state, tell, started))
+            train(state.pending, _of_the_whole(state, tell, started, trained))
         except WorkerError as error:
             raise WorkerError(f"{error}{_so_far(state, store)}") from error
+        trained += math.fsum(state.sweep.work(run) for run in state.pending)
         state = advance(state, store)
     return state
 
@@ -342,34 +345,40 @@ def _so_far(state: SearchState, store: Store) -> str:
     return f"\nThe rounds before are whole: `depthmup report {folder}` shows them."
 
 
-def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
-    """Tells the progress of one round as that of the whole search.
+def _of_the_whole(state: SearchState, tell: Tell, started: float, trained: float) -> Tell:
+    """Tells the progress of one round as that of the whole search, from its work since the start.
 
     The least that the search takes are the runs of this round. The most are besides those of sizes
     not begun, and twice the runs of variants without a verdict: the next round has twice the seeds.
     """
     work = state.sweep.work
     pending = math.fsum(work(run) for run in state.pending)
-    done, runs = state.work, len(state.records)
-    total = done + pending
+    runs = len(state.records)
+    total = trained + pending  # what another session trained took none of these seconds
     further = state.going_on + len(state.pending)
     cells = runs + len(state.pending)
     most = cells + state.rest_runs + further
     auto = state.sweep.design.auto
     if auto is not None and auto.runs is not None:
         most = max(cells, min(most, auto.runs))
-    grown = (state.rest + total * further / cells) / total if total else 0.0
+    of_run = (state.work + pending) / cells
+    grown = (state.rest + of_run * further) / total if total else 0.0
     grown *= (most - cells) / (state.rest_runs + further)
 
+    seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
+
     def told(progress: Progress) -> None:
+        elapsed = time.monotonic() - started
+        fraction = (trained + progress.fraction * pending) / total if total else 1.0
+        until = fraction * seconds / elapsed if elapsed else math.inf  # the budget's end, as work
         tell(
             Progress(
                 done=runs + progress.done,
                 cells=cells,
-                fraction=(done + progress.fraction * pending) / total if total else 1.0,
-                elapsed=time.monotonic() - started,
+                fraction=fraction,
+                elapsed=elapsed,
                 most=most,
-                most_work=1 + grown,
+                most_work=1 + min(grown, max(until - 1, 0.0)),
                 why=state.why,
             )
         )

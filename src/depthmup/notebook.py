@@ -36,11 +36,18 @@ def time_left(progress: "Progress") -> str:
     # Before the first runs are done, little is known of the others.
     early = progress.fraction / progress.most_work <= EARLY
     if not progress.most:
-        return "time left: not known yet" if early else f"{duration(progress.remaining)} left"
+        by_work, by_run = progress.remaining, progress.remaining_by_run
+        least, most = min(by_work, by_run), max(by_work, by_run)
+        unknown = early or most > WIDE * least
+        return "time left: not known yet" if unknown else f"{_span(least, most)} left"
     if early or progress.most_work > WIDE:
         return f"({progress.why})"
-    least, most = duration(progress.remaining), duration(progress.remaining_at_most)
-    return f"{least if least == most else f'{least} to {most}'} left ({progress.why})"
+    return f"{_span(progress.remaining, progress.remaining_at_most)} left ({progress.why})"
+
+
+def _span(least: float, most: float) -> str:
+    low, high = duration(least), duration(most)
+    return low if low == high else f"{low} to {high}"
 
 
 def runs_done(progress: "Progress") -> str:

@@ -129,6 +129,26 @@ def test_an_optimum_at_an_edge_of_the_grid_asks_for_a_wider_one(study, place, sp
     assert f"about {RUNS * 2 // len(grid)} runs" in step.lead
 
 
+def test_rates_beyond_an_edge_have_three_digits(study):
+    """A search's rate such as 0.10546875006115494 stood in the command to paste."""
+    asked, aside = opened(study), 0.1
+    curves = tuple(
+        replace(c, points=tuple(replace(p, log2_lr=p.log2_lr + aside) for p in c.points))
+        for c in asked.headline.curves
+    )
+    first, *others = asked.headline.transfers
+    at_edge = replace(first, optima=(replace(first.optima[0], place=Place.HIGH_EDGE),))
+    window = replace(asked.headline, curves=curves, transfers=(at_edge, *others))
+    config = {**asked.config, "command": [*COMMAND, "--lrs", "1e-3"]}
+    [step] = next_steps([replace(asked, windows=(window,), config=config)], [])
+    *kept, one, two = step.code.partition("--lrs ")[2].split(",")
+    assert kept
+    grid = sorted({p.log2_lr for c in curves for p in c.points})
+    for n, new in enumerate((one, two), start=1):
+        assert float(new) == pytest.approx(2.0 ** (grid[-1] + n * (grid[-1] - grid[-2])), rel=5e-3)
+        assert len(new.replace(".", "").strip("0")) <= 3
+
+
 def test_a_table_has_no_command(study):
     asked = opened(study)
     asked = replace(asked, config={k: v for k, v in asked.config.items() if k != "command"})

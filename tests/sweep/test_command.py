@@ -332,3 +332,14 @@ def test_a_command_is_given_the_sizes_of_the_base(script, tmp_path):
     assert words == {"base=4"}
     with pytest.raises(ValueError, match=r"got \{base_width\}"):
         resolved_sweep(Model(command=command(script, "{base_width}"), loss=LOSS), design, None)
+
+
+def test_progress_counts_runs_beside_their_work(script):
+    """Depth 16 has four times the work of depth 4; a script starts as slowly at both."""
+    told = []
+    model = Model(command=f"{shlex.quote(sys.executable)} {script} {WORDS}", loss=LOSS)
+    depthmup.transfer(model, Design(**FEW), on=1, progress=told.append)
+    of_runs = {p.done: p.of_runs for p in told}
+    assert of_runs == pytest.approx({n: n / 18 for n in of_runs})
+    assert of_runs[18] == 1
+    assert any(p.fraction < p.of_runs / 2 for p in told)

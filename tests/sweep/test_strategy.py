@@ -203,6 +203,29 @@ def test_a_forecast_is_a_range_that_holds_what_follows():
     assert len({p.why for p in told}) > 2
 
 
+def test_a_forecast_of_a_resumed_search_counts_its_own_work_alone(tmp_path):
+    """Stored runs took none of its seconds: 9 of 10 stored foretold a tenth of the time."""
+    model = depthmup.Model(train=train, version="1", cost=lambda size: 1.0)
+    begun, told = 18, []
+    for runs in (begun, 50):
+        asked = design(lrs=depthmup.Auto(runs=runs), schemes="depth-mup")
+        told.clear()
+        depthmup.transfer(model, asked, out=tmp_path, progress=told.append)
+        begun = min(begun, told[-1].done)
+    assert told[0].done >= begun > 9
+    for p in told:
+        assert p.fraction == pytest.approx((p.done - begun) / (p.cells - begun))
+
+
+def test_a_forecast_ends_with_a_budget_of_seconds():
+    told, seconds = [], 1e-6
+    asked = design(lrs=depthmup.Auto(seconds=seconds), schemes="depth-mup")
+    depthmup.transfer(MODEL, asked, progress=told.append)
+    last = [p for p in told if p.fraction > 0]
+    assert last
+    assert all(p.remaining_at_most <= max(p.remaining, seconds) + 1e-12 for p in last)
+
+
 def test_a_budget_of_seconds_ends_after_a_whole_round():
     """The first scan is always made: nothing can be reported without it."""
     model = depthmup.Model(train=train, version="1")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -455,6 +456,9 @@ class TestRules:
         assert decay["cost"] == pytest.approx(truth, rel=0.15)
         text = " ".join(str(report).split())
         assert "Weight decay, decay as the width (width^1): rejected. Following it costs" in text
+        costs = re.findall(r"[\d.]+(?=%)", text.partition("Following it costs")[2].splitlines()[0])
+        assert costs
+        assert all(len(cost.replace(".", "").lstrip("0")) <= 3 for cost in costs), costs
         assert "Published rules" in report.page
 
     def test_a_decay_that_grows_with_the_width_agrees_with_its_rule(self):

@@ -178,17 +178,26 @@ def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:
     grid = sorted({point.log2_lr for curve in curves for point in curve.points})
     if len(grid) < 2 or not any(place.at_edge for place in places):
         return None
-    wide = list(grid)
+    whole, wide = study.tuned.is_whole, list(grid)
     if Place.LOW_EDGE in places:
-        wide = [grid[0] - n * (grid[1] - grid[0]) for n in (2, 1)] + wide
+        below = [grid[0] - n * (grid[1] - grid[0]) for n in (2, 1)]
+        wide = [_short(k, whole) for k in below] + wide
     if Place.HIGH_EDGE in places:
-        wide += [grid[-1] + n * (grid[-1] - grid[-2]) for n in (1, 2)]
+        above = [grid[-1] + n * (grid[-1] - grid[-2]) for n in (1, 2)]
+        wide += [_short(k, whole) for k in above]
     name = "lrs" if study.tuned.is_learning_rate else "values"
     if any(word.startswith(f"--log2-{name}") for word in listed(study, "command")):
         option = f"--log2-{name}={','.join(f'{k:.9g}' for k in wide)}"
     else:
         option = f"--{name} {','.join(repr(written(2.0 ** round(k, 9))) for k in wide)}"
     return option, (len(wide) - len(grid)) / len(grid)
+
+
+def _short(log2: float, whole: bool) -> float:
+    """The log2 of a value of three digits near one; a power of two stays, as its grid has it."""
+    if math.isclose(log2, round(log2), abs_tol=1e-9):
+        return log2
+    return math.log2(round(2.0**log2) if whole else float(f"{2.0**log2:.3g}"))
 
 
 def _ask(study: Study, transfer: Transfer, aim: str) -> Step | None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from depthmup.records import UNKNOWN, Estimate, Judgement, Place, Tuned, Verdict
-from depthmup.records.finding import amount, change, change_span, ranged, rate
+from depthmup.records.finding import amount, change, change_span, percent, ranged, rate
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_text
@@ -122,8 +122,8 @@ def sentences(recipe: Recipe) -> list[str]:
 
 def _percent(cost: Estimate) -> str:
     if math.isinf(cost.high):
-        return f"more than {cost.low:.2%}: it may diverge"
-    return f"{cost.value:.2%} ({cost.low:.2%} to {cost.high:.2%})"
+        return f"more than {percent(cost.low)}: it may diverge"
+    return ranged(cost, percent)
 
 
 def _best(one: Tuned, log2: Estimate, free: bool) -> str:

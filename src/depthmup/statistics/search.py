@@ -206,22 +206,31 @@ class Search:
     def planned(self, asks: Sequence[Ask]) -> Curves:
         """The runs of the sizes that are bracketed, and those asked for, as the fit foretells."""
         rows = [{k: list(row) for k, row in self.losses[i].items()} for i in self.sharp]
-        found = self.posterior
-        for ask in asks:
-            if ask.size not in self.sharp:
-                continue
-            at = self.sharp.index(ask.size)
-            row = rows[at].setdefault(ask.log2_lr, [])
-            row += [math.nan] * (ask.seed + 1 - len(row))
-            # A seed that is there lies as far aside as its other runs do.
-            aside = [
-                math.log(own[ask.seed]) - float(found.foretold(at, np.array(k)))
-                for k, own in self.losses[ask.size].items()
-                if ask.seed < len(own) and 0 < own[ask.seed] < math.inf
-            ]
-            foretold = float(found.foretold(at, np.array(ask.log2_lr)))
-            row[ask.seed] = math.exp(foretold + (float(np.median(aside)) if aside else 0.0))
+        for at, i in enumerate(self.sharp):
+            seeds: dict[float, list[int]] = {}
+            for ask in asks:
+                if ask.size == i:
+                    seeds.setdefault(ask.log2_lr, []).append(ask.seed)
+            foretold = self.posterior.foretold(at, np.array([*seeds])) if seeds else ()
+            for (k, of_rate), loss in zip(seeds.items(), foretold, strict=True):
+                row = rows[at].setdefault(k, [])
+                row += [math.nan] * (max(of_rate) + 1 - len(row))
+                for seed in of_rate:
+                    row[seed] = math.exp(loss + self._aside[at].get(seed, 0.0))
         return curves_of(rows)
+
+    @cached_property
+    def _aside(self) -> list[dict[int, float]]:
+        """Of every bracketed size: by how much a seed that is there lies above what the fit
+        foretells of its runs, the median.
+        """
+        result = []
+        for at, i in enumerate(self.sharp):
+            bracket = self.brackets[i]
+            apart = np.log(bracket.values) - self.posterior.foretold(at, bracket.rates)[:, None]
+            finite = [column[np.isfinite(column)] for column in apart.T]
+            result.append({seed: float(np.median(a)) for seed, a in enumerate(finite) if len(a)})
+        return result
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
         """log2 of sizes along an axis."""

@@ -25,6 +25,7 @@ class Progress:
     """Results done out of ``cells``, and the fraction of the work done.
 
     A search may go on, for at most ``most`` runs and ``most_work`` times their work: ``why``.
+    ``of_runs`` is the fraction of the runs done, where a run's start may take longer than its work.
     """
 
     done: int
@@ -34,6 +35,7 @@ class Progress:
     most: int = 0
     most_work: float = 1.0
     why: str = ""
+    of_runs: float = 0.0
 
     @property
     def remaining(self) -> float:
@@ -44,6 +46,11 @@ class Progress:
     def remaining_at_most(self) -> float:
         """The same, should a search go on."""
         return self._until(self.most_work)
+
+    @property
+    def remaining_by_run(self) -> float:
+        """The same, should every run take as long as another; by work where that is known."""
+        return self.elapsed * (1 / self.of_runs - 1) if self.of_runs > 0 else self.remaining
 
     def _until(self, work: float) -> float:
         return self.elapsed * (work / self.fraction - 1) if self.fraction > 0 else float("inf")
@@ -68,7 +75,9 @@ class _Keeper:
         log: Log | None,
         cells: int,
         done: int,
+        slow_starts: bool = False,
     ) -> None:
+        self.slow_starts = slow_starts
         self.store, self.session, self.tell, self.log = store, session, tell, log
         self.cells, self.done = cells, done
         self.weights = {key: job.work / len(job.keys) for job in jobs for key in job.keys}
@@ -137,8 +146,12 @@ class _Keeper:
                 # Differences that were rounded may add up to a little more than the total.
                 fraction=min(1.0, self.spent / self.total) if self.total else 1.0,
                 elapsed=self.elapsed,
+                of_runs=self._of_runs() if self.slow_starts else 0.0,
             )
         )
+
+    def _of_runs(self) -> float:
+        return math.fsum(self.fractions.values()) / len(self.weights) if self.weights else 1.0
 
     def report_failures(self) -> None:
         """Raise an error if jobs failed: the first with its traceback, the others by name."""
@@ -167,12 +180,14 @@ def run(
     about: Mapping[str, object] | None = None,
     log: Log | None = None,
     first_alone: bool = False,
+    slow_starts: bool = False,
 ) -> int:
     """Do everything asked for that the store does not hold.
 
     Each result is stored as soon as it is ready, so whatever stops this call, the next one goes on
     from there. A job that fails does not stop the others; with ``first_alone`` the least job comes
     before all others, and none of them if it fails. A ``log`` gets each run after it was stored.
+    With ``slow_starts`` a run's time need not follow its work.
     """
     missing = store.missing(asked)
     todo = jobs(missing)
@@ -187,6 +202,7 @@ def run(
         log=log,
         cells=len(asked),
         done=len(asked) - len(missing),
+        slow_starts=slow_starts,
     )
     try:
         if first_alone and len(todo) > 1:
