@@ -285,9 +285,9 @@ def _of_losses(runs: Runs) -> list[Note]:
     """Sizes whose losses are in another unit: their optimum is where it is, so they are kept."""
     fitted = runs.optima
     centre = np.where(runs.inside, fitted.centre, np.nan)
-    slips = slipped_losses(
-        np.log2(runs.array), fitted.curves.log2_lrs, fitted.log_losses, centre, fitted.spacing
-    )
+    # Runs that blew up have no level.
+    y = np.where(fitted.curves.blown, np.inf, fitted.log_losses)
+    slips = slipped_losses(np.log2(runs.array), fitted.curves.log2_lrs, y, centre, fitted.spacing)
     return [
         Note(
             text=f"The losses of size "
