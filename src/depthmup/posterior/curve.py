@@ -110,7 +110,8 @@ class Curves:
         y = self.log_losses
         of_size = (*y.shape[:-2], -1)
         x = np.broadcast_to(self.log2_lrs[..., None], y.shape)
-        return blew_up(x.reshape(of_size), y.reshape(of_size)).reshape(y.shape).any(-1)
+        of_runs = blew_up(x.reshape(of_size), y.reshape(of_size)).reshape(y.shape)
+        return np.asarray(of_runs.any(-1))
 
     def averages(self) -> Array:
         """Seed-averaged log losses, (..., sizes, rates)."""
