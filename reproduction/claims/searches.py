@@ -9,7 +9,7 @@ adds what the verdict lacks: rates between those of the grid around an optimum, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from depthmup.records import Estimate, Study, Window
@@ -25,7 +25,7 @@ from depthmup.sweep import (
 )
 from reproduction.claims.claim import Ahead, Conclusion, Experiment, Setting
 from reproduction.claims.common import changed, judged, judged_from, networks, sweep_experiment
-from reproduction.evidence import Accepted, Reproduction
+from reproduction.evidence import Accepted
 
 SEARCHED_REVISED = (
     "The optima were first those of a grid of whole octaves, with four or five seeds; now a search "
@@ -35,10 +35,6 @@ SEARCHED_REVISED = (
 
 MOST_SEEDS = 32
 """Seeds of a rate at most: where they leave a drift open, its claim is open."""
-
-
-_Line: TypeAlias = tuple[str, tuple[int, ...]]
-"""A scheme and the depths over which its drift is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +61,6 @@ class Sought:
         design = self.sweep.design
         stop = self.stop or design.steps
         return slice(stop - design.window, stop)
-
-    @property
-    def line(self) -> _Line:
-        """What it is about in any window."""
-        return self.scheme.name, self.depths
 
     def begun(self, store: Store) -> SearchState:
         """The search before its first round."""
@@ -108,45 +99,18 @@ def in_late_windows(
     )
 
 
-_Replay: TypeAlias = tuple[Sequence[Sought], list[SearchState], set[_Line]]
-"""What is sought, the searches after a round, and what of it is stopped."""
-
-_REPLAYED = WeakKeyDictionary[Store, dict[tuple[int, ...], _Replay]]()
-"""By store, the last round of which it had all records: these stay, and so does what follows."""
+_REPLAYED = WeakKeyDictionary[Store, dict[tuple[int, ...], tuple[Any, ...]]]()
+"""By store what was sought, and how far its searches were: records stay, and so does what follows.
+"""
 
 
 def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
-    """The searches of one claim, as far as a store has their records.
-
-    They go on side by side, a round of each at a time, so that what one leaves open can end
-    another. What is judged over several windows stays open where one of them does: once all sizes
-    are measured in each, the other windows' searches stop, too.
-    """
+    """The searches of one claim, as far as a store has their records."""
     known, key = _REPLAYED.setdefault(store, {}), tuple(map(id, sought))
-    if key in known:
-        _, states, stopped = known[key]
-    else:
-        states, stopped = [one.begun(store) for one in sought], set[_Line]()
-    while not any(state.pending for state in states):
-        known[key] = sought, states, stopped
-        before = states
-        going = [
-            not state.ended and one.line not in stopped
-            for one, state in zip(sought, states, strict=True)
-        ]
-        if not any(going):
-            break
-        states = [
-            advance(state, store, rounds=1) if goes else state
-            for goes, state in zip(going, states, strict=True)
-        ]
-        stopped = _open(sought, states)
-        # A round is not begun beside the one in which another window's search ends open.
-        states = [
-            state if state.ended or one.line not in stopped else old
-            for one, state, old in zip(sought, states, before, strict=True)
-        ]
-    return tuple(states)
+    _, states = known.get(key) or (sought, [one.begun(store) for one in sought])
+    states = tuple(advance(replace(state, pending=()), store) for state in states)
+    known[key] = sought, states
+    return states
 
 
 def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
@@ -159,24 +123,6 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
         done=tuple(dict.fromkeys(chain.from_iterable(state.records for state in states))),
         narrows=all(state.records and not state.rest for state in states),
     )
-
-
-def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[_Line]:
-    """What has a search that ended open, with all sizes measured in every window."""
-    unmeasured = {
-        one.line
-        for one, state in zip(sought, states, strict=True)
-        for size in state.sweep.design.all_sizes
-        if not state.sweep.rates(state.sweep.design.variant(), size)
-    }
-    ended = {
-        one.line
-        for one, state in zip(sought, states, strict=True)
-        if state.ended
-        and state.rounds
-        and one.accepted.judge(state.rounds[-1].drifts["depth"]) is Reproduction.UNDECIDABLE
-    }
-    return ended - unmeasured
 
 
 def drift_of(one: Sought, sought: Sequence[Sought], store: Store) -> Estimate:

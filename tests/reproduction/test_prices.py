@@ -1,4 +1,4 @@
-"""What claims cost: forecasts before they begin, their own runs afterwards, and what would decide."""
+"""What claims cost: forecasts, their own runs afterwards, and what would decide an open one."""
 
 import math
 
@@ -72,7 +72,7 @@ def test_an_error_falls_as_the_root_of_the_runs(value, half, times):
 def test_after_its_budget_a_search_that_only_narrows_ends_open(tmp_path):
     """The grid is trained in any case; the claim is judged by it, and says that it was stopped."""
     planned = plan_claims(named(["fig13"]), Setting(sizes=TINY))
-    ((claim, experiment),) = planned
+    ((_, experiment),) = planned
     with Store(tmp_path / "results.sqlite") as store:
         assert reproduce(planned, store=store, executor=InProcess(), most_runs=1) == len(
             experiment.cells

@@ -5,12 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from planted import SMALL, change, planted, record, scatter
+from planted import SMALL, change, planted, scatter
 
 from reproduction import Scale, Setting, named
-from reproduction.claims.learning_rates import STAYS
-from reproduction.claims.nonlinearity import pre_sweep
-from reproduction.claims.searches import ahead, in_late_windows
 from reproduction.evidence import Reproduction
 
 # Where no grid is there to begin with, and no more depths than a laptop has.
@@ -48,24 +45,6 @@ def test_every_window_has_a_search_of_its_own(tmp_path):
     law = partial(in_time, drifts=(0.0,) * 5, moves=np.array([0, 0, 0, 3, 0]))
     with planted(experiment, tmp_path, law) as store:
         assert claim.finding(experiment, store).verdict is Reproduction.REPRODUCED
-
-
-def test_a_window_that_stays_open_ends_the_search_of_the_others(tmp_path):
-    """Both drift by about the tolerance. The one before has its optimum elsewhere, and would get
-    more runs, alone; where a store has those, the claim's verdict is what it is without them."""
-    (claim,) = named(["fig25"])
-    experiment = claim.experiment(SEARCHED)
-    before, last = in_late_windows(pre_sweep(SEARCHED), [(SEARCHED.depth_mup, STAYS)])
-    law = partial(in_time, drifts=(0, 0, 0, 0.145, 0.15), moves=np.array([0, 0, 0, 3, 0]))
-    with planted(experiment, tmp_path, law) as store:
-        finding = claim.finding(experiment, store)
-        assert finding.verdict is Reproduction.UNDECIDABLE
-        assert ahead([before], store).missing
-        while missing := ahead([before], store).missing:
-            for cell in missing:
-                store.add(record(cell, law))
-        assert not ahead([before, last], store).missing
-        assert claim.finding(experiment, store).comparisons == finding.comparisons
 
 
 @pytest.mark.parametrize(("name", "first"), [("fig23", 0), ("fig26", 3)], ids=["grid", "search"])
