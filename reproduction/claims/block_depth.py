@@ -343,8 +343,8 @@ def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
 
 
 _LOOKS_REVISED = (
-    "At scale medium first measured with five seeds; now with eight where five leave it open, and "
-    "with wider intervals at both."
+    "First measured with four seeds (five at scale medium); now with 8, 16 and 32 (5 and 8) where "
+    "fewer leave it open, and with wider intervals at each."
 )
 _MEMORIZED = (
     "Data that is not memorized in 43 epochs, as the digits are, where the logarithm of a loss "

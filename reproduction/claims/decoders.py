@@ -79,7 +79,7 @@ def decoder_of(setting: Setting) -> "Model":
 def decoder_sweep(setting: Setting, **changes: Any) -> Sweep:
     """What the figures share: the paper's rule along depth, with AdamW."""
     sizes = setting.choose(
-        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 8},
+        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 1200, "seeds": 4},
         medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
         paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
     )

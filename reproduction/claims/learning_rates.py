@@ -24,6 +24,7 @@ from reproduction.claims.common import (
     sweep_experiment,
 )
 from reproduction.claims.searches import (
+    SEARCHED_REVISED,
     Sought,
     drift_of,
     searched_experiment,
@@ -43,7 +44,7 @@ SETTLES = Accepted(low=-0.05, high=0.05)
 LAYER_NORM_REVISED = (
     "First judged from depth 8 on, where Depth-muP's optimum still moves and Figure 12 was not "
     "reproduced; now from depth 32 on, where the limit is near, and with more seeds (16 in place "
-    "of 5 at scale laptop), as few depths left the interval too wide."
+    f"of 5 at scale laptop), as few depths left the interval too wide. {SEARCHED_REVISED}"
 )
 
 
@@ -405,7 +406,7 @@ CLAIMS: Sequence[Claim] = (
         "alone, and SP. Only under Depth-muP do the minima line up, and deeper is better.",
         source="TP6 Figure 10",
         revised="That SP shifts more was first asked of its drift alone, to be below −0.15; now of "
-        "the difference from the block multiplier's.",
+        f"the difference from the block multiplier's. {SEARCHED_REVISED}",
         experiment=_fig10,
     ),
     Claim(
@@ -415,6 +416,7 @@ CLAIMS: Sequence[Claim] = (
         "optimum moves up with depth and the best loss is above Depth-muP's.",
         source="TP6 Figure 11",
         experiment=_fig11,
+        revised=SEARCHED_REVISED,
     ),
     Claim(
         name="fig12",

@@ -17,7 +17,12 @@ from reproduction.claims.common import (
     octaves,
 )
 from reproduction.claims.learning_rates import SETTLES, STAYS, of
-from reproduction.claims.searches import Sought, searched_experiment, searched_study
+from reproduction.claims.searches import (
+    SEARCHED_REVISED,
+    Sought,
+    searched_experiment,
+    searched_study,
+)
 from reproduction.evidence import Comparison, Picture
 
 if TYPE_CHECKING:
@@ -107,7 +112,8 @@ CLAIMS: Sequence[Claim] = (
         shows="Loss against the block multiplier a at every depth under Depth-muP. As the "
         "learning rate does, the best a stays where it is.",
         source="TP6 Figure 13",
-        revised="At scale laptop first measured to depth 64, which decided nothing; now to 128.",
+        revised="At scale laptop first measured to depth 64, which decided nothing; now to 128. "
+        f"{SEARCHED_REVISED}",
         experiment=_fig13,
     ),
 )

@@ -28,8 +28,8 @@ from reproduction.claims.common import changed, judged, judged_from, networks, s
 from reproduction.evidence import Accepted
 
 SEARCHED_REVISED = (
-    "The optima were first those of a grid of whole octaves, with four or five seeds; now a search "
-    "adds rates and seeds where the verdict is open."
+    "The optima were first those of a grid of whole octaves, with a few seeds; now a search adds "
+    "rates and seeds, up to 32, where the verdict is open."
 )
 
 

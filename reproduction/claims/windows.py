@@ -142,13 +142,15 @@ CLAIMS: Sequence[Claim] = (
         "The learning-rate curves of Depth-muP, (1/2, 0) and SP as training goes on. Once early "
         "training is over the minima line up under Depth-muP, and under it alone.",
         _fig22,
+        SEARCHED_REVISED,
     ),
     _claim(
         "fig23",
         "The ODE scaling at every window of training",
         "Figure 11's curves as training goes on. The optimum of (1, 0) keeps rising with depth.",
         _fig23,
-        "The ODE's drift was first asked to be above 0.15; now, as in Figure 11, above 0.",
+        "The ODE's drift was first asked to be above 0.15; now, as in Figure 11, above 0. "
+        f"{SEARCHED_REVISED}",
     ),
     _claim(
         "fig24",
