@@ -366,7 +366,7 @@ def _runs_to_decide(finding: Finding) -> str:
     if finding.going_on:
         return f"Its search was stopped before its limit; `{finding.command}` goes on."
     runs = finding.runs_to_decide
-    if math.isnan(runs):
+    if math.isnan(runs) or not finding.runs:
         return ""
     if runs > AT_MOST * finding.runs:
         return f"More runs would not: {AT_MOST} times as many leave it open, if estimates stay."

@@ -127,7 +127,18 @@ def interval(estimate: Estimate, digits: int = 2) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """Seconds as a person would say them.
+
+    Args:
+        seconds: at least 0, or infinite.
+
+    Returns:
+        Words.
+
+    Example:
+        >>> duration(75), duration(7260)
+        ('1 min 15 s', '2 h 1 min')
+    """
     if seconds == float("inf"):
         return "unknown"
     minutes, rest = divmod(round(seconds), 60)
