@@ -13,7 +13,6 @@ from valleys import SHAPES, World, least
 from depthmup.posterior import (
     Curves,
     NormalMixture,
-    curve,
     drifts,
     errors,
     likelihood,
@@ -351,30 +350,3 @@ def test_drifts_of_realized_minima_are_held(tau, spacing, seeds_):
     # And not by being wide: a parabola's slope is known to a twentieth of an octave or so. Where
     # sizes scatter, one seed may have as much of its own at each of them.
     assert np.median(high - low) / 2 < (0.06 + 0.1 * tau if spacing == 0.5 else 0.1)
-
-
-class TestRunsThatBlewUp:
-    """Finite losses far above all that train: their scatter over seeds is no noise."""
-
-    def test_they_are_four_times_the_best_and_twice_what_small_rates_leave(self):
-        x, y = np.arange(6.0), np.log([9.0, 4.0, 1.0, 1.5, 17.0, 60.0])
-        assert curve.blew_up(x, y).tolist() == [False] * 4 + [False, True]
-        # Small rates that leave a loss of 9 are no divergence; without them 17 is one.
-        assert curve.blew_up(x[1:], y[1:]).tolist() == [False] * 3 + [True, True]
-        nothing = np.full(3, np.inf)
-        assert not curve.blew_up(x[:3], nothing).any()
-
-    def test_their_scatter_is_no_noise(self):
-        """The noise is that of the same sweep whose runs there are infinite."""
-        losses = noisy(3, count=3)
-        far = RATES > 1
-        walls = losses.copy()
-        walls[:, far] = np.inf
-        blown = losses.copy()
-        blown[:, far] = 10 ** np.random.default_rng(0).uniform(2, 5, blown[:, far].shape)
-        shown = seeds.averages(Curves.of(RATES, blown))
-        without = seeds.averages(Curves.of(RATES, walls))
-        assert float(shown.square) == approx(float(without.square))
-        assert float(shown.freedom) == float(without.freedom)
-        found = of(blown).estimate(ROW)
-        assert found.low < -0.2 < found.high

@@ -239,18 +239,3 @@ def test_what_rises_far_above_the_other_side_says_little():
     walled = bowl_fit.errors_of(runs, MINIMA, rise, rise / 10, noise)[0].misfit
     ratio = np.sqrt(np.diag(walled) / np.diag(alike))
     np.testing.assert_allclose(ratio, np.sqrt(101 / 2))
-
-
-def test_runs_that_blew_up_bound_the_minimum_whatever_their_losses():
-    """Along any of the values; the losses that are handed on stay as they were measured."""
-    runs = trials(MINIMA, noise=0.01)
-    far = np.flatnonzero(runs.x[:, 1] - MINIMA[runs.size, 1] > 1.5)
-    assert len(far) > 5
-    walls, blown = runs.y.copy(), runs.y.copy()
-    walls[far] = np.inf
-    blown[far] += np.random.default_rng(0).uniform(3, 9, len(far))
-    bounded = recipe_posterior(replace(runs, y=walls))
-    found = recipe_posterior(replace(runs, y=blown))
-    np.testing.assert_allclose(found.middle, bounded.middle, atol=1e-9)
-    np.testing.assert_allclose(found.covariance, bounded.covariance, atol=1e-9)
-    np.testing.assert_array_equal(found.trials.y, blown)

@@ -122,7 +122,7 @@ class TestPhases:
     def test_grids_half_an_octave_apart_do_not_contradict_each_other(self, name, true_drift):
         """Whole octaves, eight seeds, the same runs where rates are shared with the fine grid."""
         rng, agree = np.random.default_rng(5), 0
-        for _ in range(10):
+        for _ in range(5):
             fine = np.arange(-6.0, 0.1, 0.5)
             best = -3.1 + true_drift * np.arange(5)[:, None] + 0.05 * rng.standard_normal(8)
             away = fine[:, None] - best[:, None]
@@ -130,8 +130,8 @@ class TestPhases:
             one = drift(DEPTHS, fine[::2], losses[:, ::2])
             other = drift(DEPTHS, fine[1::2], losses[:, 1::2])
             agree += max(one.low, other.low) <= min(one.high, other.high)
-        # Of two intervals of 95% one misses in a tenth at most: four of ten pairs once in 80 tests.
-        assert agree >= 7
+        # Of two intervals of 95% one misses in a tenth at most; two pairs of five would be odd.
+        assert agree >= 4
 
 
 class TestRagged:

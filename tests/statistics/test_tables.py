@@ -9,7 +9,7 @@ from depthmup.records import LEARNING_RATE
 from depthmup.statistics import Curves, cost, pooled_law
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
-from depthmup.statistics.strays import beyond_sense, impossible
+from depthmup.statistics.strays import beyond_sense, far_above, impossible
 from depthmup.statistics.table import (
     MOST_SEEDS,
     changing_together,
@@ -195,6 +195,11 @@ class TestFlags:
         assert not impossible(size, y).any()
         y[12] -= 30
         assert impossible(size, y).nonzero()[0].tolist() == [12]
+
+    def test_only_rates_above_the_best_diverge(self):
+        rate = np.arange(5.0)
+        y = np.log([9.0, 4.0, 1.0, 1.5, 60.0])
+        assert far_above(np.zeros(5, int), rate, y).tolist() == [False] * 4 + [True]
 
     def test_a_wide_sweep_has_no_rate_beyond_sense(self):
         assert not beyond_sense(np.arange(-20.0, 5.0)).any()

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
-from depthmup.posterior.priors import ABOVE_SLOW, FAR_ABOVE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,33 +103,9 @@ class Curves:
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.losses))
 
-    @cached_property
-    def blown(self) -> Flags:
-        """Rates at which a run ended, and blew up: (..., sizes, rates)."""
-        y = self.log_losses
-        of_size = (*y.shape[:-2], -1)
-        x = np.broadcast_to(self.log2_lrs[..., None], y.shape)
-        of_runs = blew_up(x.reshape(of_size), y.reshape(of_size)).reshape(y.shape)
-        return np.asarray(of_runs.any(-1))
-
     def averages(self) -> Array:
         """Seed-averaged log losses, (..., sizes, rates)."""
         return average(self.log_losses)
-
-
-def blew_up(x: Array, y: Array) -> Flags:
-    """Which finite log losses of a size's runs, (..., runs), are far above all that train.
-
-    They are four times the best and twice the worst at smaller values.
-    """
-    finite = np.isfinite(y)
-    seen = np.where(finite, y, math.inf)
-    best = seen.min(-1, keepdims=True, initial=math.inf)
-    at_best = np.where(seen == best, x, math.inf).min(-1, keepdims=True, initial=math.inf)
-    slow = finite & (x <= at_best)
-    worst = np.where(slow, y, -math.inf).max(-1, keepdims=True, initial=-math.inf)
-    above = (seen > best + FAR_ABOVE) & (seen > worst + ABOVE_SLOW)
-    return np.asarray(finite & above & (x > at_best))
 
 
 def average(

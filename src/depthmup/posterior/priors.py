@@ -56,14 +56,6 @@ minima octaves off on grids of 1.8 octaves.
 BEYOND = 6.0
 """How many times higher than the other side a wall rises: what lies behind is no valley."""
 
-FAR_ABOVE, ABOVE_SLOW = math.log(4.0), math.log(2.0)
-"""Nats above a size's best run, and above the worst of smaller rates, from which on a run blew up.
-Rates that are too small leave a network as it was, so that more than that was done by the rate.
-
-*Source:* three seeds beside cliffs of 6 to 1e4 times the best loss: with their scatter as noise
-errors of drifts were ten times as large and intervals four times as wide. Steep sides keep theirs.
-"""
-
 FLAT = 0.05
 """Of how far the gentler side rises in all: no side counts as flatter than that."""
 

@@ -145,10 +145,9 @@ class _Begun:
 
 def recipe_posterior(trials: Trials) -> RecipePosterior:
     """That of the runs of some sizes, whatever their order."""
-    bounded = trials.bounded
-    guess = first_guess(bounded)
-    runs = nearest(bounded.finite, guess)
-    begun = _Begun(trials=bounded, runs=runs, guess=guess, origin=np.median(guess.centre, 0))
+    guess = first_guess(trials)
+    runs = nearest(trials.finite, guess)
+    begun = _Begun(trials=trials, runs=runs, guess=guess, origin=np.median(guess.centre, 0))
     first, problem = [], begun.of_runs
     sigma = float(np.clip(guess.noise, NOISES[0], NOISES[-1]))
     for centre in (guess.centre, best_quarter(runs)):
@@ -168,7 +167,7 @@ def recipe_posterior(trials: Trials) -> RecipePosterior:
             bowl = fit(own, begin.bowl, sigma, rho, SECOND)
             modes.append(nodes_at(own, bowl, _around(sigma)))
         found += [(float(np.log(row[-1])), mode) for mode in _apart(modes)]
-    return replace(_mixed(begun, found), trials=trials)
+    return _mixed(begun, found)
 
 
 def _around(sigma: float) -> Array:

@@ -54,13 +54,10 @@ class SeedAverages:
 def averages(curves: Curves) -> SeedAverages:
     """SeedAverages over seeds at every rate; rates at which a seed diverged have none."""
     y = curves.log_losses
-    finite = np.isfinite(y) & ~np.isposinf(y).any(-1, keepdims=True)
-    # How far apart seeds blow up is no noise of runs that train.
-    far = finite & curves.blown[..., None]
-    usable = finite & ~far
+    usable = np.isfinite(y) & ~np.isposinf(y).any(-1, keepdims=True)
     weight = usable.astype(float)
     values = np.where(usable, y, 0.0)
-    seeds_there = finite.any(-2)
+    seeds_there = usable.any(-2)
     replicated = usable.sum(-1) > 1
     # Runs at rates with one seed fit their own average.
     runs_there = (usable & replicated[..., None]).sum((-3, -2, -1))
@@ -78,13 +75,8 @@ def averages(curves: Curves) -> SeedAverages:
         inflated = runs_there / np.maximum(freedom, 1)
         standard = rest**2 / variance[..., None, None, None] * inflated[..., None, None, None]
         weight = usable * np.where(replicated[..., None], (TAILS + 1) / (TAILS + standard), 1.0)
+    there = usable.any(-1)
     square, loud = _unequal(weight * rest**2, replicated, usable)
-    if far.any():
-        above = np.where(far, y - level[..., None, :], 0.0)
-        mean = np.where(curves.blown, above.sum(-1) / np.maximum(far.sum(-1), 1), mean)
-        rest = np.where(far, above - mean[..., None], rest)
-        weight = np.where(far, 1.0, weight)
-    there = finite.any(-1)
     weight = weight / loud[..., None, None]
     return SeedAverages(
         y=np.where(there, mean, np.where(np.isposinf(y).any(-1), np.inf, np.nan)),

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior.curve import blew_up
 from depthmup.posterior.intervals import Array, Flags, Index
 
 GENTLEST = 0.003
@@ -48,16 +47,6 @@ class Trials:
     def finite(self) -> "Trials":
         """Those alone."""
         return self.part(self.ended)
-
-    @cached_property
-    def bounded(self) -> "Trials":
-        """The same, infinite where a run blew up along any value: these valleys have no wall."""
-        y = self.y.copy()
-        for size in range(self.sizes):
-            own = self.size == size
-            blown = [blew_up(x, self.y[own]) for x in self.x[own].T]
-            y[own] = np.where(np.any(blown, axis=0), np.inf, y[own])
-        return replace(self, y=y)
 
     def part(self, of: Flags | Index) -> "Trials":
         """Some runs."""

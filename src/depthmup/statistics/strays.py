@@ -17,6 +17,10 @@ APART = 8.0
 FEW = 0.05
 """Share of all runs that may lie beyond such a space and still be a mistake."""
 
+FAR_ABOVE, ABOVE_SLOW = math.log(4.0), math.log(2.0)
+"""A run diverged if its loss is four times its size's best and twice the worst at smaller rates.
+Rates that are too small leave a network as it was, so that more than that was done by the rate."""
+
 IMPOSSIBLE, STANDS_OUT = math.log(2.0), 4.0
 """How far below all others a loss must lie: a factor of two, and four times as far as the best run
 of a size usually stands out from its third."""
@@ -80,6 +84,17 @@ def impossible(size: Index, log_loss: Array, positions: Array | None = None) -> 
     expected = np.zeros(int(size.max()) + 1)
     expected[at] = promised.expected
     return np.asarray(far & (expected[size] - log_loss > IMPOSSIBLE))
+
+
+def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
+    """Finite runs that diverged all the same; only rates above their size's best one can."""
+    best, at_best = best_of_size(size, log2_rate, log_loss)
+    finite = np.isfinite(log_loss)
+    slow = finite & (log2_rate <= at_best)
+    worst = np.full(int(size.max(initial=0)) + 1, -math.inf)
+    np.maximum.at(worst, size[slow], log_loss[slow])
+    above = (log_loss > best + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
+    return np.asarray(finite & above & (log2_rate > at_best))
 
 
 def best_of_size(size: Index, rate: Array, loss: Array) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     names = settings_of(rows, rows.sizes()[1])
     defects.unsound(rows)
     sizes, size = rows.sizes()
-    log2_rate, loss = defects.rates_and_losses(rows)
+    log2_rate, loss = defects.rates_and_losses(rows, size)
     _answerable(rows, sizes, size, rows.rate, loss, rows.points())
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):
@@ -285,9 +285,9 @@ def _of_losses(runs: Runs) -> list[Note]:
     """Sizes whose losses are in another unit: their optimum is where it is, so they are kept."""
     fitted = runs.optima
     centre = np.where(runs.inside, fitted.centre, np.nan)
-    # Runs that blew up have no level.
-    y = np.where(fitted.curves.blown, np.inf, fitted.log_losses)
-    slips = slipped_losses(np.log2(runs.array), fitted.curves.log2_lrs, y, centre, fitted.spacing)
+    slips = slipped_losses(
+        np.log2(runs.array), fitted.curves.log2_lrs, fitted.log_losses, centre, fitted.spacing
+    )
     return [
         Note(
             text=f"The losses of size "
@@ -297,7 +297,6 @@ def _of_losses(runs: Runs) -> list[Note]:
             scheme=runs.name,
             defect=Defect.UNIT,
             count=1,
-            size=tuple(runs.sizes[size].items()),
         )
         for size, shift in slips.items()
     ]

@@ -17,6 +17,7 @@ from depthmup.statistics.strays import (
     CUT,
     best_of_size,
     beyond_sense,
+    far_above,
     impossible,
     usual_steps,
 )
@@ -246,7 +247,11 @@ def unsaid(rows: GroupRows) -> None:
     rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
 
 
-def rates_and_losses(rows: GroupRows) -> tuple[Array, Array]:
+def rates_and_losses(rows: GroupRows, size: Index) -> tuple[Array, Array]:
     """log2 rates, and losses that are infinite where runs diverged."""
-    rows.tell(Defect.DIVERGED, np.isinf(rows.loss), "diverged")
-    return np.log2(rows.rate), rows.loss
+    rate, loss = np.log2(rows.rate), rows.loss
+    above = far_above(size, rate, np.log(loss))
+    diverged = above | np.isinf(loss)
+    far = f", {above.sum()} of them with a finite loss far above what smaller rates leave"
+    rows.tell(Defect.DIVERGED, diverged, f"diverged{far if above.any() else ''}")
+    return rate, np.where(diverged, math.inf, loss)
