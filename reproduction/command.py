@@ -18,7 +18,6 @@ from depthmup.cli import (
     stopped,
 )
 from depthmup.records import environment, worker_count
-from depthmup.records.text import aligned, counted
 from depthmup.reports import duration, together
 from depthmup.sweep import (
     MAIN_STORE,
@@ -127,9 +126,12 @@ def _list(setting: Setting, options: ReproduceOptions) -> None:
         cost = (str(runs), duration(seconds)) if runs else ("", "")
         title = f"{claim.title} ({claim.source})"
         rows.append((claim.name, *cost, verdicts.get(claim.name, ""), title))
-    print("\n".join(aligned(rows, left=(0, 3, 4))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, runs, time, verdict, title in rows:
+        numbers = f"{name:<{widths[0]}}  {runs:>{widths[1]}}  {time:>{widths[2]}}"
+        print(f"{numbers}  {verdict:<{widths[3]}}  {title}")
     print(
-        f"\nTimes are forecasts for {counted(workers, 'idle core')}. Runs that claims share count "
+        f"\nTimes are forecasts for {_counted(workers, 'idle core')}. Runs that claims share count "
         "for each. Where a claim stays open, more follow."
     )
 
@@ -138,12 +140,16 @@ def _outlook(cost: Price, executor: Executor) -> str:
     """What is about to be run, in a sentence; its time on processors of this machine."""
     if not cost.runs:
         return "All runs are there."
-    runs = counted(cost.runs, "run") + (", more where a claim is open" if cost.rest else "")
+    runs = _counted(cost.runs, "run") + (", more where a claim is open" if cost.rest else "")
     workers = executor.workers if isinstance(executor, Processes) else 1
     if isinstance(executor, Ray) or (isinstance(executor, Processes) and executor.gpus):
         return f"{runs}."
     time = duration(cost.seconds(workers))
-    return f"{runs}: about {time} on {counted(workers, 'idle core')}."
+    return f"{runs}: about {time} on {_counted(workers, 'idle core')}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _evidence_in(folder: Path) -> Evidence:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Estimate
-from depthmup.records.text import counted
 from depthmup.reports import (
     Files,
     duration,
@@ -348,7 +347,7 @@ def cost_of(finding: Finding) -> str:
     """
     if not finding.runs:
         return "no runs"
-    return f"{counted(finding.runs, 'run')}, {duration(finding.seconds)}"
+    return f"{finding.runs} run{'s' * (finding.runs != 1)}, {duration(finding.seconds)}"
 
 
 AT_MOST = 100
