@@ -29,10 +29,20 @@ from depthmup.sweep import (
     snapshot,
 )
 from depthmup.training import Backend, check_backend
-from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
+from reproduction import (
+    CLAIMS,
+    Claim,
+    Experiment,
+    Scale,
+    Setting,
+    judge,
+    named,
+    plan_claims,
+    reproduce,
+)
 from reproduction.evidence import Evidence
 from reproduction.pages import evidence as pages
-from reproduction.prices import Price, price, prices
+from reproduction.prices import Price, counted, price, prices
 
 
 def run(options: ReproduceOptions) -> int:
@@ -83,7 +93,7 @@ def run(options: ReproduceOptions) -> int:
                 )
         except KeyboardInterrupt as interrupt:
             return stopped(interrupt, store.path)
-        evidence = load_evidence(store)
+        evidence = load_evidence(store, planned)
     deliver_evidence(
         evidence,
         options.out,
@@ -127,11 +137,11 @@ def _list(setting: Setting, options: ReproduceOptions) -> None:
         title = f"{claim.title} ({claim.source})"
         rows.append((claim.name, *cost, verdicts.get(claim.name, ""), title))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, runs, time, verdict, title in rows:
-        numbers = f"{name:<{widths[0]}}  {runs:>{widths[1]}}  {time:>{widths[2]}}"
-        print(f"{numbers}  {verdict:<{widths[3]}}  {title}")
+    for row in rows:
+        flush = (cell.rjust if i in (1, 2) else cell.ljust for i, cell in enumerate(row))
+        print("  ".join(just(width) for just, width in zip(flush, widths, strict=True)).rstrip())
     print(
-        f"\nTimes are forecasts for {_counted(workers, 'idle core')}. Runs that claims share count "
+        f"\nTimes are forecasts for {counted(workers, 'idle core')}. Runs that claims share count "
         "for each. Where a claim stays open, more follow."
     )
 
@@ -140,16 +150,12 @@ def _outlook(cost: Price, executor: Executor) -> str:
     """What is about to be run, in a sentence; its time on processors of this machine."""
     if not cost.runs:
         return "All runs are there."
-    runs = _counted(cost.runs, "run") + (", more where a claim is open" if cost.rest else "")
+    runs = counted(cost.runs, "run") + (", more where a claim is open" if cost.rest else "")
     workers = executor.workers if isinstance(executor, Processes) else 1
     if isinstance(executor, Ray) or (isinstance(executor, Processes) and executor.gpus):
         return f"{runs}."
     time = duration(cost.seconds(workers))
-    return f"{runs}: about {time} on {_counted(workers, 'idle core')}."
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{runs}: about {time} on {counted(workers, 'idle core')}."
 
 
 def _evidence_in(folder: Path) -> Evidence:
@@ -180,8 +186,10 @@ def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> Sett
     return Setting(scale=Scale(scale), **data_sets)
 
 
-def load_evidence(store: Store) -> Evidence:
+def load_evidence(store: Store, planned: Sequence[tuple[Claim, Experiment]] = ()) -> Evidence:
     """The evidence of the last session on a store, without any training.
+
+    What was ``planned`` in it is not planned again, nor are its searches replayed.
 
     It includes all claims that earlier sessions of the same scale and data have finished, so that a
     store has one page.
@@ -193,7 +201,11 @@ def load_evidence(store: Store) -> Evidence:
     setting = setting_of(last["scale"], last["data"], verify=not last["unverified_data"])
     data = f" --data {shlex.join(last['data'])}" if last["data"] else ""
     data += " --unverified-data" if last["unverified_data"] else ""
-    asked = plan_claims(named(sorted({name for s in alike for name in s["claims"]})), setting)
+    known = {claim.name: experiment for claim, experiment in planned}  # searches go on from there
+    asked = [
+        (claim, known.get(claim.name) or claim.experiment(setting))
+        for claim in named(sorted({name for s in alike for name in s["claims"]}))
+    ]
     complete = [
         (claim, experiment)
         for claim, experiment in asked

@@ -11,6 +11,11 @@ from depthmup.sweep import MAIN_STORE, Store, seconds_per_work, work
 from reproduction.claims.claim import Claim, Experiment
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: no such helper of the library stands behind a public door."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Price:
     """Runs and tasks, their work in the unit of jobs, and what is expected to follow them."""

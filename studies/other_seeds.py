@@ -89,11 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for one, other in zip(before[finding.claim].comparisons, finding.comparisons, strict=True):
             if one.decisive:
                 numbers = f"{measured(one.ours)} | {measured(other.ours)}"
-                verdict = (
-                    f"{other.verdict}"
-                    if one.verdict is other.verdict
-                    else (f"{one.verdict}, then {other.verdict}")
-                )
+                verdict = ", then ".join(dict.fromkeys((one.verdict, other.verdict)))
                 print(f"| {finding.claim} | {one.what} | {one.accepted} | {numbers} | {verdict} |")
 
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from depthmup.records import Estimate, Study, Window
 from depthmup.rules import Scheme
+from depthmup.statistics import CONFIDENCE, LOOKS
 from depthmup.sweep import (
     Auto,
     SearchState,
@@ -35,6 +36,10 @@ SEARCHED_REVISED = (
 
 MOST_SEEDS = 32
 """Seeds of a rate at most: where they leave a drift open, its claim is open."""
+
+TOGETHER = 1 - (1 - CONFIDENCE) / sum(look <= MOST_SEEDS for look in LOOKS)
+"""Confidence of the interval at each look, so that all of them hold in 95% of cases: a search that
+stops at the first look that decides ends by chance where the truth is an edge of the region."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,7 @@ class Sought:
             region=(self.accepted.low, self.accepted.high),
             whole=True,  # a claim is about all of its depths
             persistent=True,
+            confidence=TOGETHER,
             sizes=tuple({**alone.design.base, "depth": depth} for depth in self.depths),
             window=self.window,
         )
@@ -108,9 +114,15 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
     """The searches of one claim, as far as a store has their records."""
     known, key = _REPLAYED.setdefault(store, {}), tuple(map(id, sought))
     _, states = known.get(key) or (sought, [one.begun(store) for one in sought])
-    states = tuple(advance(replace(state, pending=()), store) for state in states)
+    states = tuple(_advanced(state, store) for state in states)
     known[key] = sought, states
     return states
+
+
+def _advanced(state: SearchState, store: Store) -> SearchState:
+    """A search after the rounds whose records are there; a round that is not whole stays next."""
+    left = tuple(store.missing(state.pending))
+    return replace(state, pending=left) if left else advance(state, store)
 
 
 def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
@@ -127,7 +139,10 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
 
 def drift_of(one: Sought, sought: Sequence[Sought], store: Store) -> Estimate:
     """The drift that one search of a claim found."""
-    state = replayed(sought, store)[sought.index(one)]
+    return _found(one, replayed(sought, store)[sought.index(one)])
+
+
+def _found(one: Sought, state: SearchState) -> Estimate:
     return drift_found(state, state.sweep.design.variant(one.scheme.name), "depth")
 
 
@@ -145,6 +160,9 @@ def searched_study(sought: Sequence[Sought], store: Store) -> Study:
             continue
         study = judged_from(state.sweep, state.records, steps=(one.window,))
         (window,) = study.windows
+        drift = _found(one, state)
+        found = tuple(replace(t, drift=drift) if drift.known else t for t in window.transfers)
+        window = replace(window, transfers=found)
         windows[window.stop] = _with(windows.get(window.stop), window, one.scheme.name)
     return replace(study, windows=tuple(windows.values()))
 

@@ -21,6 +21,7 @@ from depthmup.reports import (
 )
 from depthmup.reports import Picture as Drawn
 from reproduction.evidence import Comparison, Evidence, Finding, Reproduction
+from reproduction.prices import counted
 
 _TONES = {
     Reproduction.REPRODUCED: "#00734f",
@@ -347,7 +348,7 @@ def cost_of(finding: Finding) -> str:
     """
     if not finding.runs:
         return "no runs"
-    return f"{finding.runs} run{'s' * (finding.runs != 1)}, {duration(finding.seconds)}"
+    return f"{counted(finding.runs, 'run')}, {duration(finding.seconds)}"
 
 
 AT_MOST = 100

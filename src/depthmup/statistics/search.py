@@ -9,7 +9,7 @@ import numpy as np
 
 from depthmup.posterior import Posterior, posterior, slope_row
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.intervals import Array
+from depthmup.posterior.intervals import CONFIDENCE, Array
 from depthmup.posterior.law import Size
 from depthmup.records import LEARNING_RATE, UNKNOWN, Estimate, Tuned, Verdict
 from depthmup.records.finding import verdict_of
@@ -74,6 +74,7 @@ class Search:
             of it; by default -tolerance to tolerance.
         whole: whether all sizes are wanted, whatever the smaller ones say.
         persistent: whether to go on to the most seeds where they are not expected to decide.
+        confidence: of the drift's interval, which decides.
         precision: half-width of every drift's interval that ends the search, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
@@ -95,6 +96,7 @@ class Search:
     region: tuple[float, float] | None = None
     whole: bool = False
     persistent: bool = False
+    confidence: float = CONFIDENCE
     precision: float | None = None
     complete: bool = False
     minima: bool = False
@@ -195,7 +197,7 @@ class Search:
         """The slope along an axis over some sizes."""
         if len(sizes) < 2 or not {*sizes} <= {*self.sharp}:
             return UNKNOWN
-        return self.posterior.estimate(self.row(axis, sizes))
+        return self.posterior.estimate(self.row(axis, sizes), self.confidence)
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         """What some sizes along an axis show; "transfers" takes all of them."""

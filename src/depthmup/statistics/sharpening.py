@@ -52,7 +52,8 @@ class Sharpening:
 
     def _foretold(self, asks: Sequence[Ask]) -> float:
         search = self.search
-        found = search.posterior.planned(search.planned(asks)).estimate(self.row)
+        planned = search.posterior.planned(search.planned(asks))
+        found = planned.estimate(self.row, search.confidence)
         return (found.high - found.low) / 2
 
     def left(self, asks: Sequence[Ask]) -> float:

@@ -16,6 +16,7 @@ from depthmup.records.finding import change_span
 from depthmup.records.grammar import either
 from depthmup.records.search import Asked, SearchRound, SearchStory, Values
 from depthmup.statistics import (
+    CONFIDENCE,
     TOLERANCE,
     Ask,
     Round,
@@ -50,7 +51,7 @@ class SearchState:
     """What was asked for so far (``sweep``), and what is to be trained next (``pending``).
 
     Attributes:
-        region, whole, persistent: as in ``statistics.Search``.
+        region, whole, persistent, confidence: as in ``statistics.Search``.
         sizes: those whose optima are searched; all unless given.
         over: where gains over a variant are what is searched, its name or a part of it.
         target: the size that a prediction, or a gain, is about.
@@ -66,6 +67,7 @@ class SearchState:
     region: tuple[float, float] | None = None
     whole: bool = False
     persistent: bool = False
+    confidence: float = CONFIDENCE
     sizes: tuple[Size, ...] = ()
     over: str = ""
     window: slice | None = None
@@ -320,6 +322,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         # What rules do is seen at the largest size, which the whole scheme needs, too.
         whole=state.whole or bool(design.changed),
         persistent=state.persistent,
+        confidence=state.confidence,
         precision=None if changed else auto.precision,
         complete=state.target is not None and not changed,
         minima=bool(state.over) or changed,
