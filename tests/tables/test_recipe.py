@@ -253,7 +253,7 @@ class TestWritten:
         far = _cost(np.linspace(0.01, 2000, 1000))
         assert far.high == math.inf
         assert _percent(far).endswith(": it may diverge")
-        assert _percent(Estimate(value=0.2, low=0.1, high=0.3)) == "20.00% (10.00% to 30.00%)"
+        assert _percent(Estimate(value=0.2, low=0.1, high=0.3)) == "20% (10% to 30%)"
 
     def test_saving_leaves_no_certificate_of_an_earlier_measurement(self, report, tmp_path):
         (tmp_path / "certificate.json").write_text("{}")
