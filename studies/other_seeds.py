@@ -3,7 +3,8 @@
     python -m studies.other_seeds --evidence runs/evidence --out runs/other-seeds
 
 Takes the five reproduced claims whose intervals come nearest to an edge of what was accepted, or
-those that are named, and measures them with seeds that no run before had. Half an hour of two cores.
+those that are named, and measures them with seeds that no run before had. Half an hour of two
+cores.
 """
 
 import argparse
