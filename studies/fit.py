@@ -154,18 +154,11 @@ class Outcome:
 def told_of(truth: Truth, report: depthmup.Report) -> set[int]:
     """The planted rows that a report says something of: by their rows, or by their size."""
     rows = {row for note in report.notes() for row in note.rows}
-    sizes = " ".join(
-        note.text for note in report.notes() if note.defect in (Defect.FAR, Defect.UNIT)
-    )
+    sizes = [dict(note.size) for note in report.notes()]
     found: set[int] = set()
     for slipped in truth.planted.get(Defect.UNIT, ()):
         of_size = truth.runs.iloc[min(slipped) - 1]
-        depth, width = (f"{of_size[column]:g}" for column in AXES.values())
-        names = (
-            f"size depth {depth}, width {width} is",
-            f"size depth {depth} and width {width} are",
-        )
-        if any(name in sizes for name in names) or rows & slipped:
+        if rows & slipped or {axis: of_size[column] for axis, column in AXES.items()} in sizes:
             found |= slipped
     return found | rows
 

@@ -51,6 +51,7 @@ class Note:
         defect: what is wrong, from a fixed list, if anything is.
         count: of the rows or sizes that it is about.
         rows: numbers of a table's rows, from 1, the first ones of many.
+        size: pairs of axis and value, where it is about one size alone.
     """
 
     text: str
@@ -58,6 +59,7 @@ class Note:
     defect: Defect | None = None
     count: int = 0
     rows: tuple[int, ...] = ()
+    size: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

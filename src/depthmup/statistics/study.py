@@ -301,6 +301,7 @@ def far_sizes(runs: Runs, axis: Axis, tuned: Tuned = LEARNING_RATE) -> tuple[Not
             scheme=runs.name,
             defect=Defect.FAR,
             count=1,
+            size=tuple(runs.sizes[i].items()),
         )
         for i, what in sorted(found.items())
     )

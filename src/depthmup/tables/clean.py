@@ -297,6 +297,7 @@ def _of_losses(runs: Runs) -> list[Note]:
             scheme=runs.name,
             defect=Defect.UNIT,
             count=1,
+            size=tuple(runs.sizes[size].items()),
         )
         for size, shift in slips.items()
     ]
