@@ -210,3 +210,10 @@ def test_the_page_draws_them(browser, study, tmp_path, width):
         drawn = tab.run(f"document.querySelectorAll('#{name} svg path').length")
         assert drawn > 5
     assert tab.run("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize(("at", "told"), [(-6.1, True), (-5.9, False), (-0.1, False), (0.1, True)])
+def test_a_value_beyond_all_that_were_tried_is_told(at, told):
+    first = certificate_sentences(issued(predicted=estimate(at)))[0]
+    expected = "No run used such learning rates: only 2.4e-4 to 0.016 were tried. Train near it."
+    assert (first == expected) is told

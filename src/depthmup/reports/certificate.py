@@ -82,11 +82,22 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     slopes = ", ".join(f"{in_percent(s.estimate)} {s.along}" for s in certificate.slopes)
     moves = _MOVES[certificate.verdict].format(certificate.tuned.name)
     return (
+        *_untried(certificate),
         bound,
         base_cost,
         f"{moves}: {slopes}{_up_to(certificate)}.",
         measured,
     )
+
+
+def _untried(certificate: Certificate) -> list[str]:
+    """A sentence where the value at the target lies beyond all that were tried anywhere."""
+    low, high = min(certificate.log2_lrs), max(certificate.log2_lrs)
+    if low <= certificate.predicted.value <= high:
+        return []
+    tuned, unit = certificate.tuned, certificate.rate_unit
+    least, most = (rate(unit * 2.0**k) for k in (low, high))
+    return [f"No run used such {tuned.plural}: only {least} to {most} were tried. Train near it."]
 
 
 def _up_to(certificate: Certificate) -> str:

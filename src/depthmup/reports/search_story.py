@@ -33,7 +33,7 @@ def search_section(study: Study) -> Section:
         title="How the search got there",
         lead=(
             f"{saved_sentence(story, study.tuned) if story else ''} The most informative runs came "
-            f"first. {_ends(study, story) if story else ''} Intervals account for a look after "
+            f"first. {_ends(study, story) if story else ''}{_since(study, story)} Intervals account for a look after "
             f"every round. Grey: the tolerance, {band_words(study)}."
         ),
         plots=[Plot(chart=_narrowing_chart(study, story))] if story else [],
@@ -49,6 +49,16 @@ def _ends(study: Study, story: SearchStory) -> str:
     if len(set(ended.values())) == 1:
         return f"It ended: {next(iter(ended.values()))}."
     return "Why it ended is below, for every scheme."
+
+
+def _since(study: Study, story: SearchStory | None) -> str:
+    """A sentence where a scheme's last round shows another drift than the study."""
+    last = {one.scheme: one.drift(study.axis) for one in (story.rounds if story else ())}
+    for transfer in transfers(study):
+        drift, then = transfer.drift, last.get(transfer.scheme, transfer.drift)
+        if drift.known and then.known and change(then.value) != change(drift.value):
+            return " A round shows the drift as known then; the verdict uses all runs."
+    return ""
 
 
 def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
