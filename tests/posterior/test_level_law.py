@@ -1,6 +1,7 @@
 """Levels and gaps over sizes: against a Gaussian process written out, and against what is exact."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,3 +110,21 @@ def test_values_that_are_none_stay_none():
     base = found.of(np.eye(4)[:1]).estimate(0.95)
     assert abs(base.value) < 1e-5
     assert base.high - base.low < 1e-5
+
+
+def test_a_law_that_grows_beyond_all_measure_is_no_error():
+    """Its variance 22 doublings on is 1e13, of which the rounding is larger than all else."""
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)[::4]
+    laws = tuple(
+        LevelLaw(place=0.3, slope=0.02, amplitude=0.2, ratio=(ratio, ratio), weight=0.5)
+        for ratio in (0.5, 2.0)
+    )
+    found = Course(
+        s=grid,
+        value=0.3 - 0.01 * grid.sum(-1),
+        fitted=1e-6 * np.eye(len(grid)),
+        seeds=replace(SILENT, count=np.full(len(grid), np.inf)),
+        beliefs=Beliefs(laws=laws, scatters=((0.0, 1.0),)),
+    ).of(np.eye(len(grid)))
+    mean = (found.weight * found.mean).sum(-1)
+    np.testing.assert_allclose(mean, 0.3 - 0.01 * grid.sum(-1), atol=0.01)

@@ -188,7 +188,9 @@ class Course:
             index.ravel() for index in np.indices((len(smooth), len(tau), len(own)))
         )
         each = tau[scatter, None] ** 2 + own[seed, None] / np.maximum(self.seeds.count, 1)
-        total = smooth[law] + self.fitted + np.eye(count) * (each[:, None] + TINY)
+        # Far from the base a steep law's variance is so large that its rounding hides all else.
+        rounding = TINY + np.finfo(float).eps * count * smooth.max((-2, -1))[law]
+        total = smooth[law] + self.fitted + np.eye(count) * (each + rounding[:, None])[:, None]
         root = np.linalg.cholesky(total)
         value = np.broadcast_to((self.value - self._centre)[:, None], (len(law), count, 1))
         right = np.linalg.solve(root, value)[..., 0]

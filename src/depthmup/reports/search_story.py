@@ -33,8 +33,8 @@ def search_section(study: Study) -> Section:
         title="How the search got there",
         lead=(
             f"{saved_sentence(story, study.tuned) if story else ''} The most informative runs came "
-            f"first. {_ends(study, story) if story else ''}{_since(study, story)} Intervals account for a look after "
-            f"every round. Grey: the tolerance, {band_words(study)}."
+            f"first. {_ends(study, story) if story else ''}{_since(study, story)} Intervals "
+            f"account for a look after every round. Grey: the tolerance, {band_words(study)}."
         ),
         plots=[Plot(chart=_narrowing_chart(study, story))] if story else [],
         details=_rounds(study, story) if story else [],

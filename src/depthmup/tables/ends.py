@@ -51,6 +51,8 @@ def statuses(rows: GroupRows) -> None:
             continue
         words = [_word(label) for label in rows.table.names[name]]
         known = np.array([w in FINISHED | UNFINISHED | DIVERGED | UNTOLD for w in words])
+        if not known.any():
+            continue
         code = rows.table.codes[name]
         there = {words[c] for c in np.unique(code)}
         if not known[code].all() or not there & (FINISHED | {"unknown"}):
