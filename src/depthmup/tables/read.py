@@ -135,3 +135,8 @@ def first_of_each(number: Index, count: int) -> Index:
     first = np.empty(count, np.int64)
     first[number[::-1]] = np.arange(len(number))[::-1]
     return first
+
+
+def present_in(codes: Index) -> Index:
+    """The numbers that some codes have, in their order, without sorting the codes."""
+    return np.flatnonzero(np.bincount(codes))

@@ -20,7 +20,7 @@ from depthmup.records.reported import counts_steps
 from depthmup.tables.columns import axis_named, propose
 from depthmup.tables.names import is_metadata
 from depthmup.tables.question import command_of
-from depthmup.tables.read import distinct, first_of_each
+from depthmup.tables.read import distinct, first_of_each, present_in
 from depthmup.tables.rows import GroupRows
 from depthmup.tables.where import equalities, is_number
 
@@ -90,7 +90,7 @@ def _scan(rows: GroupRows, size: Index, names: Sequence[str]) -> tuple[list[str]
     """Columns with one value at each size, and those with several, by how many."""
     settings: list[str] = []
     mixed: dict[str, int] = {}
-    count = len(np.unique(size))
+    count = len(present_in(size))
     for name in names:
         if name in rows.question.ignore or is_seed(rows, name):
             continue
@@ -124,7 +124,7 @@ def is_seed(rows: GroupRows, name: str) -> bool:
 def _is_set(rows: GroupRows, name: str, size: Index, code: Index, values: int) -> bool:
     """Whether a column of several values at one size was set, by its values alone."""
     names, codes = rows.table.names[name], rows.table.codes[name]
-    texts = [names[c] for c in np.unique(codes) if names[c].lower() not in _NOTHING]
+    texts = [names[c] for c in present_in(codes) if names[c].lower() not in _NOTHING]
     numbers = all(map(is_number, texts))
     if texts and is_metadata(texts):
         return False
@@ -177,7 +177,7 @@ def _follows(rows: GroupRows, name: str) -> bool:
     those are recipes, each with rates of its own.
     """
     names, codes = rows.table.names[name], rows.table.codes[name]
-    present = np.unique(codes)
+    present = present_in(codes)
     words = not all(_is_value(names[c]) for c in present)
     if words and len(present) < len(np.unique(rows.rate)):
         return False
@@ -192,7 +192,7 @@ def _follows(rows: GroupRows, name: str) -> bool:
 def _marks_losses(rows: GroupRows, name: str) -> bool:
     """Whether a column flags the runs that diverged, or answers whether a loss is below a bound."""
     names, codes = rows.table.names[name], rows.table.codes[name]
-    present = np.unique(codes)
+    present = present_in(codes)
     if len(present) != 2:
         return False
     flag, loss = codes == present[1], rows.loss
