@@ -30,6 +30,7 @@ from depthmup.records import UNKNOWN, Estimate, Verdict
 from depthmup.records.finding import verdict_of
 from depthmup.rules import Scheme
 from depthmup.statistics import (
+    CONFIDENCE,
     LOOKS,
     MOST_SEEDS,
     TOLERANCE,
@@ -370,23 +371,26 @@ def looks(experiments: int) -> None:
     """False verdicts next to the tolerance, and coverage, where one stops at the first verdict."""
     for shape in ("V", "parabola"):
         print(f"\n{shape}:\n")
-        print("| noise | looked at once, with all seeds | stopped at the first look that decides |")
-        print("| --- " * 3 + "|")
+        print("| noise | looked at once, with all seeds | ended by the first 95% | spent |")
+        print("| --- " * 4 + "|")
+        spent = 1 - (1 - CONFIDENCE) / len(USUAL)
+        rules = ((USUAL[-1:], CONFIDENCE), (USUAL, CONFIDENCE), (USUAL, spent))
         for noise in (*NOISES[:-3], "own slopes of 0.08"):
-            told = [_told(shape, noise, numbers, experiments) for numbers in (USUAL[-1:], USUAL)]
+            told = [_told(shape, noise, *rule, experiments) for rule in rules]
             print(f"| {noise} | {' | '.join(told)} |", flush=True)
 
 
-def _told(shape: str, noise: str, numbers: Sequence[int], experiments: int) -> str:
-    """False verdicts and coverage, next to the tolerance on either side."""
-    wrong, inside = [], []
+def _told(shape: str, noise: str, numbers: Sequence[int], early: float, experiments: int) -> str:
+    """False verdicts and coverage, next to the tolerance on either side, and the seeds taken."""
+    wrong, inside, seeds = [], [], []
     for drift in (TOLERANCE - 0.001, TOLERANCE + 0.001):
         curves = brackets(noise, drift, experiments, shape=shape)
-        verdicts, covered = stopped(curves, drift, numbers)
+        verdicts, covered, took = stopped(curves, drift, numbers, early)
         false = Verdict.DRIFTS if drift < TOLERANCE else Verdict.TRANSFERS
         wrong.append(np.mean([v is false for v in verdicts]))
         inside.append(covered.mean())
-    return f"{np.mean(wrong):.1%} (covers {np.mean(inside):.0%})"
+        seeds.append(took.mean())
+    return f"{np.mean(wrong):.1%} (covers {np.mean(inside):.0%}; {np.mean(seeds):.1f} seeds)"
 
 
 def brackets(
@@ -415,27 +419,31 @@ def brackets(
 
 
 def stopped(
-    curves: Curves, drift: float, numbers: Sequence[int] = USUAL
-) -> tuple[list[Verdict], Array]:
-    """The verdicts at the first look that decides, or at the last, and whether they cover.
+    curves: Curves, drift: float, numbers: Sequence[int] = USUAL, early: float = CONFIDENCE
+) -> tuple[list[Verdict], Array, Array]:
+    """The verdicts at the first look that decides, or at the last; whether they cover; the seeds.
 
-    ``numbers`` are those of seeds after which one looks.
+    ``numbers`` are those of seeds after which one looks, ``early`` is the confidence of intervals
+    before the last.
     """
     experiments = len(curves.losses)
     verdicts = [Verdict.UNDECIDED] * experiments
     covered, going_on = np.zeros(experiments, bool), np.arange(experiments)
+    took = np.zeros(experiments)
     for number in numbers:
+        took[going_on] = number
         some = Curves(
             log2_lrs=curves.log2_lrs[going_on], losses=curves.losses[going_on][..., :number]
         )
-        ends = zip(going_on, *drifts(np.arange(5.0), some), strict=True)
+        confidence = CONFIDENCE if number == numbers[-1] else early
+        ends = zip(going_on, *drifts(np.arange(5.0), some, confidence), strict=True)
         for i, value, low, high in ends:
             interval = Estimate(value=float(value), low=float(low), high=float(high))
             verdicts[i], covered[i] = judged(interval), holds(interval, drift)
         going_on = np.flatnonzero([verdict is Verdict.UNDECIDED for verdict in verdicts])
         if not len(going_on):
             break
-    return verdicts, covered
+    return verdicts, covered, took
 
 
 HARD: dict[str, tuple[str, Callable[[float, int, int], float]]] = {

@@ -145,7 +145,7 @@ def brackets(drift, *, beside=0.0, bent=0.0, sizes=3):
     return [{drift * i + k: losses(i, k) for k in (-1.0, 0.0, 1.0)} for i in range(sizes)]
 
 
-@pytest.mark.parametrize(("moved", "scatter"), [(-0.3, {"bent": 0.3})])
+@pytest.mark.parametrize(("moved", "scatter"), [(-0.36, {"bent": 0.3})])
 def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(moved, scatter):
     """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48."""
     losses = [*brackets(moved, **scatter), {}, {}]
@@ -169,6 +169,22 @@ def test_one_seed_looks_where_a_prediction_may_miss(drift, seeds):
     step = next_round(simulated_search(sizes=4), [*brackets(drift, sizes=2), {}, {}])
     assert {ask.size for ask in step.asks} == {2}
     assert {ask.seed for ask in step.asks} == seeds
+
+
+def test_what_ends_a_search_early_is_known_better():
+    """The error is spent over the looks; the last look, and a width, have intervals of one look."""
+    few = brackets(-0.36, bent=0.3)
+    assert simulated_search(sizes=3, losses=few).level == pytest.approx(1 - 0.05 / 5)
+    assert simulated_search(sizes=3, losses=few, seeds=4).level == pytest.approx(1 - 0.05 / 3)
+    assert simulated_search(sizes=3, losses=few, seeds=2).level == 0.95
+    assert simulated_search(sizes=3, losses=few, precision=0.1).level == 0.95
+    assert simulated_search(sizes=3, losses=few, confidence=0.995).level == 0.995
+    early, last = (simulated_search(sizes=3, losses=few, seeds=n) for n in (8, 2))
+    assert early.verdict("depth", range(3)) is Verdict.UNDECIDED
+    assert last.verdict("depth", range(3)) is Verdict.DRIFTS
+    step = next_round(simulated_search(sizes=3), few)
+    assert {ask.seed for ask in step.asks} == {2}
+    assert "decided" in next_round(simulated_search(sizes=3, seeds=2), few).why
 
 
 def test_a_width_is_looked_at_after_every_seed_and_size():
@@ -317,7 +333,8 @@ class TestFartherOut:
     def test_it_is_asked_for_on_a_flat_side(self):
         """The drift is the tolerance, and nothing is decided."""
         step = next_round(simulated_search(sizes=3), [self.flat(0.15 * i) for i in range(3)])
-        assert {(ask.size, ask.log2_lr) for ask in step.asks} == {(0, 2.0), (1, 2.15), (2, 2.3)}
+        # Of three sizes the middle one has no part in the slope.
+        assert {(ask.size, ask.log2_lr) for ask in step.asks} >= {(0, 2.0), (2, 2.3)}
 
     def test_one_that_was_tried_near_it_is_taken(self):
         bracket = Bracket(losses={**self.flat(), 1.75: [1.2]})
@@ -333,8 +350,10 @@ class TestFartherOut:
 @pytest.mark.long(slice=False)
 @pytest.mark.parametrize(("drift", "false"), [(0.149, Verdict.DRIFTS), (0.151, Verdict.TRANSFERS)])
 def test_looking_again_makes_no_more_verdicts_false(drift, false):
-    """What seeds have of their own is believed before any is seen, so that early looks are wide."""
-    verdicts, covered = adaptive.stopped(adaptive.brackets("own slopes", drift, 100), drift)
+    """Seeds with slopes of their own, where ending by the first 95% is wrong too often."""
+    early = simulated_search(sizes=5, losses=brackets(drift, sizes=5)).level
+    curves = adaptive.brackets("own slopes", drift, 100, shape="parabola")
+    verdicts, covered, _ = adaptive.stopped(curves, drift, early=early)
     assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 100)
     # 2.5% one-sided, and three standard errors of 100 experiments.
     assert np.mean([verdict is false for verdict in verdicts]) <= 0.025 + 3 * math.sqrt(

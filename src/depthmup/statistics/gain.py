@@ -238,11 +238,16 @@ def gains(variants: Sequence[Runs], *, over: str = "", target: Size | None = Non
 
 
 def gains_of(
-    variants: Sequence[Runs], pairs: Mapping[str, str], *, target: Size | None = None
+    variants: Sequence[Runs],
+    pairs: Mapping[str, str],
+    *,
+    target: Size | None = None,
+    looks: int = 1,
 ) -> list[Gain]:
     """The gains of candidates over their baselines; none of those that share no size with it.
 
-    Random designs have none: no two of their runs stand at one size.
+    Intervals hold for all candidates and at all ``looks`` at once (Bonferroni). Random designs have
+    none: no two of their runs stand at one size.
     """
     runs = {each.name: each for each in variants if each.sizes and not each.gathered}
     found = []
@@ -252,7 +257,7 @@ def gains_of(
         pair = Compared(a=runs[base], b=runs[name])
         if pair.sizes:
             there = target if target is not None and pair.reaches(target) else None
-            found.append(gain_of(runs[name], runs[base], target=there, among=len(pairs)))
+            found.append(gain_of(runs[name], runs[base], target=there, among=looks * len(pairs)))
     return found
 
 

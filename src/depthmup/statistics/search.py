@@ -22,8 +22,7 @@ MOST_SEEDS = 8
 """Seeds of a rate at most, unless more are allowed."""
 
 LOOKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Numbers of seeds after which the interval is looked at. A posterior may be looked at as often as
-one likes: what it says of the runs does not depend on why they ended (docs/studies/adaptive.md)."""
+"""Numbers of seeds after which the interval is looked at."""
 
 EXHAUSTED = ": undecided, and every run that could be asked for was made"
 
@@ -117,10 +116,22 @@ class Search:
     def looks(self) -> tuple[int, ...]:
         """Numbers of seeds after which the interval is looked at.
 
-        Any number where a width is asked for: there no error is spent over the looks.
+        Any number where a width is asked for: there intervals are those of one look.
         """
         several = LOOKS if self.precision is None else range(LOOKS[0], self.seeds)
         return (*(look for look in several if look < self.seeds), self.seeds)
+
+    @property
+    def level(self) -> float:
+        """Confidence of an interval that is looked at now, stricter before the last look.
+
+        The error is spent evenly over the looks (Bonferroni); the last one keeps its own (Haybittle
+        1971, Peto et al. 1976). Ended by the first 95% interval that decides, of verdicts next to
+        the tolerance 8.5% are false where 2.5% may be (docs/studies/adaptive.md).
+        """
+        last = self.precision is not None or self.look >= self.looks[-1]
+        each = 1 - (1 - CONFIDENCE) / len(self.looks)
+        return self.confidence if last else max(self.confidence, each)
 
     def arm(self, axis: str) -> list[int]:
         """Indices of the sizes along an axis, the others at the base's, in increasing order."""
@@ -197,7 +208,7 @@ class Search:
         """The slope along an axis over some sizes."""
         if len(sizes) < 2 or not {*sizes} <= {*self.sharp}:
             return UNKNOWN
-        return self.posterior.estimate(self.row(axis, sizes), self.confidence)
+        return self.posterior.estimate(self.row(axis, sizes), self.level)
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         """What some sizes along an axis show; "transfers" takes all of them."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from depthmup.posterior.intervals import Array
+from depthmup.posterior.intervals import CONFIDENCE, Array
 from depthmup.records import Estimate, Verdict
 from depthmup.records.finding import change, change_span
 from depthmup.records.text import counted
@@ -43,7 +43,7 @@ class Sharpening:
 
     @property
     def half(self) -> float:
-        return (self.drift.high - self.drift.low) / 2
+        return _half(self.drift)
 
     @cached_property
     def _now(self) -> float:
@@ -53,19 +53,28 @@ class Sharpening:
     def _foretold(self, asks: Sequence[Ask]) -> float:
         search = self.search
         planned = search.posterior.planned(search.planned(asks))
-        found = planned.estimate(self.row, search.confidence)
-        return (found.high - found.low) / 2
+        return _half(planned.estimate(self.row, search.level))
 
     def left(self, asks: Sequence[Ask]) -> float:
         """The half-width that is expected after some runs."""
         return self.half * min(self._foretold(asks) / self._now, 1.0)
 
+    @cached_property
+    def _at_last(self) -> float:
+        """The half-width at the last look's confidence, which is less."""
+        return _half(self.search.posterior.estimate(self.row, self.search.confidence))
+
+    def left_at_last(self, asks: Sequence[Ask]) -> float:
+        """The half-width that is expected after some runs, at the last look's confidence."""
+        return self._at_last * self.left(asks) / self.half
+
     def next_step(self) -> Round:
         """The runs that narrow its interval most for their cost, or why none are needed."""
         search, drift, half = self.search, self.drift, self.half
-        shown = f"{change(drift.value)} ({change_span(drift.low, drift.high)})"
+        level = "" if search.level == CONFIDENCE else f" at {100 * search.level:.3g}%"
+        shown = f"{change(drift.value)} ({change_span(drift.low, drift.high)}{level})"
         if search.precision is not None:
-            need, slack = search.precision, 0.0
+            need = search.precision
             if half <= need:
                 return Round(why=f"at {shown}, as narrow as asked for")
         else:
@@ -77,13 +86,14 @@ class Sharpening:
             if search.complete:
                 return Round(why=f"all sizes have {counted(search.look, 'seed')}")
             low, high = search.edges
-            # Runs to come may still move the drift, by a standard error or so.
-            need, slack = min(abs(drift.value - low), abs(drift.value - high)), half / 2
+            need = min(abs(drift.value - low), abs(drift.value - high))
             part = len(self.sizes) < len(search.arm(self.axis))
             if part and low <= drift.value <= high:
                 return Round(why=f"at {shown} where it trains")
         to_a_verdict = search.precision is None and not search.persistent
-        if to_a_verdict and self.left(self._everything()) > need + slack:
+        # Runs to come may still move the drift, by a standard error or so.
+        most = need + self._at_last / 2
+        if to_a_verdict and self.left_at_last(self._everything()) > most:
             more = "; a third size may" if len(self.sizes) == 2 else ""
             return Round(
                 why=f"undecided at {shown}, and neither {counted(search.looks[-1], 'seed')} "
@@ -163,3 +173,7 @@ class Sharpening:
             return Round(why=why), half
         named = dict.fromkeys(search.named(ask.size) for ask in asks)
         return Round(asks=asks, why=f"finer and further rates at {'; '.join(named)}"), left
+
+
+def _half(interval: Estimate) -> float:
+    return (interval.high - interval.low) / 2

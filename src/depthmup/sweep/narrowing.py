@@ -33,7 +33,8 @@ def narrowing(
     steps = slice(design.steps - design.window, design.steps)
     sweep = sweep.with_shared_runs()
     runs = [runs_of(sweep, records, variant, steps) for variant in design.variants]
-    found = gains_of(runs, pairs, target=target)
+    looks = max((len(s.looks) for s in waiting.values() if s.look < s.looks[-1]), default=1)
+    found = gains_of(runs, pairs, target=target, looks=looks)
     said = {gain.of: gain.verdict for gain in found}
     open_ = {of for of in pairs if said.get(of) is GainVerdict.UNDECIDED}
     asked = open_ | {pairs[of] for of in open_}

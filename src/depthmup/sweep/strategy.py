@@ -395,7 +395,7 @@ def _twice(search: AnySearch, losses: Sequence[OfSize]) -> str:
             for ask in search.missing(i, search.brackets[i].window, 2 * search.look)
         ]
         if asks:
-            half = step.left(asks)
+            half = step.left_at_last(asks)
             told.append(f"{change_span(-half, half)} around it along {axis}")
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
