@@ -9,7 +9,7 @@ import pytest
 from depthmup.posterior import Curves
 from depthmup.records import Estimate
 from depthmup.records.gain import GainVerdict
-from depthmup.statistics.gain import baselines, gain_of, gains, judge, level_of
+from depthmup.statistics.gain import baselines, gain_of, gains, gains_of, judge, level_of
 from depthmup.statistics.runs import Runs
 from studies.gains import WORLDS, draw
 
@@ -183,6 +183,14 @@ def test_of_many_candidates_intervals_are_wider():
     ratio = (many.high - many.low) / (one.high - one.low)
     # Normal quantiles of 99.5% and 95%: 2.81 and 1.96; mixtures have longer tails.
     assert 2.81 / 1.96 - 0.05 < ratio < 2.2
+
+
+def test_a_gain_that_is_looked_at_again_is_known_as_one_of_many_is():
+    """A search's looks and candidates spend one error."""
+    found = [variant("a", LEVEL), variant("b", LEVEL - 0.05, noise=0.01, rng=2)]
+    (looked,) = gains_of(found, {"b": "a"}, looks=5)
+    assert looked == gain_of(found[1], found[0], among=5)
+    assert looked != gains_of(found, {"b": "a"})[0]
 
 
 def test_a_gain_is_worth_a_factor_of_the_size():
