@@ -201,6 +201,8 @@ def load_evidence(store: Store, planned: Sequence[tuple[Claim, Experiment]] = ()
     setting = setting_of(last["scale"], last["data"], verify=not last["unverified_data"])
     data = f" --data {shlex.join(last['data'])}" if last["data"] else ""
     data += " --unverified-data" if last["unverified_data"] else ""
+    if store.path.parent != ReproduceOptions.out:
+        data += f" --out {shlex.quote(str(store.path.parent))}"
     known = {claim.name: experiment for claim, experiment in planned}  # searches go on from there
     asked = [
         (claim, known.get(claim.name) or claim.experiment(setting))

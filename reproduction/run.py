@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Cell, Task
@@ -38,81 +38,39 @@ def reproduce(
     After ``most_runs`` or ``seconds`` no round begins without which a claim can be judged.
     """
     running = [experiment for _, experiment in planned]
-    plan = _Plan(open=any(experiment.then is not nothing for experiment in running))
-    aheads = [experiment.ahead(store) for experiment in running]
+    searches = any(experiment.then is not nothing for experiment in running)
+    why = "searches go on until their verdicts are decided" if searches else ""
+    started, done = time.monotonic(), 0
     # By key: what several claims ask for is done once. What is there already counts as done.
     items = {item.key: item for experiment in running for item in experiment.asked}
-    items |= _missing(aheads)
+    items |= _missing([experiment.ahead(store) for experiment in running])
     count = 0
     while True:
-        plan.expect(aheads)
         asked = tuple(items.values())
         todo = _jobs(planned, store.missing(asked), backend)
-        plan.begin(todo)
         count += run(  # the first one notes the session, whatever there is to do
             asked,
             store=store,
             executor=executor,
             jobs=lambda missing, todo=todo: todo,  # type: ignore[misc]
-            tell=lambda progress: tell(plan.whole(progress)),
+            tell=lambda progress, done=done: tell(  # type: ignore[misc]
+                replace(progress, done=done + progress.done, cells=done + progress.cells, why=why)
+            ),
             about=about,
         )
-        plan.end(len(asked))
-        spent = count >= most_runs or plan.elapsed >= seconds
+        done += len(asked)
+        spent = count >= most_runs or time.monotonic() - started >= seconds
         both = [(experiment, experiment.ahead(store)) for experiment in running]
         both = [(one, ahead) for one, ahead in both if ahead.missing]
         both = [(one, ahead) for one, ahead in both if not (spent and ahead.narrows)]
         if not both:
             return count
-        running, aheads = [one for one, _ in both], [ahead for _, ahead in both]
-        items = _missing(aheads)
+        running = [one for one, _ in both]
+        items = _missing([ahead for _, ahead in both])
 
 
 def _missing(aheads: Sequence[Ahead]) -> dict[str, Any]:
     return {item.key: item for ahead in aheads for item in ahead.missing}
-
-
-@dataclass(kw_only=True)
-class _Plan:
-    """The progress of all rounds together, of which the next is known and the rest expected.
-
-    Work is in the unit of jobs. ``open`` says whether there may be another round.
-    """
-
-    open: bool
-    started: float = field(default_factory=time.monotonic)
-    done: int = 0
-    work: float = 0.0
-    pending: float = 0.0
-    rest: float = 0.0
-    rest_runs: int = 0
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self.started
-
-    def begin(self, todo: Sequence[Job]) -> None:
-        self.pending = math.fsum(job.work for job in todo)
-
-    def end(self, results: int) -> None:
-        self.done, self.work, self.pending = self.done + results, self.work + self.pending, 0.0
-
-    def expect(self, aheads: Sequence[Ahead]) -> None:
-        self.rest = math.fsum(ahead.rest for ahead in aheads)
-        self.rest_runs = sum(ahead.rest_runs for ahead in aheads)
-
-    def whole(self, progress: Progress) -> Progress:
-        """The progress of one round as that of the whole."""
-        total, cells = self.work + self.pending, self.done + progress.cells
-        return Progress(
-            done=self.done + progress.done,
-            cells=cells,
-            fraction=(self.work + progress.fraction * self.pending) / total if total else 1.0,
-            elapsed=self.elapsed,
-            most=cells + self.rest_runs if self.open else 0,
-            most_work=1 + (self.rest / total if total else 0.0),
-            why="searches go on until their verdicts are decided",
-        )
 
 
 def _jobs(planned: Planned, missing: Sequence[Any], backend: Backend | None) -> list[Job]:

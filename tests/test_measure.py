@@ -342,7 +342,7 @@ class TestLog:
         ({"workers": -1}, "workers to be at least 1"),
         ({"workers": 100_000}, "at most 1,024"),
         ({"settings": {"betas": object()}}, "settings of types that JSON has"),
-        ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make"),
+        ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make alone"),
         ({"train": lambda trial: []}, "either train"),
         ({"make": None, "batch": None}, "got none of them"),
     ],

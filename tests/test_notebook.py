@@ -129,9 +129,9 @@ def test_reports_and_plans_are_text_in_a_kernel(monkeypatch):
 def test_no_time_is_predicted_before_it_is_known_within_a_factor_of_two():
     # Workers start: seconds for a ten-thousandth of the work would make hours of minutes.
     assert "left: not known" in time_left(Progress(done=0, cells=40, fraction=1e-4, elapsed=7.0))
-    search = Progress(done=9, cells=12, fraction=0.9, elapsed=9.0, most=99, why="depth 16")
-    assert time_left(replace(search, most_work=6.0)) == "(depth 16)"
-    assert time_left(replace(search, most_work=3.0)) == "1 s to 21 s left (depth 16)"
+    search = Progress(done=9, cells=12, fraction=0.05, elapsed=9.0, why="depth 16")
+    assert time_left(search) == "(depth 16)"
+    assert time_left(replace(search, fraction=0.9)) == "1 s left in this round (depth 16)"
 
 
 def test_runs_of_a_command_that_start_slowly_have_a_range_or_no_time():

@@ -56,14 +56,13 @@ class Ahead:
 
     Attributes:
         missing: runs and tasks that the store does not hold.
-        rest, rest_runs: the work and the number of runs that are expected after them.
+        rest: the work that is expected after them.
         done: what the store holds of the rounds after the first.
         narrows: whether the claim can be judged without what is missing, if less sharply.
     """
 
     missing: tuple[Run | Task, ...] = ()
     rest: float = 0.0
-    rest_runs: int = 0
     done: tuple[Run | Task, ...] = ()
     narrows: bool = False
 

@@ -131,7 +131,6 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
     return Ahead(
         missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
         rest=sum(state.rest for state in states),
-        rest_runs=sum(state.rest_runs for state in states),
         done=tuple(dict.fromkeys(chain.from_iterable(state.records for state in states))),
         narrows=all(state.records and not state.rest for state in states),
     )

@@ -189,12 +189,13 @@ def _tables(evidence: Evidence, *, level: str) -> list[str]:
 
 
 def evidence_text(evidence: Evidence) -> str:
-    """The verdicts as aligned lines."""
+    """The verdicts as aligned lines, and what would decide those that are open."""
     rows = [("claim", "verdict", "title")]
     rows += [(f.claim, _word(f), f.title) for f in evidence.findings]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = ["  ".join(t.ljust(w) for t, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    return "\n".join([*lines, "", evidence_headline(evidence)])
+    opened = [f"{f.claim}: {said}" for f in evidence.findings if (said := remedy_of(f))]
+    return "\n".join([*lines, "", evidence_headline(evidence), *([""] if opened else []), *opened])
 
 
 def evidence_summary(evidence: Evidence) -> dict[str, Any]:

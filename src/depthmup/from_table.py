@@ -1,8 +1,9 @@
 """``depthmup.fit`` and ``score``: results that a person already has; trains nothing."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,11 +17,18 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
 from depthmup.statistics.drift import check_tolerance
 from depthmup.sweep import MAIN_STORE, snapshot
-from depthmup.tables.columns import axis_named, listed, one_column, own_columns, texts
+from depthmup.tables.columns import (
+    UnnamedColumns,
+    axis_named,
+    listed,
+    one_column,
+    own_columns,
+    texts,
+)
 from depthmup.tables.formats import EXAMPLE, Source, example
-from depthmup.tables.groups import cells_of, cleaned
+from depthmup.tables.groups import cells_of, cleaned, remedies_of
 from depthmup.tables.predict import checked_target, prediction
-from depthmup.tables.question import Question, Reading
+from depthmup.tables.question import Question, Reading, command_of
 from depthmup.tables.recipe import recipes_of
 from depthmup.tables.score import scored
 from depthmup.tables.study import studies_of
@@ -138,18 +146,13 @@ def fit(
     *Source:* the statistics of ``depthmup.transfer`` (docs/studies/statistics.md).
     """
     first, *beside = _tuned(lr)
-    question = _asked(
-        table,
-        axes,
-        by,
-        where,
-        reading or Reading(),
-        lr=first,
-        loss=loss,
-        seed=seed,
-        steps=steps,
-        beside=beside,
-    )
+    ask = partial(_asked, table, by=by, where=where, reading=reading or Reading(), beside=beside)
+    try:
+        question = ask(axes, lr=first, loss=loss, seed=seed, steps=steps)
+    except UnnamedColumns as error:
+        if command := _most_likely(ask, error):
+            raise ValueError(f"{error.lacking} Most likely: {printable(command)}") from None
+        raise
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
     wanted = None if target is None else checked_target(target, question.axes)
@@ -165,6 +168,20 @@ def fit(
         excluded=excluded,
         cells=cells_of(rows, excluded),
     )
+
+
+def _most_likely(ask: Callable[..., Question], error: UnnamedColumns) -> str:
+    """The command that answers with the columns that look like it; empty where none would."""
+    named = {what: error.named[what] for what in ("lr", "loss", "seed", "steps")}
+    try:
+        question = ask(error.axes, **named)
+        _, groups = cleaned(question)
+    except ValueError:
+        return ""
+    if not question.path:
+        return ""  # Python has the table under a name that is not known here
+    answered = [group for group in groups if not group.runs.problem]
+    return command_of(question) if answered else next(iter(remedies_of(groups).values()), "")
 
 
 def _tuned(lr: str | Sequence[str]) -> tuple[str, ...]:
@@ -252,7 +269,15 @@ def score(
         )
     reading = reading or Reading(tuned=certificate.tuned.name)
     question = _asked(
-        table, axes, by, where, reading, lr=lr, loss=loss, seed=seed, otherwise=certificate.target
+        table,
+        axes,
+        by=by,
+        where=where,
+        reading=reading,
+        lr=lr,
+        loss=loss,
+        seed=seed,
+        otherwise=certificate.target,
     )
     if set(question.axes) != set(certificate.target):
         raise ValueError(
@@ -287,10 +312,10 @@ def _certificate_in(path: Path) -> Certificate:
 def _asked(
     table: Any,
     axes: Mapping[str, str] | Sequence[str],
+    *,
     by: str | Sequence[str],
     where: str | Sequence[str],
     reading: Reading,
-    *,
     lr: str,
     loss: str,
     seed: str,
@@ -309,9 +334,9 @@ def _asked(
             return _asked(
                 f"{table}:{loss}",
                 axes,
-                by,
-                where,
-                reading,
+                by=by,
+                where=where,
+                reading=reading,
                 lr=lr,
                 loss="",
                 seed=seed,

@@ -4,6 +4,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeAlias
@@ -316,23 +317,21 @@ def _shared(
 def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:
     """Train what a search asks for, round by round, to its end or the end of its budget of seconds.
 
-    Progress counts the runs of this round, which may be the last, up to those expected at most.
+    Progress is that of a round, which may be the last.
     """
     started = time.monotonic()
     auto = state.sweep.design.auto
     seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
     state = advance(state, store)
-    trained = 0.0
     if state.done:
         train((), tell)  # notes the session
     first = True  # A budget of seconds that ends within it still has a report.
     while state.pending and (first or time.monotonic() - started < seconds):
         first = False
         try:
-            train(state.pending, _of_the_whole(state, tell, started, trained))
+            train(state.pending, _of_the_whole(state, tell))
         except WorkerError as error:
             raise WorkerError(f"{error}{_so_far(state, store)}") from error
-        trained += math.fsum(state.sweep.work(run) for run in state.pending)
         state = advance(state, store)
     return state
 
@@ -345,43 +344,13 @@ def _so_far(state: SearchState, store: Store) -> str:
     return f"\nThe rounds before are whole: `depthmup report {folder}` shows them."
 
 
-def _of_the_whole(state: SearchState, tell: Tell, started: float, trained: float) -> Tell:
-    """Tells the progress of one round as that of the whole search, from its work since the start.
-
-    The least that the search takes are the runs of this round. The most are besides those of sizes
-    not begun, and twice the runs of variants without a verdict: the next round has twice the seeds.
-    """
-    work = state.sweep.work
-    pending = math.fsum(work(run) for run in state.pending)
-    runs = len(state.records)
-    total = trained + pending  # what another session trained took none of these seconds
-    further = state.going_on + len(state.pending)
-    cells = runs + len(state.pending)
-    most = cells + state.rest_runs + further
-    auto = state.sweep.design.auto
-    if auto is not None and auto.runs is not None:
-        most = max(cells, min(most, auto.runs))
-    of_run = (state.work + pending) / cells
-    grown = (state.rest + of_run * further) / total if total else 0.0
-    grown *= (most - cells) / (state.rest_runs + further)
-
-    seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
+def _of_the_whole(state: SearchState, tell: Tell) -> Tell:
+    """Tells the progress of one round, with the runs of those before and why it is made."""
+    before = len(state.records)
 
     def told(progress: Progress) -> None:
-        elapsed = time.monotonic() - started
-        fraction = (trained + progress.fraction * pending) / total if total else 1.0
-        until = fraction * seconds / elapsed if elapsed else math.inf  # the budget's end, as work
-        tell(
-            Progress(
-                done=runs + progress.done,
-                cells=cells,
-                fraction=fraction,
-                elapsed=elapsed,
-                most=most,
-                most_work=1 + min(grown, max(until - 1, 0.0)),
-                why=state.why,
-            )
-        )
+        done, cells = before + progress.done, before + progress.cells
+        tell(replace(progress, done=done, cells=cells, why=state.why))
 
     return told
 

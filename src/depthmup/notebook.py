@@ -19,35 +19,27 @@ EARLY = 0.1
 """Fraction of the work before which the remaining time is not predicted: workers start in it."""
 
 WIDE = 4.0
-"""Most work over least of a search that has its time predicted, within a factor of two."""
+"""Most time over least that is predicted: half way between, it is known within a factor of two."""
 
 
 def time_left(progress: "Progress") -> str:
-    """The remaining time in words: a range while a search may go on, and why it does.
+    """The remaining time in words; of a search that of its round, as its end is not known.
 
     Example:
         >>> from depthmup.sweep import Progress
         >>> time_left(Progress(done=3, cells=12, fraction=0.25, elapsed=20.0))
         '1 min 0 s left'
-        >>> time_left(Progress(done=9, cells=12, fraction=0.5, elapsed=20.0, most=30, most_work=2.0,
-        ...     why="depth 16: 4 seeds"))
-        '20 s to 1 min 0 s left (depth 16: 4 seeds)'
+        >>> time_left(Progress(done=9, cells=12, fraction=0.5, elapsed=20.0, why="depth 16: seeds"))
+        '20 s left in this round (depth 16: seeds)'
     """
+    by_work, by_run = progress.remaining, progress.remaining_by_run
+    least, most = min(by_work, by_run), max(by_work, by_run)
     # Before the first runs are done, little is known of the others.
-    early = progress.fraction / progress.most_work <= EARLY
-    if not progress.most:
-        by_work, by_run = progress.remaining, progress.remaining_by_run
-        least, most = min(by_work, by_run), max(by_work, by_run)
-        unknown = early or most > WIDE * least
-        return "time left: not known yet" if unknown else f"{_span(least, most)} left"
-    if early or progress.most_work > WIDE:
-        return f"({progress.why})"
-    return f"{_span(progress.remaining, progress.remaining_at_most)} left ({progress.why})"
-
-
-def _span(least: float, most: float) -> str:
+    if progress.fraction <= EARLY or most > WIDE * least:
+        return f"({progress.why})" if progress.why else "time left: not known yet"
     low, high = duration(least), duration(most)
-    return low if low == high else f"{low} to {high}"
+    span = low if low == high else f"{low} to {high}"
+    return f"{span} left in this round ({progress.why})" if progress.why else f"{span} left"
 
 
 def runs_done(progress: "Progress") -> str:
@@ -55,12 +47,11 @@ def runs_done(progress: "Progress") -> str:
 
     Example:
         >>> from depthmup.sweep import Progress
-        >>> runs_done(Progress(done=99, cells=101, fraction=0.9, elapsed=9.0, most=126))
-        '99 of 101 to 126 runs'
+        >>> runs_done(Progress(done=99, cells=101, fraction=0.9, elapsed=9.0))
+        '99 of 101 runs, 90% of the work'
     """
-    to = f" to {progress.most}" if progress.most > progress.cells else ""
-    share = "" if progress.most else f", {progress.fraction:.0%} of the work"
-    return f"{progress.done} of {progress.cells}{to} runs{share}"
+    share = "" if progress.why else f", {progress.fraction:.0%} of the work"
+    return f"{progress.done} of {progress.cells} runs{share}"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from depthmup.records.printable import printable
 from depthmup.records.recipe import Recipe
 from depthmup.records.search import SearchStory
 from depthmup.reports.files import save_chart
+from depthmup.reports.next_steps import twice_the_budget
 from depthmup.reports.picture import Picture
 from depthmup.reports.recipe import (
     NO_RECIPE,
@@ -130,14 +131,24 @@ class RecipeReport(Meant):
         told = [recipe_text(self.recipes, width)] if self.recipes else [NO_RECIPE]
         story = [search_sentence(self.search)] if self.search else []
         further = [fill(text, width or WIDTH) for text in (*without, *story, *self.notes)]
+        if step := self._next:
+            further.append(f"Next: {step[0]}\n    {step[1]}".rstrip())
         return printable("\n\n".join([*told, *further] if self.search else [*told, *without]))
+
+    @property
+    def _next(self) -> tuple[str, str] | None:
+        """What decides where a budget ended the search; nothing where the recipe is decided."""
+        if self.search is None or self.verdict is not Verdict.UNDECIDED:
+            return None
+        seconds = self.environment.get("seconds, all sessions")
+        return twice_the_budget(self.search, self.command, seconds)
 
     @property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
         if self.search is None:
             return recipe_page(self.recipes, title=self.title, command=self.command)
-        about = ("tuned", "question")
+        about = ("tuned", "question", "numerics", "untrained_loss")
         said = [self.config.get(name, ()) for name in about]
         settings = {name: value for name, value in self.config.items() if name not in about}
         return recipe_page(
@@ -148,6 +159,7 @@ class RecipeReport(Meant):
             facts={"Configuration": settings, "Environment": self.environment},
             lead=[text for texts in said if isinstance(texts, list) for text in texts],
             notes=(*(f"{name}: {why}" for name, why in self.problems), *self.notes),
+            step=self._next,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,6 +188,7 @@ class RecipeReport(Meant):
             "config": dict(self.config),
             "environment": dict(self.environment),
             "notes": list(self.notes),
+            "next": [{"do": step[0], "copy": step[1]}] if (step := self._next) else [],
             **({"certificate": self._certificate} if self.target else {}),
         }
 

@@ -52,7 +52,7 @@ SHOWN = {
     ),
     "a table without axes": (
         ("fit", "table.csv"),
-        "--axes depth=depth --lr learning_rate --loss val_loss",
+        "--axes depth --lr learning_rate --loss val_loss",
     ),
     "a table without a rate": (
         ("fit", "table.csv", "--axes", "depth", "--loss", "val_loss"),

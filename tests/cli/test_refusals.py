@@ -8,6 +8,8 @@ import resource
 import shlex
 import subprocess
 import sys
+from itertools import product
+from pathlib import Path
 
 import pytest
 from own_models import SOURCE
@@ -439,3 +441,20 @@ def test_errors_of_the_system_tell_what_to_do(number, remedy):
     said = refusals._text(OSError(number, os.strerror(number), "runs/page.html"))
     assert said.startswith(f"runs/page.html: {os.strerror(number)}. ")
     assert remedy in said
+
+
+def test_one_refusal_of_a_table_names_all_that_is_unnamed(tmp_path, monkeypatch, capsys):
+    """Columns, then settings, then metadata came one refusal at a time."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["n_layers,opt,scheme,lr,seed,final_loss,gpu"]
+    for depth, opt, scheme, k, seed in product((2, 4, 8), "ab", ("sp", "mup"), range(5), range(2)):
+        loss = 2 + 0.05 * (k - 2 + (opt == "a") * 0.3) ** 2 + 1e-3 * seed
+        lines.append(f"{depth},{opt},{scheme},{2.0 ** (k - 9)},{seed},{loss},{(k + seed) % 2}")
+    Path("runs.csv").write_text("\n".join(lines))
+    for given in ([], ["--axes", "depth=n_layers"], ["--lr", "lr"]):
+        assert main(["fit", "runs.csv", *given]) == 2
+        _, _, command = capsys.readouterr().err.partition("Most likely: depthmup ")
+        words = shlex.split(command)
+        assert words[-5:] == ["--by", "opt", "scheme", "--ignore", "gpu"]
+        assert main(words) == 0
+        capsys.readouterr()

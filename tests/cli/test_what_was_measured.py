@@ -72,6 +72,8 @@ def test_a_command_has_a_share_of_its_run_and_its_own_column(transfer, here):
     assert "depthmup.plan" not in console
     shown = (here / "target" / "report.html").read_text()
     assert "160–200" not in shown  # nor in tips, which scripts hold
+    assert "adamw" not in page  # which the script was never given
+    assert "weight decay" not in page
     config = json.loads((here / "target" / "summary.json").read_text())["config"]
     assert config["loss"] == "val_loss"
 

@@ -585,3 +585,8 @@ def test_blocks_of_two_matrices_have_no_perfect_rule(block_depth, scheme, says):
     told = [note for note in found.notes if "no rule of depth is perfect" in note]
     assert len(told) == (block_depth > 1)
     assert all(says in note for note in told)
+
+
+def test_a_batch_beside_the_factory_is_no_axis():
+    with pytest.raises(ValueError, match=r"Give depthmup\.Model\(make, batch=batch\)"):
+        check(lambda width, depth: None, batch=lambda generator: None)

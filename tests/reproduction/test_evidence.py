@@ -17,6 +17,7 @@ from reproduction.pages.evidence import (
     evidence_text,
     export_pictures,
     measured,
+    remedy_of,
 )
 
 
@@ -91,6 +92,7 @@ def test_every_finding_is_in_every_form(evidence):
         assert finding.title in text
         assert finding.title in markdown
     assert "not confirmed" in text
+    assert f"fig11: {remedy_of(evidence.findings[1])}" in text, "an open claim ends with what to do"
     assert "(not decidable at this scale)" in markdown, "what decides nothing is in brackets"
     assert "Worth knowing." in markdown
 

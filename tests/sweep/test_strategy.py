@@ -194,17 +194,11 @@ def test_a_budget_of_runs_is_kept():
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
-def test_a_forecast_is_a_range_that_holds_what_follows():
-    told = []
-    asked = design(lrs=depthmup.Auto(runs=50), schemes="depth-mup")
-    made = len(depthmup.transfer(MODEL, asked, progress=told.append).records)
-    assert all(p.cells <= made <= p.most <= 50 for p in told if p.why != told[0].why)
-    assert all(0 <= p.remaining <= p.remaining_at_most for p in told)
-    assert len({p.why for p in told}) > 2
+def test_a_forecast_is_of_a_round_alone(tmp_path):
+    """What follows depends on its results: 9 to 24 runs, foretold for a search, were 53.
 
-
-def test_a_forecast_of_a_resumed_search_counts_its_own_work_alone(tmp_path):
-    """Stored runs took none of its seconds: 9 of 10 stored foretold a tenth of the time."""
+    Runs of rounds before and of other sessions count as done, and took none of its seconds.
+    """
     model = depthmup.Model(train=train, version="1", cost=lambda size: 1.0)
     begun, told = 18, []
     for runs in (begun, 50):
@@ -213,17 +207,12 @@ def test_a_forecast_of_a_resumed_search_counts_its_own_work_alone(tmp_path):
         depthmup.transfer(model, asked, out=tmp_path, progress=told.append)
         begun = min(begun, told[-1].done)
     assert told[0].done >= begun > 9
+    assert len({p.why for p in told}) > 2
+    before, cells = begun, told[0].cells
     for p in told:
-        assert p.fraction == pytest.approx((p.done - begun) / (p.cells - begun))
-
-
-def test_a_forecast_ends_with_a_budget_of_seconds():
-    told, seconds = [], 1e-6
-    asked = design(lrs=depthmup.Auto(seconds=seconds), schemes="depth-mup")
-    depthmup.transfer(MODEL, asked, progress=told.append)
-    last = [p for p in told if p.fraction > 0]
-    assert last
-    assert all(p.remaining_at_most <= max(p.remaining, seconds) + 1e-12 for p in last)
+        if p.cells > cells:  # the next round
+            before, cells = cells, p.cells
+        assert p.fraction == pytest.approx((p.done - before) / (p.cells - before))
 
 
 def test_a_budget_of_seconds_ends_after_a_whole_round():

@@ -227,6 +227,7 @@ class TestFolders:
         assert again.to_dict()["recipes"] == report.to_dict()["recipes"]
         written = json.loads((out / "summary.json").read_text())
         assert written["verdict"] == "transfers"
+        assert written["next"] == []
         assert len(written["search"]["rounds"]) == len(report.search.rounds)
         page = (out / "report.html").read_text()
         assert "How the search got there" in page
@@ -244,6 +245,10 @@ class TestFolders:
         short = search(bowl, out=tmp_path, values=Auto(runs=30))
         assert len(bowl.trained) <= 30
         assert "the budget is spent" in short.summary()
+        step = f"Go on with the search: twice the runs (about {len(bowl.trained)} runs"
+        assert f"Next: {step}" in short.summary()
+        assert step in (tmp_path / "report.html").read_text()
+        assert step in json.loads((tmp_path / "summary.json").read_text())["next"][0]["do"]
         before = len(bowl.trained)
         assert search(bowl, out=tmp_path, values=Auto(runs=400)).verdict is Verdict.TRANSFERS
         keys = [trial.key for trial in bowl.trained]

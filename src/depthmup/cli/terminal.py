@@ -59,8 +59,7 @@ class Display:
         """Update the bar, or print a line every ten seconds; called many times a second."""
         left = time_left(progress)
         if self._live:
-            total = max(progress.cells, progress.most)
-            self._bar.update(self._task, completed=progress.done, total=total, left=left)
+            self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
             comma = "" if left.startswith("(") else ","  # no time is known, the reason stands alone

@@ -1,8 +1,8 @@
 """The sizes of a check's networks, and what is refused of those that are asked for."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from depthmup.records import RUN_AXES, Axis
 from depthmup.records.grammar import either
@@ -58,8 +58,13 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
     return ordered
 
 
-def refuse_along(axes: Collection[Axis]) -> None:
+def refuse_along(axes: Mapping[Axis, Any]) -> None:
     """Refuse further axes that are none: of width and depth, and of the run."""
+    if callable(axes.get("batch")):
+        raise ValueError(
+            "Expected a model with its batch; got batch beside it. Give "
+            "depthmup.Model(make, batch=batch)."
+        )
     if twice := {"width", "depth", *RUN_AXES} & {*axes}:
         raise ValueError(
             f"Expected along to name axes of the factory other than width and depth; got "

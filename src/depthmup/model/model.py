@@ -194,7 +194,7 @@ def _check_complete(model: Model) -> None:
     if model.train is None and not {"make", "batch"} <= set(given):
         raise ValueError(
             "Expected make(width, depth) and batch(generator), train(trial) or a command; got "
-            f"{', '.join(given) or 'none of them'}."
+            f"{' and '.join(given) + ' alone' if given else 'none of them'}."
         )
 
 

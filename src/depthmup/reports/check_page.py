@@ -83,7 +83,8 @@ def check_page(check: Check) -> str:
 
 
 _NEXT = {
-    (Outcome.PASS, True): "Train with the plan, and with the learning rate of the base:",
+    (Outcome.PASS, True): "Train with the plan, and with the learning rate of the base. "
+    "`depthmup transfer` measures whether that rate transfers:",
     (Outcome.PASS, False): "Train the model as it is, with the learning rate of the base.",
     (Outcome.FAIL, False): "Change the model as the cards below describe, or let a plan do it:",
     (Outcome.FAIL, True): "Change the model as the cards below describe, then check again.",

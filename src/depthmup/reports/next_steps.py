@@ -11,6 +11,7 @@ from depthmup.records import Axis, Optimum, Place, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Lack
 from depthmup.records.finding import rate
 from depthmup.records.grammar import with_option
+from depthmup.records.search import SearchStory
 from depthmup.records.sizes import size_number, size_text
 from depthmup.records.text import counted
 from depthmup.records.trial import written
@@ -166,6 +167,20 @@ def _more(study: Study, transfer: Transfer, aim: str) -> Step | None:
         return f"{aim}: {words} ({price}).", ""
     lead = f"{aim}: {words} ({price}). Finished runs are not repeated."
     return lead, shlex.join(with_option(command, option))
+
+
+def twice_the_budget(
+    story: SearchStory, command: Sequence[str], seconds: object = None
+) -> Step | None:
+    """Twice the runs of a search of several values that its budget ended; nothing else decides."""
+    if not any("budget" in why for why in story.ended.values()):
+        return None
+    took = f", {duration(seconds)}" if isinstance(seconds, float) and seconds >= 1 else ""
+    lead = f"Go on with the search: twice the runs (about {counted(story.runs, 'run')}{took})."
+    if "transfer" not in command[1:2]:
+        return lead, ""
+    words = with_option(list(command), f"--budget {2 * story.runs}")
+    return f"{lead} Finished runs are not repeated.", shlex.join(words)
 
 
 def _wider(study: Study, transfer: Transfer) -> tuple[str, float] | None:

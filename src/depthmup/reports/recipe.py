@@ -461,10 +461,12 @@ def recipe_page(
     facts: Mapping[str, Mapping[str, object]] | None = None,
     lead: Sequence[str] = (),
     notes: Sequence[str] = (),
+    step: tuple[str, str] | None = None,
 ) -> str:
     """All recipes of a table, or of a search, as one page, HTML that opens offline."""
     several = len(recipes) > 1
-    sections = [s for recipe in recipes for s in _section(recipe, named=several)]
+    sections = [Section(title="Next", lead=step[0], code=step[1])] if step else []
+    sections += [s for recipe in recipes for s in _section(recipe, named=several)]
     verdict = recipes[0].verdict if recipes else Verdict.UNDECIDED
     return Page(
         title=title,

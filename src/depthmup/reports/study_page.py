@@ -50,8 +50,19 @@ from depthmup.reports.study_rows import (
     transfers,
 )
 
-_SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups")
-"""Settings that other parts of a page have: groups, whose filters stand in the next command."""
+_SHOWN_ELSEWHERE = ("command", "question", "tuned", "groups", "numerics", "untrained_loss")
+"""Settings that other parts of a page have: groups, whose filters stand in the next command. And
+those that only records need."""
+
+_GIVEN = {
+    "steps": "steps",
+    "window": "steps",
+    "seeds": "seed",
+    "optimizers": "optimizer",
+    "weight_decays": "weight_decay",
+    "multipliers": "multiplier",
+}
+"""Settings of which a command is given a placeholder, or never hears."""
 
 
 def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
@@ -106,8 +117,9 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         verdict = study.together.verdict.value
     command: Any = study.config.get("command", "")
     hidden = {*_SHOWN_ELSEWHERE}
-    if of_command(study) and not any("{steps}" in word for word in listed(study, "command")):
-        hidden |= {"steps", "window"}  # which the command was never given
+    if of_command(study):
+        own = " ".join(listed(study, "command"))
+        hidden |= {name for name, given in _GIVEN.items() if f"{{{given}}}" not in own}
     settings = {k: v for k, v in study.config.items() if k not in hidden}
     return Page(
         title=study.title,

@@ -140,12 +140,10 @@ def _round(search: Search, asks: tuple[Ask, ...], why: str, at: int) -> Round:
     """A round, and the cost of the sizes that follow with three rates each."""
     later = search.order[search.order.index(at) + 1 :]
     new = [j for j in later if not len(search.brackets[j].rates)]
-    runs_of_size = 3 * search.look
     return Round(
         asks=asks,
         why=why if asks else f"{why}{EXHAUSTED}.",
-        rest=runs_of_size * sum(search.costs[j] for j in new),
-        rest_runs=runs_of_size * len(new),
+        rest=3 * search.look * sum(search.costs[j] for j in new),
     )
 
 

@@ -362,7 +362,6 @@ def _round(search: RecipeSearch, asks: tuple[Ask, ...], why: str, at: int) -> Ro
         asks=asks,
         why=f"{search.named(at)}: {why}",
         rest=runs * math.fsum(search.cost(j, best) for j in new),
-        rest_runs=runs * len(new),
     )
 
 

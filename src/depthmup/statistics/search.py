@@ -49,13 +49,12 @@ class Ask:
 class Round:
     """Runs to be made next, in any order, and why; without runs the search is over.
 
-    ``rest`` is the cost that is expected to follow, ``rest_runs`` the number of runs.
+    ``rest`` is the cost that is expected to follow.
     """
 
     asks: tuple[Ask, ...] = ()
     why: str
     rest: float = 0.0
-    rest_runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ NOTED = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Results done out of ``cells``, and the fraction of the work done.
+    """Results done out of ``cells``, and the fraction of the work done in ``elapsed`` seconds.
 
-    A search may go on, for at most ``most`` runs and ``most_work`` times their work: ``why``.
+    Of a search both are of its round, made for a reason, ``why``: its results decide on another.
     ``of_runs`` is the fraction of the runs done, where a run's start may take longer than its work.
     """
 
@@ -32,28 +32,18 @@ class Progress:
     cells: int
     fraction: float
     elapsed: float
-    most: int = 0
-    most_work: float = 1.0
     why: str = ""
     of_runs: float = 0.0
 
     @property
     def remaining(self) -> float:
         """Estimated seconds to the end; infinite before anything is known."""
-        return self._until(1.0)
-
-    @property
-    def remaining_at_most(self) -> float:
-        """The same, should a search go on."""
-        return self._until(self.most_work)
+        return self.elapsed * (1 / self.fraction - 1) if self.fraction > 0 else math.inf
 
     @property
     def remaining_by_run(self) -> float:
         """The same, should every run take as long as another; by work where that is known."""
         return self.elapsed * (1 / self.of_runs - 1) if self.of_runs > 0 else self.remaining
-
-    def _until(self, work: float) -> float:
-        return self.elapsed * (work / self.fraction - 1) if self.fraction > 0 else float("inf")
 
 
 class _Keeper:

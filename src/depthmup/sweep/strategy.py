@@ -56,7 +56,7 @@ class SearchState:
         over: where gains over a variant are what is searched, its name or a part of it.
         target: the size that a prediction, or a gain, is about.
         window: steps over which losses are averaged; the last of training unless given.
-        rest, rest_runs: the work and the runs expected after the pending ones.
+        rest: the work expected after the pending runs.
         why: the pending runs are made, for the first variant whose search goes on.
         ended: by variant, why its search is over.
     """
@@ -73,7 +73,6 @@ class SearchState:
     window: slice | None = None
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
-    rest_runs: int = 0
     why: str = ""
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
@@ -83,16 +82,6 @@ class SearchState:
     @property
     def done(self) -> bool:
         return not self.pending
-
-    @property
-    def going_on(self) -> int:
-        """The runs made for variants whose search goes on, shared ones once."""
-        design, runs = self.sweep.design, set[Any]()
-        for (name, i), asked in self.sweep.asked.items():
-            if name not in self.ended:
-                variant, size = design.variant(name), design.all_sizes[i]
-                runs.update(run for k in asked for run in self.sweep.curve(variant, size, k))
-        return len(runs)
 
     @property
     def work(self) -> float:
@@ -182,13 +171,13 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
     while rounds > 0:
         state, steps = _steps(state)
         if not steps:
-            return replace(state, pending=(), rest=0.0, rest_runs=0)
+            return replace(state, pending=(), rest=0.0)
         new = [run for run in _runs_of(steps) if run not in state.records]
         if over := _over_budget(state, new):
             ended = {**state.ended}
             for name, (search, _, _) in steps.items():
                 ended[name] = over + _twice(search, state.losses.get(name, ()))
-            return replace(state, pending=(), rest=0.0, rest_runs=0, ended=ended)
+            return replace(state, pending=(), rest=0.0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
             rounds_next = [step for _, step, _ in steps.values()]
@@ -196,7 +185,6 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
                 state,
                 pending=missing,
                 rest=math.fsum(step.rest for step in rounds_next),
-                rest_runs=sum(step.rest_runs for step in rounds_next),
                 why=rounds_next[0].why,
             )
         state = _absorbed(state, steps, store.records(new))

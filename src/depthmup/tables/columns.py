@@ -77,25 +77,12 @@ def check_columns(
     for what, column in meanings.items():
         if column and column not in names:
             raise ValueError(_absent(what, column, names, wanted))
-    if not axes:
-        raise ValueError(
-            "Expected the columns of the sizes, such as "
-            + either("axes={'depth': 'n_layers'}", "--axes depth=n_layers")
-            + f"; got none. {_proposed(names, wanted)}"
-        )
+    _all_named(names, axes, named, wanted)
     for axis, column in axes.items():
         if not column:
             raise ValueError(
                 f"Expected the name of a column for the axis {printable(axis)}; got an empty one. "
                 f"{_proposed(names, (axis,))}"
-            )
-    for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
-        if not named[what]:
-            like = LIKELY[what][0]
-            raise ValueError(
-                f"Expected the column of {option}, such as "
-                f"{either(f'{what}={like!r}', f'--{what} {like}')}; got none. "
-                f"{_proposed(names, (what,))}"
             )
     _distinct(meanings)
     _independent(axes)
@@ -108,6 +95,51 @@ def check_columns(
             f"like one that is higher. --loss {error} reads its error, 100- that of percent, "
             "and others need a number above the best."
         )
+
+
+_NEEDED = {
+    "axes": ("the sizes", "axes={'depth': 'n_layers'}", "--axes depth=n_layers"),
+    **{
+        what: (text, f"{what}={LIKELY[what][0]!r}", f"--{what} {LIKELY[what][0]}")
+        for what, text in (("lr", "the learning rate"), ("loss", "the loss"))
+    },
+}
+"""What no table can be read without, and how it is named in Python and on the command line."""
+
+
+class UnnamedColumns(ValueError):
+    """Columns that nobody named, though nothing can be asked without them.
+
+    ``lacking`` says which; ``axes`` and ``named`` are all columns, as given or by their names.
+    """
+
+    def __init__(
+        self, lacking: str, proposed: str, axes: Mapping[str, str], named: Mapping[str, str]
+    ) -> None:
+        super().__init__(f"{lacking} {proposed}")
+        self.lacking, self.axes, self.named = lacking, axes, named
+
+
+def _all_named(
+    names: Sequence[str],
+    axes: Mapping[str, str],
+    named: Mapping[str, str],
+    wanted: Sequence[str],
+) -> None:
+    """Refuse a table without axes, rate or loss: all that is unnamed in one message."""
+    lacking = [what for what in _NEEDED if not named.get(what, axes)]
+    if not lacking:
+        return
+    what, python, words = zip(*(_NEEDED[name] for name in lacking), strict=True)
+    likely = {name: column for name, column in propose(names).items() if name in wanted}
+    columns = "column" if lacking in (["lr"], ["loss"]) else "columns"
+    raise UnnamedColumns(
+        f"Expected the {columns} of {' and '.join(what)}, "
+        f"such as {either(', '.join(python), ' '.join(words))}; got none.",
+        _proposed(names, wanted),
+        axes or {name: column for name, column in likely.items() if name not in _OPTIONS},
+        {name: column or likely.get(name, "") for name, column in named.items()},
+    )
 
 
 def wide_columns(names: Sequence[str]) -> dict[str, str]:
