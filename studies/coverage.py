@@ -104,6 +104,9 @@ standard deviation. On tables runs scatter by 0.016, 6% of a common valley's ris
 UNSEEN_NOISES = ("missing runs", "rounded losses", "louder with size")
 """15% of the runs; to 0.01; by half with every size."""
 
+BREAKING = {"breaks at 0.6": 0.6, "breaks at 1.5": 1.5}
+"""Octaves from the optimum beyond which a run's loss is 10 to 1e5 times as large, at random."""
+
 REAL = 0.009
 """Standard deviation of log losses between runs, beside what a seed shares; as measured."""
 
@@ -150,6 +153,9 @@ class World:
         if self.noise in CLIFFS:
             edge = 0.1 * rng.standard_normal((experiments, 1, 1, self.seeds))
             log_loss = np.where(u > CLIFFS[self.noise] + edge, math.inf, log_loss)
+        elif self.noise in BREAKING:
+            broke = u > BREAKING[self.noise] + 0.1 * rng.standard_normal(u.shape)
+            log_loss = log_loss + broke * math.log(10) * rng.uniform(1, 5, u.shape)
         grid = np.broadcast_to(rates[:, None, :], log_loss.shape[:-1])
         losses, realized = np.exp(log_loss), optimum
         if self.noise == "missing runs":
@@ -188,7 +194,7 @@ class World:
 KINDS: tuple[tuple[str, str], ...] = (
     *product(SHAPES, NOISES),
     *product([*WALLS, *OTHERS, *CHANGING, *UNSEEN], ["like real"]),
-    *product(SHAPES, [*SCATTERED, *SHIFTING, *UNSEEN_NOISES]),
+    *product(SHAPES, [*SCATTERED, *SHIFTING, *UNSEEN_NOISES, *BREAKING]),
     *product(CHANGING, ["as on tables"]),
     (RECEDING, "quiet"),
 )
@@ -285,6 +291,8 @@ def group_of(shape: str, noise: str) -> str:
         return "valleys that change with size"
     if shape in UNSEEN or noise in UNSEEN_NOISES:
         return "unseen until the end"
+    if noise in BREAKING:
+        return "breaks"
     if shape in OTHERS:
         return "other shapes"
     if noise in CLIFFS:

@@ -350,3 +350,53 @@ def test_drifts_of_realized_minima_are_held(tau, spacing, seeds_):
     # And not by being wide: a parabola's slope is known to a twentieth of an octave or so. Where
     # sizes scatter, one seed may have as much of its own at each of them.
     assert np.median(high - low) / 2 < (0.06 + 0.1 * tau if spacing == 0.5 else 0.1)
+
+
+class TestRunsThatBrokeDown:
+    """Finite losses at random far above all that train: they are no points of a curve."""
+
+    @staticmethod
+    def blown(seed, *, count=3, beyond=1.0):
+        """The sweep, and the same with losses of 10 to 1e5 times as much beyond some octaves."""
+        losses = noisy(seed, count=count)
+        far = beyond < RATES
+        worse = losses.copy()
+        worse[:, far] *= 10 ** np.random.default_rng(seed).uniform(1, 5, worse[:, far].shape)
+        return losses, worse, far
+
+    def test_they_are_far_above_and_disagree(self):
+        """Four times the best, twice what small rates leave, scattered by a quarter of that."""
+        rates = np.arange(6.0)
+        of_rate = np.log([9.0, 4.0, 1.0, 1.5, 60.0, 1e4])
+        apart = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 0.1])
+        y = of_rate[:, None] + apart[:, None] * np.array([-1.0, 1.0])
+        # A rate of little scatter is a wall; what is low, or below the best, is none.
+        found = Curves.of([rates], [np.exp(y)]).broken
+        assert found.tolist() == [[False] * 4 + [True, False]]
+        # One seed does not disagree, and a size without a run has none.
+        assert not Curves.of([rates], [np.exp(y[:, :1])]).broken.any()
+        assert not Curves.of([rates], [np.full((6, 2), np.inf)]).broken.any()
+        assert not Curves.of([rates], [np.full((6, 2), np.nan)]).broken.any()
+
+    @pytest.mark.parametrize("count", [2, 3, 4])
+    def test_their_scatter_is_no_noise(self, count):
+        losses, worse, _ = self.blown(3, count=count)
+        clean = seeds.averages(Curves.of(RATES, losses))
+        shown = seeds.averages(Curves.of(RATES, worse))
+        noise = np.sqrt(float(clean.square / clean.freedom))
+        assert np.sqrt(float(shown.square / shown.freedom)) < 3 * noise
+
+    def test_drifts_are_known_as_if_they_had_diverged(self):
+        losses, worse, far = self.blown(5)
+        walls = losses.copy()
+        walls[:, far] = np.inf
+        wide, bounded = (of(y).estimate(ROW) for y in (worse, walls))
+        assert wide.low < -0.2 < wide.high
+        assert wide.high - wide.low < 1.5 * (bounded.high - bounded.low)
+
+    def test_seeds_at_a_wall_differ_alike(self):
+        """A wall of three nats per octave, at places that differ by a twentieth of an octave."""
+        rng = np.random.default_rng(0)
+        u = RATES[:, None] - 0.05 * rng.standard_normal(3)
+        y = 0.05 * u**2 + 3.0 * np.maximum(u - 0.4, 0)
+        assert not Curves.of([RATES], [np.exp(y)]).broken.any()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
+from depthmup.posterior.priors import ABOVE_SLOW, DISAGREE, FAR_ABOVE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,6 +103,31 @@ class Curves:
         """Logarithms, (..., sizes, rates, seeds)."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.losses))
+
+    @cached_property
+    def broken(self) -> Flags:
+        """Rates at which training broke, though losses are finite: (..., sizes, rates).
+
+        They lie above the best one, far above it and above what smaller rates leave, and their
+        seeds disagree by a share of that height. A wall, which seeds meet at nearly one place,
+        rises alike for all of them.
+        """
+        y = self.log_losses
+        there = np.isfinite(y)
+        count = there.sum(-1)
+        finite = (count > 1) & ~np.isposinf(y).any(-1)
+        mean = np.where(there, y, 0.0).sum(-1) / np.maximum(count, 1)
+        square = np.where(there, y - mean[..., None], 0.0) ** 2
+        scatter = np.sqrt(square.sum(-1) / np.maximum(count - 1, 1))
+        seen = np.where(count > 0, mean, math.inf)
+        best = seen.min(-1, keepdims=True, initial=math.inf)
+        x = np.where(count > 0, self.log2_lrs, math.inf)
+        at_best = np.where(seen == best, x, math.inf).min(-1, keepdims=True, initial=math.inf)
+        slow = np.where((count > 0) & (x <= at_best), mean, -math.inf)
+        above = seen - np.where(np.isfinite(best), best, 0.0)
+        left = seen - slow.max(-1, keepdims=True, initial=-math.inf)
+        far = (above > FAR_ABOVE) & (left > ABOVE_SLOW) & (x > at_best)
+        return np.asarray(finite & far & (scatter > DISAGREE * above))
 
     def averages(self) -> Array:
         """Seed-averaged log losses, (..., sizes, rates)."""

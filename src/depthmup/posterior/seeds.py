@@ -17,6 +17,7 @@ import numpy as np
 from depthmup.posterior.curve import Curves, two_way
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.posterior.priors import (
+    FAR_ABOVE,
     LEAST_SLOPE,
     OF_OWN,
     OWN,
@@ -53,7 +54,7 @@ class SeedAverages:
 
 def averages(curves: Curves) -> SeedAverages:
     """SeedAverages over seeds at every rate; rates at which a seed diverged have none."""
-    y = curves.log_losses
+    y = np.where(curves.broken[..., None] & ~np.isnan(curves.losses), np.inf, curves.log_losses)
     usable = np.isfinite(y) & ~np.isposinf(y).any(-1, keepdims=True)
     weight = usable.astype(float)
     values = np.where(usable, y, 0.0)
@@ -66,18 +67,23 @@ def averages(curves: Curves) -> SeedAverages:
     sizes = replicated.any(-1).sum(-1)
     freedom = np.maximum(runs_there - rates - levels + sizes, 0).astype(float)
     mean = rest = level = np.zeros(())
+    inflated = (runs_there / np.maximum(freedom, 1))[..., None, None, None]
+    tails, there = weight, usable.any(-1)
+    height = np.where(there, values.sum(-1) / np.maximum(usable.sum(-1), 1), np.inf)
+    # Far up, seeds may scatter as they do not near the minimum.
+    far = height > height.min(-1, keepdims=True, initial=np.inf) + FAR_ABOVE
     for _ in range(PASSES):
         mean, rest, level = _two_way(values, weight)
         square = (weight * rest**2).sum((-3, -2, -1))
         if not (freedom > 0).any():
             break
-        variance = np.maximum(square / np.maximum(freedom, 1), 1e-12)
-        inflated = runs_there / np.maximum(freedom, 1)
-        standard = rest**2 / variance[..., None, None, None] * inflated[..., None, None, None]
-        weight = usable * np.where(replicated[..., None], (TAILS + 1) / (TAILS + standard), 1.0)
-    there = usable.any(-1)
-    square, loud = _unequal(weight * rest**2, replicated, usable)
-    weight = weight / loud[..., None, None]
+        variance = np.maximum(square / np.maximum(freedom, 1), 1e-12)[..., None, None, None]
+        loud = np.where(far, _louder((tails * rest**2).sum(-1), replicated, usable), 1.0)[..., None]
+        standard = rest**2 / (variance * loud) * inflated
+        tails = usable * np.where(replicated[..., None], (TAILS + 1) / (TAILS + standard), 1.0)
+        weight = tails / loud
+    square, louder = _unequal(weight * rest**2, replicated, usable)
+    weight = weight / louder[..., None, None]
     return SeedAverages(
         y=np.where(there, mean, np.where(np.isposinf(y).any(-1), np.inf, np.nan)),
         count=weight.sum(-1),
@@ -91,7 +97,22 @@ def averages(curves: Curves) -> SeedAverages:
 
 
 EQUAL = 8.0
-"""Degrees of freedom with which sizes are taken to be equally noisy."""
+"""Degrees of freedom with which sizes, and rates, are taken to be equally noisy."""
+
+
+def _louder(own: Array, replicated: Flags, usable: Flags) -> Array:
+    """By how much a rate is louder than the middle one, as its squares ``own`` show; 1 at least.
+
+    Half of all rates may be so loud that their scatter says nothing about the others.
+    """
+    freedom = np.where(replicated, usable.sum(-1) - 1.0, 0.0)
+    # The median of a chi square of so many degrees of freedom (Wilson and Hilferty 1931).
+    median = np.maximum(freedom, 1) * (1 - 2 / (9 * np.maximum(freedom, 1))) ** 3
+    each = np.where(replicated, own / median, np.nan).reshape(*own.shape[:-2], -1)
+    each[np.isnan(each).all(-1)] = 1.0
+    common = np.maximum(np.nanmedian(each, -1), 1e-12)[..., None, None]
+    ratio = (EQUAL * common + own) / ((EQUAL + freedom) * common)
+    return np.asarray(np.where(replicated, np.maximum(ratio, 1.0), 1.0))
 
 
 def _unequal(square: Array, replicated: Flags, usable: Flags) -> tuple[Array, Array]:

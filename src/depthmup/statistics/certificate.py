@@ -35,7 +35,7 @@ from depthmup.statistics.refusals import (
 )
 from depthmup.statistics.runs import Runs
 
-VERSION = 13
+VERSION = 14
 """Of the statistics: raised when the same losses would give another certificate."""
 
 

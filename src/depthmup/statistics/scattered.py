@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Index
+from depthmup.posterior.priors import FAR_ABOVE
 from depthmup.statistics.pooled import Pooled, pooled_law, second_degree
-from depthmup.statistics.strays import FAR_ABOVE
 
 RUNS = 60
 """Of a cell: fewer scatter too much for a curve."""

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
+from depthmup.posterior.priors import ABOVE_SLOW, FAR_ABOVE
 from depthmup.statistics.trend import trend_of
 
 APART = 8.0
@@ -16,10 +17,6 @@ APART = 8.0
 
 FEW = 0.05
 """Share of all runs that may lie beyond such a space and still be a mistake."""
-
-FAR_ABOVE, ABOVE_SLOW = math.log(4.0), math.log(2.0)
-"""A run diverged if its loss is four times its size's best and twice the worst at smaller rates.
-Rates that are too small leave a network as it was, so that more than that was done by the rate."""
 
 IMPOSSIBLE, STANDS_OUT = math.log(2.0), 4.0
 """How far below all others a loss must lie: a factor of two, and four times as far as the best run

@@ -62,7 +62,7 @@ def clean(table: RunTable, question: Question, *, name: str, title: str) -> Clea
     names = settings_of(rows, rows.sizes()[1])
     defects.unsound(rows)
     sizes, size = rows.sizes()
-    log2_rate, loss = defects.rates_and_losses(rows, size)
+    log2_rate, loss = defects.rates_and_losses(rows)
     _answerable(rows, sizes, size, rows.rate, loss, rows.points())
     seed, law, settings = rows.seed, None, codes_of_sizes(rows, size, names)
     if scattered := rows.scattered(size):

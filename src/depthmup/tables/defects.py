@@ -247,8 +247,17 @@ def unsaid(rows: GroupRows) -> None:
     rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
 
 
-def rates_and_losses(rows: GroupRows, size: Index) -> tuple[Array, Array]:
+def rates_and_losses(rows: GroupRows) -> tuple[Array, Array]:
     """log2 rates, and losses that are infinite where runs diverged."""
+    rows.tell(Defect.DIVERGED, np.isinf(rows.loss), "diverged")
+    return np.log2(rows.rate), rows.loss
+
+
+def walled(rows: GroupRows, size: Index) -> tuple[Array, Array]:
+    """The same, infinite too where a loss is far above what smaller rates leave.
+
+    Valleys of several values have no wall.
+    """
     rate, loss = np.log2(rows.rate), rows.loss
     above = far_above(size, rate, np.log(loss))
     diverged = above | np.isinf(loss)

@@ -108,7 +108,7 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
     names = settings_of(rows, rows.sizes()[1])
     defects.unsound(rows)
     sizes, size = rows.sizes()
-    log2_rate, loss = defects.rates_and_losses(rows, size)
+    log2_rate, loss = defects.walled(rows, size)
     if is_scattered(size, log2_rate):
         raise ValueError(
             f"Expected several runs of every size{rows.of_group}; nearly every one of the "

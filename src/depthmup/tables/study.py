@@ -33,7 +33,7 @@ from depthmup.tables.laws import from_law, joint_law, pooled_joint_law, sparse
 from depthmup.tables.question import Question
 from depthmup.tables.read import RunTable
 
-VERSION = 9
+VERSION = 10
 """Of what is concluded: raised when the same table would give another study."""
 
 
