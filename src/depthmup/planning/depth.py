@@ -169,11 +169,11 @@ def counterparts(
                     same = residuals.branches[branch].nth == of_base.branches[other].nth
                     alike.setdefault(branch, Counter())[other] += 1 + same
     # A stream without votes shares no parameter with the base: its depth cannot be compared.
-    for index, stream in enumerate(residuals.streams):
+    for index, own in enumerate(residuals.streams):
         if index not in votes:
             served = [n for n, of in facts.users.items() if index in {*_streams_of(residuals, of)}]
             nested = any(base_of[name] in base.users for name in served)
-            if len(stream.branches) == 1 and not nested and not residuals.first(index).parents:
+            if len(own.branches) == 1 and not nested and not residuals.first(index).parents:
                 continue  # no depth: a shortcut that is a matrix to a size which the base has too
             raise UnrelatedModels(
                 f"The residual branch {residuals.first(index).label} of the model has no "
