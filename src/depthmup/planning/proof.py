@@ -213,7 +213,13 @@ def _tried_alone(sides: Sequence["_Side"], width: float, depth: float) -> _Tried
 
 
 def _repeated(plan: PlanContent) -> frozenset[str]:
-    """The parameters of layers that the model has more of than the base, by their base's name."""
+    """The parameters of layers that the model has more of than the base, by their base's name.
+
+    None where what they change says little.
+    """
+    # Steps of SGD are as large as gradients, which scatter with depth: right plans were seen 1 off.
+    if plan.family is not Family.ENTRYWISE:
+        return frozenset()
     copies = Counter(p.base_name for p in plan.prescriptions)
     return frozenset(name for name, n in copies.items() if n > 1)
 
@@ -513,8 +519,7 @@ def _deviations(
         if at.outputs:
             # A deeper model whose outputs are larger by its own doing may change as much more.
             own = max(at.start, 0.0) if deep and not math.isnan(at.start) else 0.0
-            lower, upper = (max(b * wide + _OF_DEPTH * deep, _LEAST) for b in (_BELOW, _ABOVE))
-            lower, upper = -lower, upper + own
+            lower, upper = -low - _OF_DEPTH * deep, high + _OF_DEPTH * deep + own
         elif deep or at.weights or at.grown > max(width, 1 / width) ** 1.5:
             # Of modules in blocks depth alone says more than theory can; shares of one and
             # matrices that are computed are smaller, the more numbers they are.
