@@ -115,7 +115,9 @@ def _nested(
     if inner.addition not in outer.path:
         return False
     begins = inner.origin in outer.path or inner.origin == outer.origin
-    if not begins and (inner.origin in usage.weights or _of_a_network(inner, outer, additions)):
+    if not begins and (
+        inner.origin in usage.weights or _of_a_network(graph, inner, outer, additions)
+    ):
         elsewhere = graph.downstream([inner.addition]) - graph.downstream([outer.addition])
         begins = elsewhere - usage.weights <= outer.path | {outer.output, outer.addition}
     goes_on = any(
@@ -126,12 +128,17 @@ def _nested(
 
 
 def _of_a_network(
-    inner: ResidualBranch, outer: ResidualBranch, additions: Iterable[ResidualBranch]
+    graph: Graph,
+    inner: ResidualBranch,
+    outer: ResidualBranch,
+    additions: Iterable[ResidualBranch],
 ) -> bool:
     """Whether a stream from the side is one of several in the network that a branch consists of.
 
     The edges of a graph beside its nodes, where the answer is added to what was put in.
     """
+    if graph.nodes[graph.origin(outer.origin)].op != "input":
+        return False
     others = [a for a in additions if a is not inner]
     before = any(a.addition == inner.stream and a.addition not in outer.path for a in others)
     behind = any(a.stream == inner.addition and a.addition not in outer.path for a in others)
