@@ -1,5 +1,6 @@
 """The proof of a plan: what contradicts is refused, what is right is not, the rest is unproven."""
 
+import dataclasses
 import re
 
 import pytest
@@ -69,6 +70,33 @@ def test_a_role_that_is_wrong_is_found_without_asking_for_roles(wrong, where, se
         )  # fmt: skip
     assert re.search(where, str(refused.value))
     assert "proof='off'" in str(refused.value)
+
+
+def off_along_depth(plan, lr=0.0, multiplier=0.0):
+    """The plan with rates, or with multipliers of branches, that are wrong by powers of r."""
+
+    def wrong(p):
+        if not p.role.in_branch:
+            return p
+        k = p.ratios.depth**multiplier if p.role.last else 1.0
+        return dataclasses.replace(p, init=p.init * k, lr=p.lr * k * p.ratios.depth**lr)
+
+    return dataclasses.replace(plan, prescriptions=tuple(map(wrong, plan.prescriptions)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("off", [{"lr": 1}, {"lr": -1}, {"multiplier": 1}, {"multiplier": -1}])
+def test_a_wrong_power_of_depth_is_found(off, seed):
+    """What embeddings and readouts learn hides it, unless the repeated layers train alone."""
+    torch.manual_seed(seed)
+    model, base = make(16, 8), make(16, 2)
+    right = planned(model, base, proof="off")
+    given = scheme_named("completep"), model, base
+    options = {"example_inputs": X, "base_inputs": None}
+    assert "where the repeated layers alone train" in prove(right, *given, **options)
+    power = r"\+" if sum(off.values()) > 0 else "-"
+    with pytest.raises(Contradicted, match=rf"depth\^{power}"):
+        prove(off_along_depth(right, **off), *given, **options)
 
 
 def test_what_the_message_offers_works():

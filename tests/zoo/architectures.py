@@ -789,6 +789,13 @@ def of_blind() -> Iterator[Case]:
     return blind()
 
 
+def of_sealed() -> Iterator[Case]:
+    """Twenty-five more, committed before any plan of them: ``zoo.sealed``."""
+    from tests.zoo.sealed import sealed
+
+    return sealed()
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "plain torch": of_plain_torch,
     "by hand": of_hand,
@@ -802,6 +809,7 @@ PACKAGES: dict[str, Callable[[], Iterator[Case]]] = {
     "later": of_later,
     "unseen": of_unseen,
     "blind": of_blind,
+    "sealed": of_sealed,
 }
 _ALWAYS = ("plain torch", "by hand", "further", "fresh", "thirty", "later", "unseen", "blind")
 

@@ -82,7 +82,11 @@ def _from_dataflow(
     depths = _stream_depths(residuals, base.residuals, streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in streams.items()}
-    standings = _standings(facts, base, base_of, own, of_base, branches, counted=declared is None)
+    alone = {*range(len(residuals.streams))} - streams.keys()
+    standings = _standings(
+        facts, base, base_of, own, of_base, branches, counted=declared is None,
+        alone=frozenset(b for index in alone for b in residuals.streams[index].branches),
+    )  # fmt: skip
     inside: dict[str, Standing] = {}
     everywhere: list[str] = []  # serving all branches, and what is outside of them
     beside: list[str] = []  # serving some branches, and what is outside of them
@@ -104,9 +108,7 @@ def _from_dataflow(
         sites=branch_sites(facts, own, constants),
         inside=inside,
         stacked=frozenset(
-            name
-            for name in standings
-            if len(residuals.streams[residuals.stream_of(facts.innermost(name))].branches) > 1
+            name for name in standings if len(_stage_of(residuals, facts.innermost(name))) > 1
         ),
         notes=tuple(notes),
         depths=_told(residuals, depths),
@@ -114,11 +116,17 @@ def _from_dataflow(
     )
 
 
+def _stage_of(residuals: Residuals, branch: int) -> tuple[int, ...]:
+    """The branches of a stage, whether its stream was taken apart or grows as a whole."""
+    stream = residuals.streams[residuals.stream_of(branch)]
+    return next((s.branches for s in stream.stages if branch in s.branches), stream.branches)
+
+
 def _told(residuals: Residuals, depths: Sequence[StreamDepth]) -> tuple[StreamDepth, ...]:
     """The depths of streams outside of all branches, and of those inside that grow, once each."""
     kinds: dict[object, StreamDepth] = {}
     for index, depth in enumerate(depths):
-        if not residuals.first(index).parents:
+        if not residuals.first(index).parents and depth.base_additions:
             kinds[index] = depth
         elif depth.ratio != 1:
             kinds.setdefault((pattern_of(depth.label), depth.ratio), depth)
@@ -139,7 +147,10 @@ def _streams_of(residuals: Residuals, pairs: Sequence[tuple[int, bool]]) -> Iter
 def counterparts(
     facts: Facts, base: Facts, base_of: Mapping[str, str]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Streams and branches with their counterparts in the base, by most votes of parameters."""
+    """Streams and branches with their counterparts in the base, by most votes of parameters.
+
+    One addition of which the base shows none is left out.
+    """
     residuals, of_base = facts.residuals, base.residuals
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
@@ -158,10 +169,12 @@ def counterparts(
                     same = residuals.branches[branch].nth == of_base.branches[other].nth
                     alike.setdefault(branch, Counter())[other] += 1 + same
     # A stream without votes shares no parameter with the base: its depth cannot be compared.
-    for index in range(len(residuals.streams)):
+    for index, own in enumerate(residuals.streams):
         if index not in votes:
-            served = (n for n, of in facts.users.items() if index in {*_streams_of(residuals, of)})
+            served = [n for n, of in facts.users.items() if index in {*_streams_of(residuals, of)}]
             nested = any(base_of[name] in base.users for name in served)
+            if len(own.branches) == 1 and not nested and not residuals.first(index).parents:
+                continue  # no depth: a shortcut that is a matrix to a size which the base has too
             raise UnrelatedModels(
                 f"The residual branch {residuals.first(index).label} of the model has no "
                 "counterpart in the base, where the same parameters lie in "
@@ -205,8 +218,11 @@ def _stream_depths(
     depths = []
     patterns = Counter(pattern_of(residuals.first(i).label) for i in counterparts)
     for index, stream in enumerate(residuals.streams):
-        base_depth = base.streams[counterparts[index]].depth
         label, outer = residuals.first(index).label, not residuals.first(index).parents
+        if index not in counterparts:
+            depths.append(StreamDepth(label=label, additions=1, base_additions=0, ratio=1.0))
+            continue
+        base_depth = base.streams[counterparts[index]].depth
         depths.append(
             StreamDepth(
                 # Stages of one pattern are told apart by where each begins.
@@ -228,12 +244,13 @@ def _standings(
     counterparts: Mapping[int, int],
     *,
     counted: bool,
+    alone: frozenset[int],
 ) -> dict[str, tuple[Standing | None, bool]]:
     """Where every parameter that branches use stands (None: outside of them), and whether as many
     branches use it in the base.
 
     ``ratios`` are the depth ratios of the branches, ``of_base`` those of the streams of the base;
-    ``counted``: they are those of the additions.
+    ``counted``: they are those of the additions. ``alone`` are branches that the base has not.
     """
     residuals = facts.residuals
     copies = Counter(base_of.values())
@@ -244,6 +261,8 @@ def _standings(
         if name in starts:  # a learned token with which a stream outside of all branches begins
             continue
         base_name, innermost = base_of[name], facts.innermost(name)
+        if innermost in alone:
+            continue
         level, chain = residuals.level(innermost), residuals.chain(innermost)
         labels = tuple(branch.label for branch in chain)
         ratio = math.prod(ratios[branch.index] for branch in chain)
@@ -305,10 +324,11 @@ def _several_times(
 def _ends_another_stream(facts: Facts, name: str) -> bool:
     """Whether it is the end of a stream that branches of another one read: an encoder's last norm.
 
-    Read by several branches, it lies in none of them.
+    Read by several branches, it lies in none of them; a matrix with a call for each is theirs.
     """
     feeds = all(feeds for _, feeds in facts.users[name])
-    return feeds and any(use.reads_stream for use in facts.uses[name])
+    several = any(len(use.branches) > 1 for use in facts.uses[name])
+    return feeds and several and any(use.reads_stream for use in facts.uses[name])
 
 
 def _growth_of_constants(

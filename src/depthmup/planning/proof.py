@@ -7,6 +7,10 @@ maximal updates are)
 
     change of the outputs ~ m^0 r^0,    change of what modules give ~ m^0,    start <= m^0.
 
+What embeddings and readouts learn hides what layers do. So a deeper model is trained once more, the
+layers alone of which it has more: a rate or a multiplier that is wrong by r^a then changes the
+outputs by r^a.
+
 What differs by most of a power, in the same direction in every one of several draws of the initial
 weights, contradicts the plan: ``Contradicted`` is raised. Half a power is within what chance and
 small sizes do to two models; ``depthmup check`` measures that with more sizes and seeds.
@@ -15,10 +19,11 @@ small sizes do to two models; ``depthmup check`` measures that with more sizes a
 import copy
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, TypeAlias
 
 import torch
@@ -65,8 +70,9 @@ LARGEST_WORK = 2_000_000_000
 # How far an exponent of width may lie below and above; what small widths and crowded batches do
 # was measured down to -0.75 at widths 16 to 64 on right plans, mistakes lie at 1 and more.
 _BELOW, _ABOVE = 0.85, 0.7
-# What sums over layers do to the exponent of depth of the outputs.
-_OF_DEPTH = 0.6
+# What sums over layers do to the exponent of depth of the outputs: where all parameters train, and
+# where layers alone do (right plans were measured within LAYERS_SPREAD at depths of 2 and 8).
+_OF_DEPTH, _OF_LAYERS = 0.6, 0.5
 # Ratios nearer than this to the expected one are chance, however little grows.
 _LEAST = math.log(1.6)
 # Small, so that outputs respond in proportion.
@@ -137,21 +143,10 @@ def prove(
             _Side(plan, (model, base), _drawn(of), loss, is_base=is_base)
             for of, is_base in zip(inputs, (False, True), strict=True)
         ]
-        first = _compare(plan, sides, 0)
-        deviations = [*_deviations(first, width, depth)]
-        growths: dict[tuple[Place, str], list[float]] = {
-            (d.place, d.what): [d.growth] for d in deviations
-        }
-        for draw in range(1, DRAWS):
-            if not growths:
-                break
-            again = _compare(plan, sides, draw)
-            found = {(d.place, d.what): d.growth for d in _deviations(again, width, depth)}
-            growths = {
-                key: [*of, found[key]]
-                for key, of in growths.items()
-                if key in found and found[key] * of[0] > 0
-            }
+        first, growths = _tried(sides, width, depth)
+        layers, alone = _repeated(plan), dict[Place, _Compared]()
+        if layers and not growths:
+            alone, growths = _tried_alone([side.training(layers) for side in sides], width, depth)
     except _NotRun as error:
         # Whatever a person's model does when it runs is no reason to refuse a plan of it.
         return f"Not proven: the models could not be run ({_short(error.__cause__)})."
@@ -161,8 +156,72 @@ def prove(
     except Exception as error:
         return f"Not proven: the proof itself failed ({_short(error)}). Please report it."
     if growths:
-        raise Contradicted(_contradiction(plan, scheme, growths, width, depth))
-    return _proven(first, width, depth, step=plan.family in _RATES and _moves(first))
+        raise Contradicted(_contradiction(plan, scheme, growths, width, depth, bool(alone)))
+    step = plan.family in _RATES and _moves(first)
+    return _proven(first, alone, width, depth, step=step)
+
+
+_Tried: TypeAlias = tuple[dict[Place, "_Compared"], dict[tuple[Place, str], list[float]]]
+"""What the first draw shows, and what deviates in all of them, or in their mean."""
+
+
+def _tried(sides: Sequence["_Side"], width: float, depth: float) -> _Tried:
+    """All parameters train."""
+    first = _compare(sides, 0)
+    growths: dict[tuple[Place, str], list[float]] = {
+        (d.place, d.what): [d.growth] for d in _deviations(first, width, depth)
+    }
+    for draw in range(1, DRAWS):
+        if not growths:
+            break
+        found = {
+            (d.place, d.what): d.growth for d in _deviations(_compare(sides, draw), width, depth)
+        }
+        growths = {
+            key: [*of, found[key]]
+            for key, of in growths.items()
+            if key in found and found[key] * of[0] > 0
+        }
+    return first, growths
+
+
+def _tried_alone(sides: Sequence["_Side"], width: float, depth: float) -> _Tried:
+    """Repeated layers train alone: what deviates in the mean of all draws, by more than chance."""
+    wide, deep = abs(math.log(width)), abs(math.log(depth))
+    low, high = (max(b * wide + _OF_LAYERS * deep, _LEAST) for b in (_BELOW, _ABOVE))
+
+    def changes(compared: Mapping[Place, _Compared]) -> dict[Place, float]:
+        outputs = {place: at for place, at in compared.items() if at.outputs}
+        return {
+            # As much more as the outputs themselves are larger is the model's own doing.
+            place: at.change - min(max(at.start, 0.0), max(at.change, 0.0))
+            for place, at in outputs.items()
+            if not math.isnan(at.change)
+        }
+
+    first = _compare(sides, 0)
+    if all(-low <= change <= high for change in changes(first).values()):
+        return first, {}
+    drawn = [changes(first), *(changes(_compare(sides, draw)) for draw in range(1, DRAWS))]
+    growths = {}
+    for place in drawn[0]:
+        of = [found[place] for found in drawn if place in found]
+        chance = 2 * stdev(of) / math.sqrt(len(of)) if len(of) > 1 else math.inf
+        if not -low - chance <= fmean(of) <= high + chance:
+            growths[place, "change"] = of
+    return first, growths
+
+
+def _repeated(plan: PlanContent) -> frozenset[str]:
+    """The parameters of layers that the model has more of than the base, by their base's name.
+
+    None where what they change says little.
+    """
+    # Steps of SGD are as large as gradients, which scatter with depth: right plans were seen 1 off.
+    if plan.family is not Family.ENTRYWISE:
+        return frozenset()
+    copies = Counter(p.base_name for p in plan.prescriptions)
+    return frozenset(name for name, n in copies.items() if n > 1)
 
 
 def _ratios(plan: PlanContent) -> tuple[float, float]:
@@ -269,11 +328,17 @@ class _Side:
         is_base: bool,
     ) -> None:
         self.plan, self.model, self.inputs, self.is_base = plan, both[is_base], inputs, is_base
-        self.loss = loss
+        self.loss, self.layers = loss, frozenset[str]()
         # In both models alike, or one of them would have them alone.
         of_model, of_base = offsets(both[0]), offsets(both[1])
         found = [p for p in plan.prescriptions if {p.name} & of_model or {p.base_name} & of_base]
         self.offsets = {p.base_name if is_base else p.name for p in found}
+
+    def training(self, layers: frozenset[str]) -> "_Side":
+        """The same, of which these layers (by their names in the base) train alone."""
+        side = copy.copy(self)
+        side.layers = layers
+        return side
 
     def seen(self, draw: int) -> tuple[dict[Place, Seen], dict[Place, Seen]]:
         """What all modules give before training, and after."""
@@ -345,6 +410,8 @@ class _Side:
             name = p.base_name if self.is_base else p.name
             if name not in tensors or not tensors[name].requires_grad:
                 continue
+            if self.layers and p.base_name not in self.layers:
+                continue
             of_run = p.laws.lr.at(run)
             rate = 1.0 if self.is_base else p.lr / p.converted / of_run
             group = {"params": [tensors[name]], "lr": _RATES.get(p.family, 0.0) * rate}
@@ -374,11 +441,11 @@ def _on(inputs: Any, device: torch.device) -> Any:
     return inputs
 
 
-def _compare(plan: PlanContent, sides: list[_Side], draw: int) -> dict[Place, _Compared]:
+def _compare(sides: Sequence[_Side], draw: int) -> dict[Place, _Compared]:
     """What both models give in the same places, by the base's."""
     (first, after), (base_first, base_after) = (side.seen(draw) for side in sides)
     match = Match(sides[0].model, sides[1].model).modules
-    carrying = _carrying(plan, sides[0].model)
+    carrying = _carrying(sides[0].plan, sides[0].model)
     carried = {seen.same for (name, _, _), seen in first.items() if name in carrying}
     pooled: dict[Place, list[Place]] = {}
     for name, call, index in first:
@@ -475,6 +542,7 @@ def _contradiction(
     growths: Mapping[tuple[Place, str], list[float]],
     width: float,
     depth: float,
+    layers: bool,
 ) -> str:
     """What contradicts, with its exponent, the expected one, and the likely cause."""
     inner = [key for key in growths if key[0][0]]
@@ -496,31 +564,47 @@ def _contradiction(
     cause = likely_cause(observable, axis, exponent, scheme=scheme, family=plan.family)
     does = "adds to its input" if place[2] == ADDED else "gives"
     verb = f"changes in {STEPS} steps" if what == "change" else "starts"
+    verb += " of the repeated layers alone" if layers else ""
+    draws = f"on average of {len(of)}" if layers else f"in {len(of)} of {len(of)}"
     return (
         f"The plan was tried on these two models and does not hold: what {name} {does} {verb} "
         f"{math.exp(growth):.3g} times as much as in the base, {axis}^{exponent:+.2f} at "
-        f"{axis} x {math.exp(log):.4g}, where {axis}^0 is expected (in {len(of)} of {len(of)} "
+        f"{axis} x {math.exp(log):.4g}, where {axis}^0 is expected ({draws} "
         f"draws of the initial weights). Likely: {cause}. Look at what {name} computes from its "
         "inputs, declare the parameters there with roles= if their use was misread, or pass "
         "proof='off' to plan without this."
     )
 
 
-def _proven(compared: Mapping[Place, _Compared], width: float, depth: float, *, step: bool) -> str:
+def _proven(
+    compared: Mapping[Place, _Compared],
+    of_layers: Mapping[Place, _Compared],
+    width: float,
+    depth: float,
+    *,
+    step: bool,
+) -> str:
     """What was measured and fits, and what two sizes cannot tell."""
     sizes = [f"width x {width:.4g}"] * (width != 1) + [f"depth x {depth:.4g}"] * (depth != 1)
     modules = sum(not at.outputs for at in compared.values()) if depth == 1 else 0
-    outputs = [at.change for at in compared.values() if at.outputs and not math.isnan(at.change)]
+    times, of_these = (_times(found) for found in (compared, of_layers))
     of = f" and what {modules} modules give" if modules else ""
-    if not step or not outputs:
+    if not step or not times:
         return (
             f"Proven in part, at {', '.join(sizes)}: the outputs{of} start no larger than they "
             "may. What training changes was not measured."
         )
-    between = math.exp(min(outputs)), math.exp(max(outputs))
-    times = f"{between[0]:.2g}" + (f" to {between[1]:.2g}" if len(outputs) > 1 else "")
+    alone = f" ({of_these} times where the repeated layers alone train)" if of_these else ""
     return (
         f"Proven to within most of a power, at {', '.join(sizes)}: {STEPS} steps change the "
-        f"outputs {times} times as much as in the base{of and ', and' + of[4:] + ' fits too'}. "
+        f"outputs {times} times as much as in the base{alone}"
+        f"{of and ', and' + of[4:] + ' fits too'}. "
         "Half powers, and single layers of deeper models, need `depthmup check`."
     )
+
+
+def _times(compared: Mapping[Place, _Compared]) -> str:
+    """How many times as much as in the base the outputs change; empty where none was measured."""
+    changes = [at.change for at in compared.values() if at.outputs and not math.isnan(at.change)]
+    ends = [f"{math.exp(end(changes)):.2g}" for end in (min, max)] if changes else []
+    return " to ".join(ends if len(changes) > 1 else ends[:1])

@@ -30,6 +30,8 @@ def by_stage(comparison: Comparison, base_of: Mapping[str, str]) -> Comparison:
         match, _ = counterparts(parts, base_parts, base_of)
     except UnrelatedModels:
         return comparison
+    if len(match) < len(parts.residuals.streams):
+        return comparison
     streams, base_streams = _whole(facts.residuals), _whole(base.residuals)
     apart: dict[int, int] = {}  # streams to take apart -> those of the base
     for index, stream in enumerate(facts.residuals.streams):

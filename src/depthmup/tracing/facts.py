@@ -379,14 +379,16 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     measured = [*by_hand, *(ref.node for node in norms for ref in node.inputs)]
 
     def alone(node: Node) -> set[int]:
-        """What a tensor was made from, if from one other alone and by no matrix.
+        """What a tensor was made from, if from one other alone and by no matrix, or as their sum.
 
         Whatever divides shares, exponentials or gates by their size leaves that of their logits.
         """
         if node.op in _SQUASHING:
             return set()
         made_from = {ref.node for ref in node.inputs} - usage.weights
-        return made_from if len(made_from) == 1 and node.index not in products else set()
+        summed = node.op == "add" and {*map(graph.origin, made_from)} <= products
+        one = len(made_from) == 1 and node.index not in products
+        return made_from if one or summed else set()
 
     normalized = {node.index for node in graph.back(measured, alone)}
     following, behind_additions = graph.downstream(matrices), graph.downstream(additions)
@@ -462,6 +464,8 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
     while True:
         this = graph.nodes[node]
         sources = [ref for ref in this.inputs if ref.node not in usage.weights]
+        if any(_gives(graph, other, groups, size) for other in usage.at.get(node, ())):
+            return True
         if this.op not in TRANSPARENT or len(sources) != 1:
             return False
         before = graph.shape(sources[0])
@@ -470,6 +474,13 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
         if this.op in RESHAPES and before[-1:] == (groups * size,) and groups in this.shape:
             return True
         node = sources[0].node
+
+
+def _gives(graph: Graph, use: Use, groups: int, size: int) -> bool:
+    """Whether a matrix for each of ``size`` groups gives one coordinate to each of ``groups``."""
+    shape = use.shape(graph)
+    of = (math.prod(shape[axis] for axis in axes) for axes in (use.fan_out, use.batch))
+    return use.how is How.MATRIX and (*of,) == (groups, size)
 
 
 # Entry by entry: each coordinate stays where it is.

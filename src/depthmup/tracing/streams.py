@@ -115,14 +115,37 @@ def _nested(
     if inner.addition not in outer.path:
         return False
     begins = inner.origin in outer.path or inner.origin == outer.origin
-    if not begins and inner.origin in usage.weights:
+    if not begins and (
+        inner.origin in usage.weights or _of_a_network(graph, inner, outer, additions)
+    ):
         elsewhere = graph.downstream([inner.addition]) - graph.downstream([outer.addition])
-        begins = elsewhere <= outer.path | {outer.output, outer.addition}
+        begins = elsewhere - usage.weights <= outer.path | {outer.output, outer.addition}
     goes_on = any(
         a.origin == inner.addition and a.addition not in outer.path and a is not outer
         for a in additions
     )
     return begins and not goes_on and not _returned_beside(graph, inner, outer)
+
+
+def _of_a_network(
+    graph: Graph,
+    inner: ResidualBranch,
+    outer: ResidualBranch,
+    additions: Iterable[ResidualBranch],
+) -> bool:
+    """Whether a stream from the side is one of several in the network that a branch consists of.
+
+    The edges of a graph beside its nodes, where the answer is added to what was put in.
+    """
+    if graph.nodes[graph.origin(outer.origin)].op != "input":
+        return False
+    others = [a for a in additions if a is not inner]
+    before = any(a.addition == inner.stream and a.addition not in outer.path for a in others)
+    behind = any(a.stream == inner.addition and a.addition not in outer.path for a in others)
+    network = any(
+        outer.path >= {a.origin, a.addition} and a.origin != inner.addition for a in others
+    )
+    return network and not before and not behind
 
 
 def _returned_beside(graph: Graph, inner: ResidualBranch, outer: ResidualBranch) -> bool:
@@ -141,13 +164,21 @@ def _is_a_term(
 ) -> bool:
     """Whether what is put in is added once more, inside of a branch alone: h + tanh(W h + u).
 
-    Made from u as well, h is no branch of it: nothing goes on from their sum.
+    Made from u as well, h is no branch of it: nothing goes on from their sum. Nor does anything
+    from x + W y, where y was made from an earlier point of x, in x + tanh(x + W y).
     """
+    behind = graph.downstream([sum_.addition])
+    if sum_.origin != sum_.stream and any(
+        sum_.stream == a.stream
+        and sum_.addition in a.path
+        and behind - graph.downstream([a.addition]) <= a.path | {a.addition}
+        for a in additions
+    ):
+        return True
     streams = {a.stream for a in additions}
     points = {a.addition for a in additions}
     if sum_.origin in usage.weights or sum_.addition in streams or sum_.stream in points:
         return False
-    behind = graph.downstream([sum_.addition])
     return any(
         sum_.addition in a.path
         and sum_.origin not in a.path | {a.origin}
