@@ -1,6 +1,6 @@
 """Twenty-five architectures of fields that no other list has, committed before any plan of them.
 
-Six classes of transformers (5.23) that no list names, and nineteen by hand (``sealed_models``):
+Five classes of transformers (5.23) that no list names, and twenty by hand (``sealed_models``):
 board games, weather, chemistry, genomics, music, handwriting, poses, motion, super-resolution,
 advertisements, knowledge graphs, meta-learning, demand, objects, satellites, medicine, particles,
 trees, law. ``WIDE`` have no depth that a factory could grow.

@@ -1,4 +1,4 @@
-"""Nineteen architectures of fields that no other list has, each as its field writes it."""
+"""Twenty architectures of fields that no other list has, each as its field writes it."""
 
 import math
 
