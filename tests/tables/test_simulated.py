@@ -87,7 +87,7 @@ def test_every_planted_defect_is_told_and_a_slip_is_kept(seeds):
 
 @together
 def test_planted_defects_of_ten_tables_are_found(spoiled):
-    """Of 100 tables with one seed two keep a slip: at a size of three rates, a factor of 4 apart."""
+    """Of 100 tables with one seed two keep a size in bits, one of them of three rates."""
     assert sum(outcome.found for outcome in spoiled) >= FEW - 1
 
 
