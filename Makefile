@@ -55,10 +55,8 @@ gpu: $(READY)  ## on a machine with GPUs: they are compared with the CPU, and me
 	$(BIN)/python -m pytest -n 0 -m gpu tests/training/test_cuda_graphs.py
 	$(BIN)/depthmup doctor --gpu
 
-# What the laptop's scale left open is measured at the medium one, too.
 evidence: $(READY)  ## EVIDENCE.md: the paper, measured again; an hour or two, and it resumes
-	$(BIN)/python -m reproduction fig4 fig5 fig6 fig18 fig21 fig25 fig26 --scale medium --out runs/medium
-	$(BIN)/python -m reproduction all --out runs/evidence --markdown EVIDENCE.md --beside runs/medium
+	$(BIN)/python -m reproduction all --out runs/evidence --markdown EVIDENCE.md
 
 attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input, pages; two hours
 	$(BIN)/python -m studies.attack
