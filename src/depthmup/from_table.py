@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from depthmup.recipes import RecipeReport
 from depthmup.records import Certificate, Score
+from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
 from depthmup.report import Report, load_report, of_one_value
@@ -326,7 +327,7 @@ def _asked(
     """What is asked of a table; axes that are not named are called as ``otherwise``."""
     lr = one_column(lr)
     path = str(table) if isinstance(table, str | Path) else ""
-    table, command = _runs_in(table)
+    table, command, others = _runs_in(table)
     sizes = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in listed(axes)}
     if (tracker := address_of(table)) and tracker[0] == "runs":
         pattern = Pattern.of(tracker[1])
@@ -369,19 +370,24 @@ def _asked(
         conditions=conditions,
         path=EXAMPLE if path == str(example()) else path,
         command=command,
+        others=others,
     )
 
 
-def _runs_in(table: Any) -> tuple[Any, Any]:
-    """The runs of a folder or a store of ``depthmup.transfer`` with the command that made them; any
-    other table as it is.
+def _runs_in(table: Any) -> tuple[Any, Any, tuple[Note, ...]]:
+    """The runs of a folder or a store of ``depthmup.transfer`` with the command that made them and
+    what else it holds; any other table as it is.
     """
     if not isinstance(table, str | Path):
-        return table, ()
+        return table, (), ()
     path = Path(table)
     store = path / MAIN_STORE if path.is_dir() else path
     if store.suffix != ".sqlite" or not store.is_file():
-        return table, ()
+        return table, (), ()
     with snapshot(store) as opened:
         report = of_one_value(load_report(opened), "a fit of its folder")
-    return report.to_pandas("runs"), report.study().config.get("command", ())
+        measured = {repr(s["sweep"]) for s in opened.sessions() if "sweep" in s}
+    study = report.study()
+    # The report's last note names the other measurements.
+    others = study.notes[-1:] if len(measured) > 1 else ()
+    return report.to_pandas("runs"), study.config.get("command", ()), others

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 from waiting import until
 
+import depthmup
 from depthmup.cli import main
 from depthmup.cli.spelling import as_meant
 from depthmup.cli.transfer import Options, asked
@@ -299,6 +300,7 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
         assert "This folder has 2 measurements. This is number 1" in found.notes()[-1].text
         with pytest.raises(StoreError, match="runs are not in"):
             load_report(store, later)
+    assert "This folder has 2 measurements. This is number 1" in depthmup.fit(copy).notes()[0].text
 
 
 def test_a_note_says_that_runs_are_of_several_engines(finished, tmp_path):

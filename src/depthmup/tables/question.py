@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from depthmup.records import TUNED, Tuned, worded
-from depthmup.records.note import EXCLUDED, Defect
+from depthmup.records.note import EXCLUDED, Defect, Note
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme
 from depthmup.statistics import TOLERANCE
@@ -97,6 +97,8 @@ class Question:
     """Of the file, as it was given; empty for a frame."""
     command: Sequence[str] = ()
     """That made the runs, where they are those of a folder of this package."""
+    others: tuple[Note, ...] = ()
+    """What that folder holds beside them."""
 
     def __post_init__(self) -> None:
         named = {"lr": self.lr, "loss": self.loss, "seed": self.seed, "steps": self.steps}

@@ -43,7 +43,7 @@ def studies_of(rows: RunTable, groups: Sequence[Cleaned], question: Question) ->
     if all(group.runs.problem for group in groups):
         raise ValueError(groups[0].runs.problem)
     laws = [_law(group, question) for group in groups]
-    notes = [note for group in groups for note in group.notes]
+    notes = [*question.others, *(note for group in groups for note in group.notes)]
     notes += [*in_step_notes(groups), *unnamed_notes(groups)]
     if filtered := rows.total - len(rows):
         notes.append(Note(text=f"The filter leaves out {counted(filtered, 'row')}."))
