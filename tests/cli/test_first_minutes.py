@@ -246,7 +246,8 @@ class TestSizesOfPlans:
         plan = Plan.load(tmp_path / "plan" / "plan.json")
         assert (plan["0.weight"].shape, plan["0.weight"].base_shape) == ((32, 8), (16, 8))
 
-    def test_the_depth_may_be_declared(self, tmp_path):
+    def test_the_depth_may_be_declared(self, tmp_path, capsys):
+        """Not any depth: rates for eight times as deep a model hardly move one that is twice."""
         from depthmup.planning import Plan
 
         words = ["--base", "16x2", "--target", "16x4", "--scheme", "depth-mup"]
@@ -256,10 +257,12 @@ class TestSizesOfPlans:
         )
         out = tmp_path / "plan"
         given = ["--model", f"{tmp_path / 'mine.py'}:make", *words, "--out", str(out)]
-        for depth, ratio in ([], 2), (["--depth", "8"], 8):
+        for depth, ratio in ([], 2), (["--depth", "3"], 3):
             assert main(["plan", *given, *depth]) == 0
             inside = [p for p in Plan.load(out / "plan.json").prescriptions if p.role.in_branch]
             assert {p.ratios.depth for p in inside} == {ratio}
+        assert main(["plan", *given, "--depth", "8"]) == 2
+        assert "depth^0 is expected" in capsys.readouterr().err
 
     def test_a_rate_of_another_optimizer_is_converted(self, tmp_path):
         from depthmup.planning import Plan
