@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from depthmup.recipes import RecipeReport
 from depthmup.records import Certificate, Score
+from depthmup.records.grammar import either
 from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
@@ -152,7 +153,8 @@ def fit(
         question = ask(axes, lr=first, loss=loss, seed=seed, steps=steps)
     except UnnamedColumns as error:
         if command := _most_likely(ask, error):
-            raise ValueError(f"{error.lacking} Most likely: {printable(command)}") from None
+            whole = f"{error.lacking} Most likely: {printable(command)}"
+            raise ValueError(either(str(error), whole)) from None
         raise
     under = None if scheme is None or scheme == "" else scheme_named(scheme)
     check_tolerance(tolerance)
