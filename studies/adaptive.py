@@ -39,6 +39,7 @@ from depthmup.statistics import (
     Search,
     next_round,
     optima,
+    together,
 )
 from depthmup.statistics import drift as fitted_drift
 from depthmup.sweep import Store
@@ -373,8 +374,7 @@ def looks(experiments: int) -> None:
         print(f"\n{shape}:\n")
         print("| noise | looked at once, with all seeds | ended by the first 95% | spent |")
         print("| --- " * 4 + "|")
-        spent = 1 - (1 - CONFIDENCE) / len(USUAL)
-        rules = ((USUAL[-1:], CONFIDENCE), (USUAL, CONFIDENCE), (USUAL, spent))
+        rules = ((USUAL[-1:], CONFIDENCE), (USUAL, CONFIDENCE), (USUAL, together(len(USUAL))))
         for noise in (*NOISES[:-3], "own slopes of 0.08"):
             told = [_told(shape, noise, *rule, experiments) for rule in rules]
             print(f"| {noise} | {' | '.join(told)} |", flush=True)

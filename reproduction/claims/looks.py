@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from depthmup.statistics import CONFIDENCE
+from depthmup.statistics import together
 from depthmup.sweep import Store
 from reproduction.claims.claim import Ahead, Experiment, nothing
 from reproduction.evidence import Comparison, Reproduction
@@ -29,7 +29,7 @@ Build: TypeAlias = Callable[[int, float], Look]
 
 def with_looks(build: Build, looks: Sequence[int]) -> Experiment:
     """An experiment that gets more seeds where its conclusion is open."""
-    confidence = 1 - (1 - CONFIDENCE) / len(looks)
+    confidence = together(len(looks))
     built = {seeds: build(seeds, confidence) for seeds in looks}
 
     def last(store: Store) -> tuple[Experiment, Ahead]:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from depthmup.records import Estimate, Study, Window
 from depthmup.rules import Scheme
-from depthmup.statistics import CONFIDENCE, LOOKS
+from depthmup.statistics import LOOKS, together
 from depthmup.sweep import (
     Auto,
     SearchState,
@@ -37,7 +37,7 @@ SEARCHED_REVISED = (
 MOST_SEEDS = 32
 """Seeds of a rate at most: where they leave a drift open, its claim is open."""
 
-TOGETHER = 1 - (1 - CONFIDENCE) / sum(look <= MOST_SEEDS for look in LOOKS)
+TOGETHER = together(sum(look <= MOST_SEEDS for look in LOOKS))
 """Confidence of the interval at each look, so that all of them hold in 95% of cases: a search that
 stops at the first look that decides ends by chance where the truth is an edge of the region."""
 

@@ -13,7 +13,7 @@ from depthmup.records.grammar import either
 from depthmup.records.note import Note
 from depthmup.records.printable import printable
 from depthmup.records.sizes import size_text
-from depthmup.report import Report, load_report, of_one_value
+from depthmup.report import Report, load_report, measurements, of_one_value
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE
@@ -388,8 +388,8 @@ def _runs_in(table: Any) -> tuple[Any, Any, tuple[Note, ...]]:
         return table, (), ()
     with snapshot(store) as opened:
         report = of_one_value(load_report(opened), "a fit of its folder")
-        measured = {repr(s["sweep"]) for s in opened.sessions() if "sweep" in s}
+        several = len(measurements(opened)) > 1
     study = report.study()
     # The report's last note names the other measurements.
-    others = study.notes[-1:] if len(measured) > 1 else ()
+    others = study.notes[-1:] if several else ()
     return report.to_pandas("runs"), study.config.get("command", ()), others

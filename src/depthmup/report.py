@@ -851,19 +851,24 @@ def of_one_value(report: Report | RecipeReport, what: str) -> Report:
     return report
 
 
-def _chosen(store: Store, number: int | None, *, partial: bool) -> Report | RecipeReport:
-    """The report of one measurement of a store: by its number, or the last that has its runs.
-
-    A store has several where a folder was used again with another design, or a shard of another
-    sweep was joined. The others are named in a note.
-    """
+def measurements(store: Store) -> dict[int, Sweep]:
+    """The sweeps of a store by their numbers, the one that was asked for last at the end."""
     by_start: dict[str, tuple[int, Sweep]] = {}
     for session in store.sessions():
         if "sweep" in session:
             content = repr(session["sweep"])
             begun, _ = by_start.pop(content, (len(by_start) + 1, None))
             by_start[content] = (begun, Sweep.from_dict(session["sweep"]))
-    found = dict(by_start.values())
+    return dict(by_start.values())
+
+
+def _chosen(store: Store, number: int | None, *, partial: bool) -> Report | RecipeReport:
+    """The report of one measurement of a store: by its number, or the last that has its runs.
+
+    A store has several where a folder was used again with another design, or a shard of another
+    sweep was joined. The others are named in a note.
+    """
+    found = measurements(store)
     if not found:
         raise StoreError(
             f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."

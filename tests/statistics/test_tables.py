@@ -5,11 +5,12 @@ import pytest
 from pytest import approx
 from valleys import doubling, found, least
 
+from depthmup.posterior.curve import far_above
 from depthmup.records import LEARNING_RATE
 from depthmup.statistics import Curves, cost, pooled_law
 from depthmup.statistics.along import along_axis
 from depthmup.statistics.runs import Runs
-from depthmup.statistics.strays import beyond_sense, far_above, impossible
+from depthmup.statistics.strays import beyond_sense, impossible
 from depthmup.statistics.table import (
     MOST_SEEDS,
     changing_together,

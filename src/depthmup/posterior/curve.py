@@ -119,19 +119,40 @@ class Curves:
         mean = np.where(there, y, 0.0).sum(-1) / np.maximum(count, 1)
         square = np.where(there, y - mean[..., None], 0.0) ** 2
         scatter = np.sqrt(square.sum(-1) / np.maximum(count - 1, 1))
-        seen = np.where(count > 0, mean, math.inf)
-        best = seen.min(-1, keepdims=True, initial=math.inf)
-        x = np.where(count > 0, self.log2_lrs, math.inf)
-        at_best = np.where(seen == best, x, math.inf).min(-1, keepdims=True, initial=math.inf)
-        slow = np.where((count > 0) & (x <= at_best), mean, -math.inf)
-        above = seen - np.where(np.isfinite(best), best, 0.0)
-        left = seen - slow.max(-1, keepdims=True, initial=-math.inf)
-        far = (above > FAR_ABOVE) & (left > ABOVE_SLOW) & (x > at_best)
-        return np.asarray(finite & far & (scatter > DISAGREE * above))
+        height = np.where(count > 0, mean, math.inf)
+        size = np.repeat(np.arange(math.prod(mean.shape[:-1])), mean.shape[-1])
+        far = far_above(size, self.log2_lrs.ravel(), height.ravel()).reshape(mean.shape)
+        best = height.min(-1, keepdims=True, initial=math.inf)
+        with np.errstate(invalid="ignore"):  # no height of a size where nothing trains
+            return np.asarray(finite & far & (scatter > DISAGREE * (height - best)))
 
     def averages(self) -> Array:
         """Seed-averaged log losses, (..., sizes, rates)."""
         return average(self.log_losses)
+
+
+def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
+    """Finite losses that are no valley's: only those of rates above their size's best one can be.
+
+    Rates that are too small leave a network as it was, so that more than that was done by the rate.
+    """
+    best, at_best = best_of_size(size, log2_rate, log_loss)
+    finite = np.isfinite(log_loss)
+    slow = finite & (log2_rate <= at_best)
+    worst = np.full(int(size.max(initial=0)) + 1, -math.inf)
+    np.maximum.at(worst, size[slow], log_loss[slow])
+    above = (log_loss > best + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
+    return np.asarray(finite & above & (log2_rate > at_best))
+
+
+def best_of_size(size: Index, rate: Array, loss: Array) -> tuple[Array, Array]:
+    """Of every run the least loss of its size, and the least rate with it; infinite without one."""
+    count, finite = int(size.max(initial=0)) + 1, np.isfinite(loss)
+    best, at_best = np.full((2, count), math.inf)
+    np.minimum.at(best, size[finite], loss[finite])
+    lowest = finite & (loss == best[size])
+    np.minimum.at(at_best, size[lowest], rate[lowest])
+    return best[size], at_best[size]
 
 
 def average(

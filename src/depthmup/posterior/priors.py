@@ -60,8 +60,8 @@ FAR_ABOVE, ABOVE_SLOW, DISAGREE = math.log(4.0), math.log(2.0), 0.25
 """Nats above a size's best rate, and above the worst of smaller ones, from which on training broke
 where seeds disagree by such a share of that height.
 
-*Source:* losses of 5 to 1e5 times the best at random beyond 0.3 to 1.5 octaves, with 2 to 4 seeds:
-as a curve's points they made intervals three to eleven times as wide as what they are about.
+*Source:* losses of 5 to 1e5 times the best at random beyond 0.3 to 1.5 octaves, with 2 to 4 seeds.
+Taken as points of a curve they widened intervals three to eleven times.
 """
 
 FLAT = 0.05

@@ -111,8 +111,12 @@ def _louder(own: Array, replicated: Flags, usable: Flags) -> Array:
     each = np.where(replicated, own / median, np.nan).reshape(*own.shape[:-2], -1)
     each[np.isnan(each).all(-1)] = 1.0
     common = np.maximum(np.nanmedian(each, -1), 1e-12)[..., None, None]
-    ratio = (EQUAL * common + own) / ((EQUAL + freedom) * common)
-    return np.asarray(np.where(replicated, np.maximum(ratio, 1.0), 1.0))
+    return np.asarray(np.where(replicated, np.maximum(_ratio(own, freedom, common), 1.0), 1.0))
+
+
+def _ratio(own: Array, freedom: Array, common: Array) -> Array:
+    """Squares over what is common, as if ``EQUAL`` further degrees of freedom were common."""
+    return np.asarray((EQUAL * common + own) / np.maximum((EQUAL + freedom) * common, 1e-300))
 
 
 def _unequal(square: Array, replicated: Flags, usable: Flags) -> tuple[Array, Array]:
@@ -122,8 +126,7 @@ def _unequal(square: Array, replicated: Flags, usable: Flags) -> tuple[Array, Ar
     freedom = rows.sum((-2, -1)) - replicated.sum(-1) - rows.any(-2).sum(-1) + replicated.any(-1)
     freedom = np.maximum(freedom, 0)
     common = own.sum(-1, keepdims=True) / np.maximum(freedom.sum(-1, keepdims=True), 1)
-    ratio = (EQUAL * common + own) / np.maximum((EQUAL + freedom) * common, 1e-300)
-    loud = np.where(common > 0, ratio, 1.0)
+    loud = np.where(common > 0, _ratio(own, freedom, common), 1.0)
     return np.asarray((own / loud).sum(-1)), np.asarray(loud)
 
 

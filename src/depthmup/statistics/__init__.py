@@ -13,6 +13,7 @@ from depthmup.posterior.intervals import (
     jackknife_error,
     mean,
     student,
+    together,
 )
 from depthmup.posterior.law import Size
 from depthmup.statistics.certificate import calibrate, check_asked
@@ -69,4 +70,5 @@ __all__ = [
     "optima",
     "pooled_law",
     "student",
+    "together",
 ]

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from depthmup.posterior.intervals import CONFIDENCE, Array
+from depthmup.posterior.intervals import CONFIDENCE, Array, together
 from depthmup.posterior.law import Size
 from depthmup.posterior.level_law import Course, Frontier
 from depthmup.posterior.mixture import NormalMixture
@@ -136,7 +136,7 @@ def gain_of(
         )
     target = _checked(pair, target)
     trained = dict(target) in pair.sizes
-    measured, predicted = (1 - (1 - c) / among for c in (CONFIDENCE, PREDICTION))
+    measured, predicted = (together(among, c) for c in (CONFIDENCE, PREDICTION))
     s = pair.where.doublings(pair.sizes)
     tuned = pair.course.of(np.eye(len(s)))
     carried = Carried(pair=pair)

@@ -9,7 +9,7 @@ import numpy as np
 
 from depthmup.posterior import Posterior, posterior, slope_row
 from depthmup.posterior.curve import Curves
-from depthmup.posterior.intervals import CONFIDENCE, Array
+from depthmup.posterior.intervals import CONFIDENCE, Array, together
 from depthmup.posterior.law import Size
 from depthmup.records import LEARNING_RATE, UNKNOWN, Estimate, Tuned, Verdict
 from depthmup.records.finding import verdict_of
@@ -124,13 +124,12 @@ class Search:
     def level(self) -> float:
         """Confidence of an interval that is looked at now, stricter before the last look.
 
-        The error is spent evenly over the looks (Bonferroni); the last one keeps its own (Haybittle
-        1971, Peto et al. 1976). Ended by the first 95% interval that decides, of verdicts next to
-        the tolerance 8.5% are false where 2.5% may be (docs/studies/adaptive.md).
+        The error is spent evenly over the looks; the last one keeps its own (Haybittle 1971, Peto
+        et al. 1976). Searches that end at the first 95% interval that decides give 8.5% of false
+        verdicts next to the tolerance; 2.5% may be (docs/studies/adaptive.md).
         """
         last = self.precision is not None or self.look >= self.looks[-1]
-        each = 1 - (1 - CONFIDENCE) / len(self.looks)
-        return self.confidence if last else max(self.confidence, each)
+        return self.confidence if last else max(self.confidence, together(len(self.looks)))
 
     def arm(self, axis: str) -> list[int]:
         """Indices of the sizes along an axis, the others at the base's, in increasing order."""

@@ -9,7 +9,6 @@ import math
 import numpy as np
 
 from depthmup.posterior.intervals import Array, Flags, Index
-from depthmup.posterior.priors import ABOVE_SLOW, FAR_ABOVE
 from depthmup.statistics.trend import trend_of
 
 APART = 8.0
@@ -81,27 +80,6 @@ def impossible(size: Index, log_loss: Array, positions: Array | None = None) -> 
     expected = np.zeros(int(size.max()) + 1)
     expected[at] = promised.expected
     return np.asarray(far & (expected[size] - log_loss > IMPOSSIBLE))
-
-
-def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
-    """Finite runs that diverged all the same; only rates above their size's best one can."""
-    best, at_best = best_of_size(size, log2_rate, log_loss)
-    finite = np.isfinite(log_loss)
-    slow = finite & (log2_rate <= at_best)
-    worst = np.full(int(size.max(initial=0)) + 1, -math.inf)
-    np.maximum.at(worst, size[slow], log_loss[slow])
-    above = (log_loss > best + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
-    return np.asarray(finite & above & (log2_rate > at_best))
-
-
-def best_of_size(size: Index, rate: Array, loss: Array) -> tuple[Array, Array]:
-    """Of every run the least loss of its size, and the least rate with it; infinite without one."""
-    count, finite = int(size.max(initial=0)) + 1, np.isfinite(loss)
-    best, at_best = np.full((2, count), math.inf)
-    np.minimum.at(best, size[finite], loss[finite])
-    lowest = finite & (loss == best[size])
-    np.minimum.at(at_best, size[lowest], rate[lowest])
-    return best[size], at_best[size]
 
 
 def usual_steps(size: Index, steps: Array) -> Array:

@@ -10,14 +10,13 @@ import shlex
 
 import numpy as np
 
+from depthmup.posterior.curve import best_of_size
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.records.note import Defect
 from depthmup.records.printable import printable
 from depthmup.statistics.strays import (
     CUT,
-    best_of_size,
     beyond_sense,
-    far_above,
     impossible,
     usual_steps,
 )
@@ -247,20 +246,11 @@ def unsaid(rows: GroupRows) -> None:
     rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
 
 
-def rates_and_losses(rows: GroupRows) -> tuple[Array, Array]:
-    """log2 rates, and losses that are infinite where runs diverged."""
-    rows.tell(Defect.DIVERGED, np.isinf(rows.loss), "diverged")
-    return np.log2(rows.rate), rows.loss
-
-
-def walled(rows: GroupRows, size: Index) -> tuple[Array, Array]:
-    """The same, infinite too where a loss is far above what smaller rates leave.
-
-    Valleys of several values have no wall.
-    """
-    rate, loss = np.log2(rows.rate), rows.loss
-    above = far_above(size, rate, np.log(loss))
-    diverged = above | np.isinf(loss)
+def rates_and_losses(rows: GroupRows, above: Flags | None = None) -> tuple[Array, Array]:
+    """log2 rates, and losses that are infinite where runs diverged, or are said to be far above."""
+    diverged = np.isinf(rows.loss)
+    if above is None:
+        above = np.zeros_like(diverged)
     far = f", {above.sum()} of them with a finite loss far above what smaller rates leave"
-    rows.tell(Defect.DIVERGED, diverged, f"diverged{far if above.any() else ''}")
-    return rate, np.where(diverged, math.inf, loss)
+    rows.tell(Defect.DIVERGED, above | diverged, f"diverged{far if above.any() else ''}")
+    return np.log2(rows.rate), np.where(above, math.inf, rows.loss)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from depthmup.posterior.curve import far_above
 from depthmup.posterior.intervals import Array, Flags, Index
 from depthmup.posterior.recipe import recipe_posterior
 from depthmup.posterior.trials import Trials
@@ -108,7 +109,9 @@ def _recipe(rows: GroupRows, title: str) -> Recipe:
     names = settings_of(rows, rows.sizes()[1])
     defects.unsound(rows)
     sizes, size = rows.sizes()
-    log2_rate, loss = defects.walled(rows, size)
+    # Valleys of several values have no wall.
+    above = far_above(size, np.log2(rows.rate), np.log(rows.loss))
+    log2_rate, loss = defects.rates_and_losses(rows, above)
     if is_scattered(size, log2_rate):
         raise ValueError(
             f"Expected several runs of every size{rows.of_group}; nearly every one of the "
